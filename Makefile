@@ -1,0 +1,47 @@
+# The one entrance. Each target sets up what it needs and says what it is doing.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test lint types layers format clean lock
+
+help: ## what can be done here
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+install: $(STAMP) ## a .venv with the hanse command
+
+$(STAMP): pyproject.toml requirements.lock
+	@echo "==> installing into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "==> installed: $$($(BIN)/hanse version 2>/dev/null || echo hanse)"
+
+lock: ## resolve dependencies anew into requirements.lock
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet uv; }
+	@$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --group dev --group build \
+		pyproject.toml -o requirements.lock
+
+up: install ## a whole federation on this machine
+	@$(BIN)/hanse up
+
+lint: install
+	@echo "==> lint"; $(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+
+format: install ## put the code into its one format
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+types: install
+	@echo "==> types"; $(BIN)/mypy --no-error-summary
+
+layers: install
+	@echo "==> layers"; $(BIN)/lint-imports --no-cache >.import-lint.log 2>&1 || { cat .import-lint.log; exit 1; }
+
+test: lint types layers ## everything that needs no Go
+	@echo "==> tests"; $(BIN)/pytest -n auto
+
+clean: ## remove what was built here
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import-lint.log

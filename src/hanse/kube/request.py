@@ -1,0 +1,55 @@
+"""Requests and responses as values, and the one interface by which they travel."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Protocol
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+
+class Request(Struct, frozen=True):
+    """One HTTP request to an API server, before any I/O."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    content_type: str = JSON
+    accept: str = JSON
+    timeout: timedelta = timedelta(seconds=30)
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def target(self) -> str:
+        """Path and query, as they stand in the request line."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+
+class Response(Struct, frozen=True):
+    """A whole answer: any status, the body as it came, header names in lower case."""
+
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = {}
+
+
+class Transport(Protocol):
+    """The way to one API server: over HTTP, in process, or through injected faults.
+
+    Both calls raise `Unreachable` when no answer came. `send` gives back any status; `stream` raises
+    the typed `ApiError` for one that is not 200, and then yields the body line by line as it arrives
+    (a watch's events), ending when the server ends it.
+    """
+
+    async def send(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+    async def close(self) -> None: ...

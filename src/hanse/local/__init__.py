@@ -1,0 +1,1 @@
+"""Clusters on this machine: embedded ones in our own process, and real ones as supervised processes."""

@@ -1,0 +1,1 @@
+"""What tests stand on: builders, clusters in process, faults between parties, virtual time."""
