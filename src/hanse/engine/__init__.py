@@ -1,1 +1,1 @@
-"""One loop for all features: what was seen becomes a plan, a plan becomes writes. Only this package writes."""
+"""One loop for all features, from what was seen to what is written. Only this package writes."""

@@ -1,1 +1,1 @@
-"""One API server: credentials, client, list-and-watch, store, leases, and the errors it can give."""
+"""One API server: credentials, client, list-and-watch, store, leases, errors."""

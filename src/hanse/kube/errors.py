@@ -1,17 +1,17 @@
 """What can go wrong with one API server, typed by what the caller does next.
 
-    KubeError               a cluster could not do what it was asked
-      Unreachable           no answer: retry with backoff, keep what is known
-      BadCredentials        our own configuration is at fault: tell the person, retry slowly
-      ApiError              the server answered with a Status
-        NotFound            the object or the kind is not there
-        AlreadyExists       a create found something: look at whose it is
-        Conflict            a precondition failed: read again, plan again
-        Gone                the resourceVersion is too old: list again
-        Invalid             the object is at fault: never retried as it is
-        Forbidden           rights are missing: told in a condition, retried slowly
-        Throttled           asked to wait: retry after what the server says
-        ServerError         the server's trouble: retry with backoff
+KubeError               a cluster could not do what it was asked
+  Unreachable           no answer: retry with backoff, keep what is known
+  BadCredentials        our own configuration is at fault: tell the person, retry slowly
+  ApiError              the server answered with a Status
+    NotFound            the object or the kind is not there
+    AlreadyExists       a create found something: look at whose it is
+    Conflict            a precondition failed: read again, plan again
+    Gone                the resourceVersion is too old: list again
+    Invalid             the object is at fault: never retried as it is
+    Forbidden           rights are missing: told in a condition, retried slowly
+    Throttled           asked to wait: retry after what the server says
+    ServerError         the server's trouble: retry with backoff
 """
 
 from datetime import timedelta

@@ -43,9 +43,9 @@ class Response(Struct, frozen=True):
 class Transport(Protocol):
     """The way to one API server: over HTTP, in process, or through injected faults.
 
-    Both calls raise `Unreachable` when no answer came. `send` gives back any status; `stream` raises
-    the typed `ApiError` for one that is not 200, and then yields the body line by line as it arrives
-    (a watch's events), ending when the server ends it.
+    Both calls raise `Unreachable` when no answer came. `send` gives back any status; `stream`
+    raises the typed `ApiError` for one that is not 200, and then yields the body line by line as it
+    arrives (a watch's events), ending when the server ends it.
     """
 
     async def send(self, request: Request) -> Response: ...

@@ -1,1 +1,1 @@
-"""Clusters on this machine: embedded ones in our own process, and real ones as supervised processes."""
+"""Clusters on this machine: embedded in our process, or real ones as supervised processes."""

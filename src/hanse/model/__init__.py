@@ -1,1 +1,1 @@
-"""The nouns: kinds, objects, keys, snapshots and plans. No I/O is done here and no clock is read."""
+"""The nouns: kinds, keys, snapshots, plans. No I/O is done here and no clock is read."""

@@ -1,0 +1,55 @@
+"""What a list-and-watch tells: one endless stream of these per kind and selector."""
+
+from typing import Generic
+
+from msgspec import Struct
+
+from hanse.kube.errors import KubeError
+from hanse.model.objects import K
+
+
+class Unreadable(Struct, frozen=True):
+    """An object that the server has and that does not fit our shape of its kind."""
+
+    namespace: str
+    name: str
+    reason: str
+
+
+class Listed(Struct, Generic[K], frozen=True):
+    """Everything there is, as of a resourceVersion."""
+
+    objects: tuple[K, ...]
+    resource_version: str
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class Applied(Struct, Generic[K], frozen=True):
+    """An object was created or changed."""
+
+    object: K
+
+
+class Deleted(Struct, Generic[K], frozen=True):
+    """An object is gone; this is how it was last."""
+
+    object: K
+
+
+class Alive(Struct, frozen=True):
+    """The watch stands and nothing happened up to this resourceVersion."""
+
+    resource_version: str
+
+
+class Interrupted(Struct, frozen=True):
+    """The stream is down and will try again by itself; what was told before may be out of date."""
+
+    error: KubeError
+
+
+class NotServed(Struct, frozen=True):
+    """The server does not know the kind (any more); the stream goes on when it does."""
+
+
+Event = Listed[K] | Applied[K] | Deleted[K] | Alive | Interrupted | NotServed

@@ -1,0 +1,167 @@
+"""The objects of one list-and-watch, indexed: one writer, many readers, newest version wins."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, assert_never
+
+from msgspec import Struct
+
+from hanse.kube.events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
+from hanse.model.objects import K
+from hanse.model.snapshot import Index
+
+Name = tuple[str, str]
+
+
+class Transition(Struct, Generic[K], frozen=True):
+    """One object before and after; `live` when a watch or a response told it, not a list."""
+
+    before: K | None
+    after: K | None
+    live: bool = True
+
+
+class Store(Generic[K]):
+    """What is known of one kind under one selector.
+
+    Responses to our own writes enter by `put` and `forget`, so that a plan sees them at once; a
+    slower watch or an older list never undoes them.
+    """
+
+    def __init__(self, indexes: Sequence[Index[K]] = ()) -> None:
+        self.synced = False
+        self.lists = 0
+        self.rewinds = 0
+        """How often a list was older than what had been seen: the cluster was restored."""
+        self.version = 0
+        self._objects: dict[Name, K] = {}
+        self._namespaces: dict[str, dict[str, K]] = {}
+        self._indexes = {index.name: index for index in indexes}
+        self._found: dict[tuple[str, str], dict[Name, K]] = {}
+        self._forgotten: dict[str, int] = {}
+        """Version by uid of what we deleted and the watch may still tell of."""
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, namespace: str, name: str) -> K | None:
+        return self._objects.get((namespace, name))
+
+    def all(self) -> Iterator[K]:
+        return iter(self._objects.values())
+
+    def in_namespace(self, namespace: str) -> Iterator[K]:
+        return iter(self._namespaces.get(namespace, {}).values())
+
+    def by(self, index: str, value: str) -> Iterator[K]:
+        return iter(self._found.get((index, value), {}).values())
+
+    def count(self, index: str, value: str) -> int:
+        """How many objects an index finds under a value."""
+        return len(self._found.get((index, value), ()))
+
+    def take(self, event: Event[K]) -> Iterable[Transition[K]]:
+        """Take in what the stream told, and say what changed by it."""
+        match event:
+            case Listed(objects, resource_version):
+                return self._replace(objects, resource_version)
+            case Applied(obj):
+                self.version = max(self.version, version_of(obj))
+                return self.put(obj)
+            case Deleted(obj):
+                self.version = max(self.version, version_of(obj))
+                return self._remove(obj)
+            case Alive(resource_version):
+                self.version = max(self.version, number(resource_version))
+                return ()
+            case Interrupted() | NotServed():
+                return ()
+            case _:
+                assert_never(event)
+
+    def put(self, obj: K) -> tuple[Transition[K], ...]:
+        """Keep an object unless a newer version of it is known already."""
+        name = (obj.metadata.namespace, obj.metadata.name)
+        before = self._objects.get(name)
+        version = version_of(obj)
+        if before is not None and version_of(before) >= version:
+            return ()
+        if self._forgotten and self._forgotten.get(obj.metadata.uid, -1) >= version:
+            return ()
+        self._set(name, before, obj)
+        return (Transition(before, obj),)
+
+    def forget(self, obj: K) -> tuple[Transition[K], ...]:
+        """Drop an object that we deleted; news from before the deletion does not bring it back."""
+        self._forgotten[obj.metadata.uid] = version_of(obj)
+        return self._remove(obj)
+
+    def _remove(self, obj: K) -> tuple[Transition[K], ...]:
+        name = (obj.metadata.namespace, obj.metadata.name)
+        before = self._objects.get(name)
+        if before is None or before.metadata.uid != obj.metadata.uid:
+            return ()
+        self._set(name, before, None)
+        return (Transition(before, None),)
+
+    def _replace(self, objects: Sequence[K], resource_version: str) -> list[Transition[K]]:
+        as_of = number(resource_version)
+        rewound = as_of < self.version
+        self.rewinds += rewound
+        self.version = as_of
+        listed = {(o.metadata.namespace, o.metadata.name) for o in objects}
+        missing = [
+            (name, known)
+            for name, known in self._objects.items()
+            if name not in listed and (rewound or version_of(known) <= as_of)
+        ]
+        for name, known in missing:
+            self._set(name, known, None)
+        changed = [Transition(known, None, live=False) for _, known in missing]
+        for obj in objects:
+            changed.extend(self._rewind(obj) if rewound else self.put(obj))
+        self._forgotten.clear()
+        self.lists += 1
+        self.synced = True
+        return changed
+
+    def _rewind(self, obj: K) -> tuple[Transition[K], ...]:
+        name = (obj.metadata.namespace, obj.metadata.name)
+        before = self._objects.get(name)
+        if before == obj:
+            return ()
+        self._set(name, before, obj)
+        return (Transition(before, obj, live=False),)
+
+    def _set(self, name: Name, before: K | None, after: K | None) -> None:
+        namespace, short = name
+        if before is not None:
+            for found in self._entries(before):
+                self._found[found].pop(name, None)
+                if not self._found[found]:
+                    del self._found[found]
+        if after is None:
+            self._objects.pop(name, None)
+            siblings = self._namespaces.get(namespace, {})
+            siblings.pop(short, None)
+            if not siblings:
+                self._namespaces.pop(namespace, None)
+            return
+        self._objects[name] = after
+        self._namespaces.setdefault(namespace, {})[short] = after
+        for found in self._entries(after):
+            self._found.setdefault(found, {})[name] = after
+
+    def _entries(self, obj: K) -> Iterator[tuple[str, str]]:
+        for index in self._indexes.values():
+            for value in index.values(obj):
+                yield (index.name, value)
+
+
+def version_of(obj: Any) -> int:
+    """The order of an object's versions; Kubernetes lets versions of one cluster be compared."""
+    return number(obj.metadata.resource_version)
+
+
+def number(resource_version: str) -> int:
+    """A resourceVersion as a number; anything else sorts first, so that news always replaces it."""
+    return int(resource_version) if resource_version.isdecimal() else 0

@@ -1,0 +1,1 @@
+"""A small, honest Kubernetes API in this process: storage, semantics, HTTP, controllers."""

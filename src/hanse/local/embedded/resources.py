@@ -1,0 +1,200 @@
+"""What a cluster serves: resources as values, and one cluster's registry of them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+Object = dict[str, Any]
+"""A Kubernetes object as it travels; one that is stored is never changed, only replaced."""
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class Subresource(Struct, frozen=True):
+    """A further endpoint of each object; group and version are empty when they are the parent's."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    group: str = ""
+    version: str = ""
+
+
+class Column(Struct, frozen=True, rename="camel"):
+    """An additionalPrinterColumn of a CRD version."""
+
+    name: str
+    type: str
+    json_path: str
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+
+
+class ScalePaths(Struct, frozen=True, rename="camel"):
+    """Where a custom resource keeps what /scale shows, as JSON paths like `.spec.replicas`."""
+
+    spec_replicas_path: str
+    status_replicas_path: str
+    label_selector_path: str = ""
+
+
+class CustomVersion(Struct, frozen=True):
+    """What a CRD says about one served version: its schema as written, columns, selectable fields."""
+
+    schema: Object
+    columns: tuple[Column, ...] = ()
+    scale: ScalePaths | None = None
+    selectable_fields: tuple[str, ...] = ()
+    deprecation_warning: str = ""
+    crd: str = ""
+
+
+class Resource(Struct, frozen=True):
+    """One resource in one served version; `store` names where its objects are kept."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    categories: tuple[str, ...] = ()
+    store: str = ""
+    list_kind: str = ""
+    custom: CustomVersion | None = None
+
+    @property
+    def api_version(self) -> str:
+        """As it stands in an object's apiVersion."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """As messages name it: `pods`, `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def prefix(self) -> str:
+        """The root of its paths: `/api/v1`, `/apis/apps/v1`."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The endpoint of that name, if the resource has it."""
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of one object, or of the collection when no name is given."""
+        parts = [self.prefix]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+class Group(Struct, frozen=True):
+    """One API group with its served versions, the preferred one first."""
+
+    name: str
+    versions: tuple[str, ...]
+
+
+class Registry:
+    """What one cluster serves: the built-ins, shared by all clusters, and its own CRDs."""
+
+    def __init__(self, builtins: "Builtins") -> None:
+        self._builtins = builtins
+        self._custom: dict[str, tuple[Resource, ...]] = {}
+        self._custom_paths: dict[tuple[str, str, str], Resource] = {}
+        self.generation = 0
+        """Grows whenever what is served changes, so that documents made from it can be kept."""
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource at that path."""
+        key = (group, version, plural)
+        return self._builtins.paths.get(key) or self._custom_paths.get(key)
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """The resource whose objects carry that apiVersion and kind."""
+        found = self._builtins.kinds.get((api_version, kind))
+        if found is not None:
+            return found
+        return next(
+            (
+                r
+                for r in self._custom_paths.values()
+                if (r.api_version, r.kind) == (api_version, kind)
+            ),
+            None,
+        )
+
+    def __iter__(self) -> Iterator[Resource]:
+        """Every resource in every served version; built-ins first, preferred versions first."""
+        yield from self._builtins.resources
+        for name in sorted(self._custom):
+            yield from self._custom[name]
+
+    def stored(self) -> Iterator[Resource]:
+        """One resource per store that can be listed and deleted: what garbage collection looks at."""
+        seen: set[str] = set()
+        for resource in self:
+            if "list" in resource.verbs and resource.store not in seen:
+                seen.add(resource.store)
+                yield resource
+
+    def groups(self) -> list[Group]:
+        """Every named API group, built-ins in their fixed order, then custom ones by name."""
+        versions: dict[str, dict[str, None]] = {}
+        for resource in self:
+            if resource.group:
+                versions.setdefault(resource.group, {}).setdefault(resource.version)
+        return [
+            Group(name, tuple(sorted(found, key=version_rank))) for name, found in versions.items()
+        ]
+
+    def custom(self) -> Iterable[tuple[Resource, ...]]:
+        """The custom resources, one tuple of served versions per CRD."""
+        return self._custom.values()
+
+    def define(self, crd: str, versions: tuple[Resource, ...]) -> None:
+        """Serve a CRD's versions in place of those it had."""
+        self._remove_paths(crd)
+        self._custom[crd] = versions
+        self._custom_paths |= {(r.group, r.version, r.plural): r for r in versions}
+        self.generation += 1
+
+    def withdraw(self, crd: str) -> None:
+        """Serve a CRD's resources no longer."""
+        self._remove_paths(crd)
+        if self._custom.pop(crd, None) is not None:
+            self.generation += 1
+
+    def _remove_paths(self, crd: str) -> None:
+        for resource in self._custom.get(crd, ()):
+            self._custom_paths.pop((resource.group, resource.version, resource.plural), None)
+
+
+class Builtins:
+    """The resources that every cluster serves, with their lookups; made once."""
+
+    def __init__(self, resources: tuple[Resource, ...]) -> None:
+        self.resources = resources
+        self.paths = {(r.group, r.version, r.plural): r for r in resources}
+        self.kinds = {(r.api_version, r.kind): r for r in resources}
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sorts versions as Kubernetes does: v2, v1, v1beta1, v1alpha1, then others by name."""
+    digits = version[1:]
+    if version[:1] == "v" and digits.isdecimal():
+        return (0, -int(digits), 0, "")
+    for rank, stage in ((1, "beta"), (2, "alpha")):
+        major, found, minor = digits.partition(stage)
+        if version[:1] == "v" and found and major.isdecimal() and minor.isdecimal():
+            return (rank, -int(major), -int(minor), "")
+    return (3, 0, 0, version)

@@ -1,0 +1,113 @@
+"""What a feature wants: all that should exist for one key, and little else."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from hanse.model.keys import Key
+from hanse.model.objects import ClusterId, Object, Place, Wire
+from hanse.model.snapshot import Change, Snapshot, Watch
+
+
+class Desired(Struct, frozen=True):
+    """An object that should exist in a cluster, owned by the key that desires it."""
+
+    object: Object
+    where: ClusterId
+    step: int = 0
+    """Order of writes: a step goes to a destination only after the one before it."""
+    sources: frozenset[ClusterId] = frozenset()
+    """Whose observation this rests on: never deleted by omission while one is unsynced."""
+    as_leader_of: ClusterId | None = None
+    shared: bool = False
+    """Any agent may write it; all compute the same."""
+    rank: int = 0
+    """For shared objects: how many seconds to leave the write to agents before us in the order."""
+
+
+class Removal(Struct, frozen=True):
+    """The deletion of an object that we do not own, or of one whose going has a known cause."""
+
+    place: Place
+    uid: str
+    cause: str
+    step: int = 0
+    as_leader_of: ClusterId | None = None
+
+
+class Patch(Struct, frozen=True):
+    """A change to fields of an object that others own too; `change` is a merge patch."""
+
+    place: Place
+    change: Wire
+    subresource: Literal["", "status", "scale"] = ""
+    step: int = 0
+    as_leader_of: ClusterId | None = None
+
+
+class Read(Struct, frozen=True):
+    """A question answered by a live read of one object; its value is None where it is absent."""
+
+    place: Place
+
+    @property
+    def id(self) -> str:
+        return f"read {self.place}"
+
+
+class Call(Struct, frozen=True):
+    """A question answered by a provider (a resolver, a probe, an outside controller)."""
+
+    provider: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.provider} {dict(self.arguments)}"
+
+
+class Question(Struct, frozen=True):
+    """Something a plan needs that no watch tells; asked again when the answer is too old."""
+
+    ask: Read | Call
+    max_age: timedelta = timedelta(seconds=30)
+
+
+class Notice(Struct, frozen=True):
+    """A Kubernetes Event about an object, sent only with a patch of it that was needed."""
+
+    place: Place
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
+class Plan(Struct, frozen=True):
+    """All that one key wants. What it owns and does not name here is deleted."""
+
+    desired: tuple[Desired, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    questions: tuple[Question, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    again_after: timedelta | None = None
+
+
+class Feature(Protocol):
+    """A capability: a pure function from what was seen to what should be."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def watches(self) -> tuple[Watch, ...]: ...
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        """The keys whose plan may differ after this change."""
+        ...
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        """Everything that should exist for this key."""
+        ...

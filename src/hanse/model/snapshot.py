@@ -1,0 +1,152 @@
+"""All that was observed, read-only, as a feature sees it during one synchronous plan."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from hanse.model.facts import ClusterState, F, Fact, Facts, Phase, Role
+from hanse.model.objects import ClusterId, K, Kind, Object
+
+K_co = TypeVar("K_co", bound=Object, covariant=True)
+
+
+class Index(Struct, Generic[K], frozen=True):
+    """A way to look objects up: its name, and the values an object is found under."""
+
+    name: str
+    values: Callable[[K], Iterable[str]]
+
+
+class Watch(Struct, frozen=True):
+    """What a feature wants to see in every cluster of a role.
+
+    A feature also watches what it writes: the engine owns only what it can see.
+    """
+
+    role: Role
+    kind: type[Object]
+    namespace: str = ""
+    labels: str = ""
+    indexes: tuple[Index[Any], ...] = ()
+
+
+class Readable(Protocol[K_co]):
+    """One store as a reader sees it."""
+
+    @property
+    def synced(self) -> bool: ...
+
+    def get(self, namespace: str, name: str) -> K_co | None: ...
+
+    def all(self) -> Iterable[K_co]: ...
+
+    def in_namespace(self, namespace: str) -> Iterable[K_co]: ...
+
+    def by(self, index: str, value: str) -> Iterable[K_co]: ...
+
+
+Stores = Mapping[tuple[ClusterId, Kind], Sequence[Readable[Any]]]
+
+
+class Snapshot:
+    """A view over live stores and facts, valid until the plan that reads it returns."""
+
+    def __init__(self, stores: Stores, facts: Facts, now: datetime, local: ClusterId) -> None:
+        self._stores = stores
+        self._facts = facts
+        self.now = now
+        self.local = local
+
+    def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
+        """The object of that name as last seen; None where it is not, or not watched."""
+        for store in self._stores.get((where, kind.kind), ()):
+            found: K | None = store.get(namespace, name)
+            if found is not None:
+                return found
+        return None
+
+    def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
+        """Every object of a kind that is watched in a cluster."""
+        return self._each(where, kind, lambda store: store.all())
+
+    def in_namespace(self, where: ClusterId, kind: type[K], namespace: str) -> Iterator[K]:
+        """Every watched object of a kind in one namespace."""
+        return self._each(where, kind, lambda store: store.in_namespace(namespace))
+
+    def by(self, where: ClusterId, index: Index[K], kind: type[K], value: str) -> Iterator[K]:
+        """Every object that an index finds under a value."""
+        return self._each(where, kind, lambda store: store.by(index.name, value))
+
+    def synced(self, where: ClusterId, kind: type[Object] | None = None) -> bool:
+        """Whether absence means absence: reachable now, and the kind listed in full."""
+        state = self.fact(ClusterState, where)
+        if state is None or state.phase not in (Phase.SYNCED, Phase.LEAVING):
+            return False
+        return kind is None or self.listed(where, kind)
+
+    def listed(self, where: ClusterId, kind: type[Object]) -> bool:
+        """Whether the kind was listed in full at least once, reachable now or not."""
+        stores = self._stores.get((where, kind.kind), ())
+        return bool(stores) and all(store.synced for store in stores)
+
+    def clusters(self, role: Role) -> tuple[ClusterId, ...]:
+        """The clusters of a role in one order for everybody."""
+        return tuple(sorted(s.cluster for s in self.facts(ClusterState) if role in s.roles))
+
+    def fact(self, type_: type[F], key: object) -> F | None:
+        """The fact of that type and key, if it is known."""
+        return self._facts.get(type_, key)
+
+    def facts(self, type_: type[F]) -> Iterator[F]:
+        """Every fact of a type."""
+        return self._facts.all(type_)
+
+    def _each(
+        self, where: ClusterId, kind: type[K], read: Callable[[Readable[K]], Iterable[K]]
+    ) -> Iterator[K]:
+        stores = self._stores.get((where, kind.kind), ())
+        if len(stores) == 1:
+            yield from read(stores[0])
+            return
+        told: set[tuple[str, str]] = set()
+        for store in stores:
+            for obj in read(store):
+                name = (obj.metadata.namespace, obj.metadata.name)
+                if name not in told:
+                    told.add(name)
+                    yield obj
+
+
+class ObjectChange(Struct, frozen=True):
+    """One object before and after; `live` when seen on a watch, not found missing by a list."""
+
+    where: ClusterId
+    before: Object | None
+    after: Object | None
+    live: bool = True
+
+    @property
+    def object(self) -> Object:
+        """The object as last known."""
+        found = self.after if self.after is not None else self.before
+        assert found is not None, "a change has at least one side"
+        return found
+
+
+class FactChange(Struct, frozen=True):
+    """One fact before and after."""
+
+    before: Fact | None
+    after: Fact | None
+
+    @property
+    def fact(self) -> Fact:
+        """The fact as last known."""
+        found = self.after if self.after is not None else self.before
+        assert found is not None, "a change has at least one side"
+        return found
+
+
+Change = ObjectChange | FactChange
