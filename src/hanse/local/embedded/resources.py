@@ -41,7 +41,7 @@ class ScalePaths(Struct, frozen=True, rename="camel"):
 
 
 class CustomVersion(Struct, frozen=True):
-    """What a CRD says about one served version: its schema as written, columns, selectable fields."""
+    """What a CRD says about one served version: its schema as written, columns and the like."""
 
     schema: Object
     columns: tuple[Column, ...] = ()
@@ -140,7 +140,7 @@ class Registry:
             yield from self._custom[name]
 
     def stored(self) -> Iterator[Resource]:
-        """One resource per store that can be listed and deleted: what garbage collection looks at."""
+        """One resource per store that can be listed: what garbage collection looks at."""
         seen: set[str] = set()
         for resource in self:
             if "list" in resource.verbs and resource.store not in seen:
