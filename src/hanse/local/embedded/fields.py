@@ -65,19 +65,20 @@ def unknown_fields(type_name: str, value: dict[str, Any], path: str = "") -> Ite
             if path or name not in ("apiVersion", "kind"):
                 yield where
         elif field.is_message:
-            for element, place in _elements(inner, where):
-                yield from unknown_fields(field.type, element, place)
-
-
-def _elements(value: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects directly under a field: itself, a list's elements or a map's values."""
-    match value:
-        case dict():
-            yield value, path
-        case list():
-            for index, element in enumerate(value):
+            for place, element in _elements(field.shape, inner, where):
                 if isinstance(element, dict):
-                    yield element, f"{path}[{index}]"
+                    yield from unknown_fields(field.type, element, place)
+
+
+def _elements(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """What stands under a field, each with its path: itself, a list's elements, a map's values."""
+    match shape, value:
+        case "list", list():
+            yield from ((f"{path}[{index}]", element) for index, element in enumerate(value))
+        case "map", dict():
+            yield from ((f"{path}.{name}", element) for name, element in value.items())
+        case "one", _:
+            yield path, value
 
 
 @cache

@@ -1,0 +1,161 @@
+"""A local certificate authority: what it takes for clients on this machine to verify TLS."""
+
+import ssl
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec import Struct
+
+LIFETIME = timedelta(days=365)
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_SKEW = timedelta(hours=1)
+
+
+class Issued(Struct, frozen=True):
+    """A certificate and its private key, both in PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Authority:
+    """A certificate authority of our own, with an elliptic-curve key."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._certificate = certificate
+        self._key = key
+
+    @classmethod
+    def create(cls, name: str, now: datetime | None = None) -> Self:
+        """A new authority; nothing else trusts it until told to."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = _name(name)
+        builder = _draft(subject, subject, key.public_key(), now or datetime.now(UTC))
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        builder = builder.add_extension(_key_usage(signs_certificates=True), True)
+        builder = builder.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, kept: Issued) -> Self:
+        """The authority that `kept` once gave; raises ValueError for other PEM."""
+        key = serialization.load_pem_private_key(kept.key, password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("the authority's key is not an elliptic-curve key")  # noqa: TRY004 - the file's content is wrong, not a type in our program
+        return cls(x509.load_pem_x509_certificate(kept.certificate), key)
+
+    @property
+    def certificate(self) -> bytes:
+        """What clients trust, in PEM."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def kept(self) -> Issued:
+        """The authority itself, to be kept where nobody else reads it."""
+        return Issued(self.certificate, _key_pem(self._key))
+
+    def server(
+        self, name: str, hosts: Iterable[str] = LOOPBACK, now: datetime | None = None
+    ) -> Issued:
+        """A certificate for a server that is reached under these host names and addresses."""
+        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+        return self._issue(_name(name), ExtendedKeyUsageOID.SERVER_AUTH, now, names)
+
+    def client(self, user: str, groups: Iterable[str] = (), now: datetime | None = None) -> Issued:
+        """A certificate by which Kubernetes knows a user and its groups."""
+        return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, now)
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        usage: x509.ObjectIdentifier,
+        now: datetime | None,
+        names: x509.SubjectAlternativeName | None = None,
+    ) -> Issued:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _draft(
+            subject, self._certificate.subject, key.public_key(), now or datetime.now(UTC)
+        )
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+        builder = builder.add_extension(_key_usage(signs_certificates=False), True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, False)
+        if names is not None:
+            builder = builder.add_extension(names, False)
+        signed = builder.sign(self._key, hashes.SHA256())
+        return Issued(signed.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+
+
+def server_context(issued: Issued) -> ssl.SSLContext:
+    """What a server needs to speak TLS with a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The ssl module reads certificates from files only; the folder is readable by us alone.
+    with TemporaryDirectory(prefix="hanse-tls-") as folder:
+        pem = Path(folder, "pem")
+        pem.write_bytes(issued.certificate + issued.key)
+        context.load_cert_chain(pem)
+    return context
+
+
+def client_context(authority: bytes) -> ssl.SSLContext:
+    """What a client needs to verify servers of one authority, given in PEM, and of no other."""
+    return ssl.create_default_context(cadata=authority.decode())
+
+
+def _name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _draft(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=issuer,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - _SKEW,
+        not_valid_after=now + LIFETIME,
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
