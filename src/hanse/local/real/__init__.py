@@ -1,0 +1,1 @@
+"""Real Kubernetes clusters as processes on loopback: built, started, watched, stopped."""
