@@ -1,0 +1,125 @@
+"""Telling a person how far a build is: live rows on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+
+class BuildReport(Protocol):
+    """What a build tells while it runs."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def started(self, program: str) -> None: ...
+
+    def compiled(self, program: str, package: str) -> None: ...
+
+    def finished(self, program: str) -> None: ...
+
+
+def report_for(stream: TextIO, total: int) -> BuildReport:
+    """The report that suits where it is shown."""
+    return LiveReport(stream, total) if stream.isatty() else PlainReport(stream, total)
+
+
+class PlainReport:
+    """One line when a program starts and one when it is done."""
+
+    def __init__(self, stream: TextIO = sys.stderr, total: int = 0) -> None:
+        self._stream = stream
+        self._total = total
+        self._done = 0
+        self._since: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is held."""
+
+    def say(self, text: str) -> None:
+        """Tell something that is not about one program."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def started(self, program: str) -> None:
+        """A program's compilation begins."""
+        self._since[program] = time.monotonic()
+        self.say(f"building {program}")
+
+    def compiled(self, program: str, package: str) -> None:
+        """One of a program's packages is compiled: too many for a line each."""
+
+    def finished(self, program: str) -> None:
+        """A program is in its place."""
+        self._done += 1
+        took = time.monotonic() - self._since[program]
+        self.say(f"[{self._done}/{self._total}] built {program} in {took:.0f} s")
+
+
+class LiveReport:
+    """A row for each program being built: packages so far, the newest one, the time it took."""
+
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._rows: dict[str, TaskID] = {}
+        self._bar = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[detail]}"),
+            console=Console(file=stream),
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Tell something that is not about one program."""
+        self._bar.console.print(text, highlight=False)
+
+    def started(self, program: str) -> None:
+        """A program's compilation begins."""
+        self._rows[program] = self._bar.add_task(program, total=None, completed=0, detail="")
+
+    def compiled(self, program: str, package: str) -> None:
+        """One of a program's packages is compiled."""
+        row = self._rows[program]
+        self._bar.advance(row)
+        count = int(self._bar.tasks[row].completed)
+        self._bar.update(row, detail=f"{count} packages, {package}")
+
+    def finished(self, program: str) -> None:
+        """A program is in its place."""
+        self._done += 1
+        self._bar.update(
+            self._rows[program], total=1, completed=1, detail=f"{self._done} of {self._total}"
+        )
