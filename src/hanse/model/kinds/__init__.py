@@ -1,0 +1,1 @@
+"""Every kind we read or write, one module per API area, with only the fields we use."""

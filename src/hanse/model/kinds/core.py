@@ -1,0 +1,365 @@
+"""The core group: Services and what stands around them."""
+
+# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
+
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from hanse.model.conditions import Truth
+from hanse.model.objects import Kind, Object, Value, renamed
+
+Protocol = Literal["TCP", "UDP", "SCTP"]
+IPFamily = Literal["IPv4", "IPv6"]
+ServiceType = Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]
+Affinity = Literal["None", "ClientIP"]
+TrafficPolicy = Literal["Cluster", "Local"]
+
+
+class ObjectReference(Value, frozen=True, kw_only=True):
+    """A pointer to another object of the same cluster."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class ObservedCondition(Value, frozen=True, kw_only=True):
+    """A condition of a built-in kind, whose reason may be missing."""
+
+    type: str
+    status: Truth = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class ServicePort(Value, frozen=True, kw_only=True):
+    """One port of a Service."""
+
+    port: int
+    name: str = ""
+    protocol: Protocol = "TCP"
+    app_protocol: str = ""
+    target_port: int | str = 0
+    """A number, or the name of a container port; 0 is what the API server fills with `port`."""
+    node_port: int = 0
+
+
+class ClientIPConfig(Value, frozen=True, kw_only=True):
+    """How long one client stays with one endpoint."""
+
+    timeout_seconds: int = 10800
+
+
+class SessionAffinityConfig(Value, frozen=True, kw_only=True):
+    """The parameters of session affinity."""
+
+    client_ip: ClientIPConfig | None = renamed("clientIP", None)
+
+
+class ServiceSpec(Value, frozen=True, kw_only=True):
+    """What a Service offers and to whom it leads."""
+
+    type: ServiceType = "ClusterIP"
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+    cluster_ip: str = renamed("clusterIP", "")
+    cluster_ips: tuple[str, ...] = renamed("clusterIPs", ())
+    ip_families: tuple[IPFamily, ...] = ()
+    ip_family_policy: str = ""
+    external_ips: tuple[str, ...] = renamed("externalIPs", ())
+    external_name: str = ""
+    external_traffic_policy: TrafficPolicy = "Cluster"
+    internal_traffic_policy: TrafficPolicy = "Cluster"
+    traffic_distribution: str = ""
+    session_affinity: Affinity = "None"
+    session_affinity_config: SessionAffinityConfig | None = None
+    publish_not_ready_addresses: bool = False
+    load_balancer_ip: str = renamed("loadBalancerIP", "")
+    load_balancer_class: str = ""
+    load_balancer_source_ranges: tuple[str, ...] = ()
+    allocate_load_balancer_node_ports: bool = True
+    health_check_node_port: int = 0
+
+
+class IngressPort(Value, frozen=True, kw_only=True):
+    """A port that a load balancer serves, or why it does not."""
+
+    port: int
+    protocol: Protocol = "TCP"
+    error: str = ""
+
+
+class LoadBalancerIngress(Value, frozen=True, kw_only=True):
+    """One address of a load balancer: an IP or a host name."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str = ""
+    ports: tuple[IngressPort, ...] = ()
+
+
+class LoadBalancerStatus(Value, frozen=True, kw_only=True):
+    """The addresses of a load balancer."""
+
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class ServiceStatus(Value, frozen=True, kw_only=True):
+    """What a load balancer was given."""
+
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+
+
+class Service(Object, frozen=True, kw_only=True):
+    """A name and an address in front of changing endpoints."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Service", "services")
+
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
+
+    @property
+    def headless(self) -> bool:
+        """Whether the Service has no address of its own by request."""
+        return self.spec.cluster_ip == "None"
+
+
+class NamespaceStatus(Value, frozen=True, kw_only=True):
+    """Whether a namespace takes new objects."""
+
+    phase: Literal["Active", "Terminating", ""] = ""
+
+
+class Namespace(Object, frozen=True, kw_only=True):
+    """A namespace of one cluster."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+
+    status: NamespaceStatus = NamespaceStatus()
+
+    @property
+    def terminating(self) -> bool:
+        """Whether nothing new can be created in it."""
+        return self.metadata.deletion_timestamp is not None or self.status.phase == "Terminating"
+
+
+class NodeAddress(Value, frozen=True, kw_only=True):
+    """One address of a node and what it is for."""
+
+    type: str
+    address: str
+
+
+class Taint(Value, frozen=True, kw_only=True):
+    """What keeps pods away from a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Value, frozen=True, kw_only=True):
+    """How a node takes part in its cluster."""
+
+    pod_cidr: str = renamed("podCIDR", "")
+    pod_cidrs: tuple[str, ...] = renamed("podCIDRs", ())
+    provider_id: str = renamed("providerID", "")
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Value, frozen=True, kw_only=True):
+    """Where a node is reached and how it feels."""
+
+    addresses: tuple[NodeAddress, ...] = ()
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class Node(Object, frozen=True, kw_only=True):
+    """A machine of a cluster."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Node", "nodes", namespaced=False)
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node's own Ready condition is True."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+class Secret(Object, frozen=True, kw_only=True):
+    """Confidential values, decoded; they never show in its `repr`."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Secret", "secrets")
+
+    type: str = "Opaque"
+    data: dict[str, bytes] = {}
+    immutable: bool = False
+
+    def __repr__(self) -> str:
+        keys = ", ".join(sorted(self.data))
+        return f"Secret({self.namespace}/{self.name}, type={self.type!r}, keys=[{keys}])"
+
+
+class ConfigMap(Object, frozen=True, kw_only=True):
+    """Plain values for people and programs."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "ConfigMap", "configmaps")
+
+    data: dict[str, str] = {}
+    binary_data: dict[str, bytes] = {}
+    immutable: bool = False
+
+
+class ServiceAccount(Object, frozen=True, kw_only=True):
+    """An identity for programs."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+
+
+class ContainerPort(Value, frozen=True, kw_only=True):
+    """A port that a container listens on."""
+
+    container_port: int
+    name: str = ""
+    protocol: Protocol = "TCP"
+
+
+class Container(Value, frozen=True, kw_only=True):
+    """One container of a pod."""
+
+    name: str
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+
+
+class SchedulingGate(Value, frozen=True, kw_only=True):
+    """A reason not to schedule a pod yet."""
+
+    name: str
+
+
+class DNSOption(Value, frozen=True, kw_only=True):
+    """One resolver option, such as `ndots`."""
+
+    name: str = ""
+    value: str = ""
+
+
+class PodDNSConfig(Value, frozen=True, kw_only=True):
+    """The resolver settings of a pod."""
+
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[DNSOption, ...] = ()
+
+
+class PodSpec(Value, frozen=True, kw_only=True):
+    """Where a pod runs and what it is called."""
+
+    containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    host_network: bool = False
+    dns_policy: Literal["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"] = (
+        "ClusterFirst"
+    )
+    dns_config: PodDNSConfig | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+
+
+class PodIP(Value, frozen=True, kw_only=True):
+    """One address of a pod."""
+
+    ip: str
+
+
+class PodStatus(Value, frozen=True, kw_only=True):
+    """How far a pod has come."""
+
+    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown", ""] = ""
+    pod_ip: str = renamed("podIP", "")
+    pod_ips: tuple[PodIP, ...] = renamed("podIPs", ())
+    host_ip: str = renamed("hostIP", "")
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class Pod(Object, frozen=True, kw_only=True):
+    """A group of containers with one address."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Pod", "pods")
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the pod's own Ready condition is True."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+class VolumeRequests(Value, frozen=True, kw_only=True):
+    """How much storage is asked for."""
+
+    requests: dict[str, str] = {}
+
+
+class PersistentVolumeClaimSpec(Value, frozen=True, kw_only=True):
+    """What storage is asked for, and what was found."""
+
+    access_modes: tuple[str, ...] = ()
+    resources: VolumeRequests = VolumeRequests()
+    storage_class_name: str | None = None
+    volume_mode: Literal["Filesystem", "Block"] = "Filesystem"
+    volume_name: str = ""
+
+
+class PersistentVolumeClaimStatus(Value, frozen=True, kw_only=True):
+    """Whether the claim is bound."""
+
+    phase: Literal["Pending", "Bound", "Lost", ""] = ""
+    capacity: dict[str, str] = {}
+
+
+class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
+    """A claim to storage of one cluster."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class EventSource(Value, frozen=True, kw_only=True):
+    """Who told an event, in the older form that `kubectl` shows."""
+
+    component: str = ""
+    host: str = ""
+
+
+class Event(Object, frozen=True, kw_only=True):
+    """Something that happened to an object, told to people."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Event", "events")
+
+    involved_object: ObjectReference
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int = 0
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: str | None = None
+    """A MicroTime, which must keep its six digits."""
+    source: EventSource = EventSource()
+    action: str = ""
+    reporting_component: str = ""
+    reporting_instance: str = ""

@@ -1,0 +1,85 @@
+"""The group `discovery.k8s.io`: endpoints in slices."""
+
+from typing import ClassVar, Literal
+
+from hanse.model.kinds.core import ObjectReference, Protocol
+from hanse.model.objects import Kind, Object, Value
+
+AddressType = Literal["IPv4", "IPv6", "FQDN"]
+
+
+class EndpointConditions(Value, frozen=True, kw_only=True):
+    """What is known of an endpoint's state; what is not told is None."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class ForZone(Value, frozen=True, kw_only=True):
+    """A zone that should use an endpoint."""
+
+    name: str
+
+
+class ForNode(Value, frozen=True, kw_only=True):
+    """A node that should use an endpoint."""
+
+    name: str
+
+
+class EndpointHints(Value, frozen=True, kw_only=True):
+    """Who should use an endpoint."""
+
+    for_zones: tuple[ForZone, ...] = ()
+    for_nodes: tuple[ForNode, ...] = ()
+
+
+class Endpoint(Value, frozen=True, kw_only=True):
+    """One backend, reached at any of its addresses."""
+
+    addresses: tuple[str, ...]
+    conditions: EndpointConditions = EndpointConditions()
+    hostname: str = ""
+    target_ref: ObjectReference | None = None
+    node_name: str = ""
+    zone: str = ""
+    hints: EndpointHints | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may be given traffic: untold counts as ready, as the API says."""
+        return self.conditions.ready is not False
+
+    @property
+    def serving(self) -> bool:
+        """Whether it answers, terminating or not; untold is what `ready` says."""
+        serving = self.conditions.serving
+        return self.ready if serving is None else serving
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is on its way out; untold counts as not."""
+        return self.conditions.terminating is True
+
+
+class EndpointPort(Value, frozen=True, kw_only=True):
+    """One port that all endpoints of a slice serve; no number means any port."""
+
+    port: int | None = None
+    name: str = ""
+    protocol: Protocol = "TCP"
+    app_protocol: str = ""
+
+
+class EndpointSlice(Object, frozen=True, kw_only=True):
+    """A part of a Service's endpoints, of one address family.
+
+    Real servers send null for empty lists here; read `endpoints or ()`.
+    """
+
+    kind: ClassVar[Kind] = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+
+    address_type: AddressType
+    endpoints: tuple[Endpoint, ...] | None = ()
+    ports: tuple[EndpointPort, ...] | None = ()
