@@ -1,0 +1,64 @@
+"""Virtual time: an event loop whose clock jumps to the next timer when nothing else is to be done."""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class NothingLeftToWaitFor(AssertionError):
+    """Every task waits for another and no timer runs: in real time this would hang."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Looks at sockets without waiting; what would have been waited for is passed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            raise NothingLeftToWaitFor("no timer runs and no task can go on")
+        self.passed += max(timeout, 1e-6)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop for tests in process: an hour passes in the time its work takes."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.passed
+
+
+class LoopClock:
+    """Wall time that follows the running loop, virtual or not, from a fixed beginning."""
+
+    def __init__(self, skew: timedelta = timedelta(0)) -> None:
+        self.skew = skew
+
+    def now(self) -> datetime:
+        seconds = asyncio.get_running_loop().time()
+        return EPOCH + timedelta(seconds=seconds) + self.skew
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on virtual time to its end, and everything it started with it."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
+
+
+ON_VIRTUAL_TIME = ("asyncio", {"loop_factory": VirtualLoop})
+"""What an `anyio_backend` fixture returns to run a module's tests on virtual time."""
