@@ -3,6 +3,7 @@
 KubeError               a cluster could not do what it was asked
   Unreachable           no answer: retry with backoff, keep what is known
   BadCredentials        our own configuration is at fault: tell the person, retry slowly
+  Misshapen             an object does not fit our shape of its kind: told, never retried
   ApiError              the server answered with a Status
     NotFound            the object or the kind is not there
     AlreadyExists       a create found something: look at whose it is
@@ -40,6 +41,10 @@ class Unreachable(KubeError):
 
 class BadCredentials(KubeError):
     """The configuration for reaching the cluster cannot be used, or was refused (401)."""
+
+
+class Misshapen(KubeError):
+    """The server answered with an object that does not fit our shape of its kind."""
 
 
 class ApiError(KubeError):
@@ -85,10 +90,21 @@ class ServerError(ApiError):
 
 def error_of(response: Response) -> KubeError:
     """The typed error for a response that is not a success."""
-    status = _status_of(response)
-    if response.status == 401:
+    status = _status_in(response.body)
+    return _error(response.status, status, retry_after_of(response))
+
+
+def error_told(body: bytes) -> KubeError:
+    """The typed error for a Status that came as a watch's event, after the headers said 200."""
+    status = _status_in(body)
+    return _error(status.code or 500, status, None)
+
+
+def _error(code: int, status: Status, retry_after: timedelta | None) -> KubeError:
+    if code == 401:
         return BadCredentials(status.message or "Unauthorized")
-    return _variant(response.status, status.reason)(status, _retry_after(response))
+    told = Status(code=code, reason=status.reason, message=status.message)
+    return _variant(code, status.reason)(told, retry_after)
 
 
 def _variant(code: int, reason: str) -> type[ApiError]:
@@ -109,18 +125,14 @@ def _variant(code: int, reason: str) -> type[ApiError]:
             return Invalid
 
 
-def _status_of(response: Response) -> Status:
+def _status_in(body: bytes) -> Status:
     try:
-        status = msgspec.json.decode(response.body, type=Status)
+        return msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:
-        text = response.body[:200].decode("utf-8", "replace").strip()
-        status = Status(message=text)
-    if status.code != response.status:
-        status = Status(code=response.status, reason=status.reason, message=status.message)
-    return status
+        return Status(message=body[:200].decode("utf-8", "replace").strip())
 
 
-def _retry_after(response: Response) -> timedelta | None:
+def retry_after_of(response: Response) -> timedelta | None:
     """The Retry-After header in seconds; its date form is never sent by API servers."""
     seconds = response.headers.get("retry-after", "")
     return timedelta(seconds=min(int(seconds), 300)) if seconds.isdecimal() else None

@@ -9,11 +9,15 @@ from hanse.model.objects import K
 
 
 class Unreadable(Struct, frozen=True):
-    """An object that the server has and that does not fit our shape of its kind."""
+    """An object that the server has and that does not fit our shape of its kind.
+
+    It is there: what was last read of it stands, however old.
+    """
 
     namespace: str
     name: str
     reason: str
+    resource_version: str = ""
 
 
 class Listed(Struct, Generic[K], frozen=True):
@@ -36,6 +40,14 @@ class Deleted(Struct, Generic[K], frozen=True):
     object: K
 
 
+class Vanished(Struct, frozen=True):
+    """An object is gone, and how it was last cannot be read."""
+
+    namespace: str
+    name: str
+    resource_version: str = ""
+
+
 class Alive(Struct, frozen=True):
     """The watch stands and nothing happened up to this resourceVersion."""
 
@@ -52,4 +64,6 @@ class NotServed(Struct, frozen=True):
     """The server does not know the kind (any more); the stream goes on when it does."""
 
 
-Event = Listed[K] | Applied[K] | Deleted[K] | Alive | Interrupted | NotServed
+Event = (
+    Listed[K] | Applied[K] | Deleted[K] | Unreadable | Vanished | Alive | Interrupted | NotServed
+)

@@ -5,7 +5,17 @@ from typing import Any, Generic, assert_never
 
 from msgspec import Struct
 
-from hanse.kube.events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
+from hanse.kube.events import (
+    Alive,
+    Applied,
+    Deleted,
+    Event,
+    Interrupted,
+    Listed,
+    NotServed,
+    Unreadable,
+    Vanished,
+)
 from hanse.model.objects import K
 from hanse.model.snapshot import Index
 
@@ -33,6 +43,8 @@ class Store(Generic[K]):
         self.rewinds = 0
         """How often a list was older than what had been seen: the cluster was restored."""
         self.version = 0
+        self.unreadable: dict[Name, Unreadable] = {}
+        """What is there and cannot be read; its last readable version, if any, is kept."""
         self._objects: dict[Name, K] = {}
         self._namespaces: dict[str, dict[str, K]] = {}
         self._indexes = {index.name: index for index in indexes}
@@ -62,7 +74,8 @@ class Store(Generic[K]):
     def take(self, event: Event[K]) -> Iterable[Transition[K]]:
         """Take in what the stream told, and say what changed by it."""
         match event:
-            case Listed(objects, resource_version):
+            case Listed(objects, resource_version, unreadable):
+                self.unreadable = {(u.namespace, u.name): u for u in unreadable}
                 return self._replace(objects, resource_version)
             case Applied(obj):
                 self.version = max(self.version, version_of(obj))
@@ -70,6 +83,13 @@ class Store(Generic[K]):
             case Deleted(obj):
                 self.version = max(self.version, version_of(obj))
                 return self._remove(obj)
+            case Unreadable(namespace, name):
+                self.version = max(self.version, number(event.resource_version))
+                self.unreadable[(namespace, name)] = event
+                return ()
+            case Vanished(namespace, name, resource_version):
+                self.version = max(self.version, number(resource_version))
+                return self._vanish((namespace, name))
             case Alive(resource_version):
                 self.version = max(self.version, number(resource_version))
                 return ()
@@ -97,8 +117,17 @@ class Store(Generic[K]):
 
     def _remove(self, obj: K) -> tuple[Transition[K], ...]:
         name = (obj.metadata.namespace, obj.metadata.name)
+        self.unreadable.pop(name, None)
         before = self._objects.get(name)
         if before is None or before.metadata.uid != obj.metadata.uid:
+            return ()
+        self._set(name, before, None)
+        return (Transition(before, None),)
+
+    def _vanish(self, name: Name) -> tuple[Transition[K], ...]:
+        self.unreadable.pop(name, None)
+        before = self._objects.get(name)
+        if before is None:
             return ()
         self._set(name, before, None)
         return (Transition(before, None),)
@@ -109,6 +138,7 @@ class Store(Generic[K]):
         self.rewinds += rewound
         self.version = as_of
         listed = {(o.metadata.namespace, o.metadata.name) for o in objects}
+        listed.update(self.unreadable)
         missing = [
             (name, known)
             for name, known in self._objects.items()
@@ -134,6 +164,8 @@ class Store(Generic[K]):
 
     def _set(self, name: Name, before: K | None, after: K | None) -> None:
         namespace, short = name
+        if self.unreadable and after is not None:
+            self.unreadable.pop(name, None)
         if before is not None:
             for found in self._entries(before):
                 self._found[found].pop(name, None)

@@ -1,0 +1,172 @@
+"""One API server as typed calls: each builds a request, sends it in its turn, reads the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube import requests
+from hanse.kube.decoding import not_an_answer, object_in, page_in
+from hanse.kube.errors import Gone, error_of
+from hanse.kube.events import Listed, Unreadable
+from hanse.kube.limit import Limit
+from hanse.kube.request import JSON, Request, Response, Transport
+from hanse.kube.served import Kinds
+from hanse.model.objects import K, Wire, to_wire
+
+_RESTARTS = 3
+"""How often a list is begun again because its pages expired while it was read."""
+
+
+class _Answer(Struct, frozen=True, gc=False):
+    kind: str = ""
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+class Client:
+    """The typed calls; each raises a `KubeError` and none retries."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        limit: Limit | None = None,
+        field_manager: str = "hanse",
+        kinds: Kinds | None = None,
+    ) -> None:
+        self.kinds = kinds or Kinds()
+        self.streams_lists: bool | None = None
+        """Whether the server serves WatchList; None until the first stream has tried."""
+        self._transport = transport
+        self._limit = limit or Limit()
+        self._field_manager = field_manager
+
+    def beside(self) -> "Client":
+        """The same server by a queue of its own, for what may not wait behind a backlog: leases."""
+        return Client(
+            self._transport, limit=Limit(), field_manager=self._field_manager, kinds=self.kinds
+        )
+
+    async def send(self, request: Request) -> Response:
+        """Any request; an answer that is not a success is raised."""
+        response = await self._limit.send(self._transport, request)
+        if not 200 <= response.status < 300:
+            raise error_of(response)
+        return response
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """A watch's lines; streams last for minutes and take no turn."""
+        return self._transport.stream(request)
+
+    async def read_raw(self, path: str, *, accept: str = JSON) -> Response:
+        """A document that is not an object of a kind: versions, discovery, health."""
+        return await self.send(Request("GET", path, accept=accept))
+
+    async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        served = self.kinds.as_served(kind)
+        response = await self.send(requests.read(served, name, namespace))
+        return object_in(response.body, kind)
+
+    async def create(self, obj: K, *, dry_run: bool = False) -> K:
+        kind = type(obj)
+        served = self.kinds.as_served(kind)
+        request = requests.create(
+            served,
+            obj.metadata.namespace,
+            {**to_wire(obj), "apiVersion": served.api_version},
+            field_manager=self._field_manager,
+            dry_run=dry_run,
+        )
+        response = await self.send(request)
+        return object_in(response.body, kind)
+
+    async def patch(
+        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
+    ) -> K:
+        """Merge a change; its metadata.resourceVersion and metadata.uid are preconditions."""
+        request = requests.merge_patch(
+            self.kinds.as_served(kind),
+            name,
+            namespace,
+            change,
+            field_manager=self._field_manager,
+            subresource=subresource,
+        )
+        response = await self.send(request)
+        return object_in(response.body, kind)
+
+    async def delete(
+        self,
+        kind: type[K],
+        name: str,
+        namespace: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "Background",
+    ) -> K | None:
+        """Delete an object: as it is while finalizers still hold it, None when it is gone."""
+        request = requests.delete(
+            self.kinds.as_served(kind),
+            name,
+            namespace,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+        )
+        response = await self.send(request)
+        if _kind_in(response.body) == "Status":
+            return None
+        left = object_in(response.body, kind)
+        return left if left.metadata.deletion_timestamp is not None else None
+
+    async def list(
+        self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Listed[K]:
+        """Everything there is, consistent and as of now, read page by page."""
+        for _ in range(_RESTARTS):
+            try:
+                return await self._list_once(kind, namespace, labels, fields)
+            except Gone:
+                continue  # the pages expired while we read them
+        return await self._list_once(kind, namespace, labels, fields)
+
+    async def newest(self, kind: type[K], *, namespace: str = "") -> str:
+        """The server's present resourceVersion, by the smallest consistent list of a kind."""
+        served = self.kinds.as_served(kind)
+        response = await self.send(requests.list_page(served, namespace, limit=1))
+        return page_in(response.body, kind).metadata.resource_version
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def _list_once(
+        self, kind: type[K], namespace: str, labels: str, fields: str
+    ) -> Listed[K]:
+        served = self.kinds.as_served(kind)
+        objects: list[K] = []
+        unreadable: list[Unreadable] = []
+        after = ""
+        while True:
+            request = requests.list_page(
+                served, namespace, labels=labels, fields=fields, after=after
+            )
+            response = await self.send(request)
+            page = page_in(response.body, kind)
+            objects += page.objects
+            unreadable += page.unreadable
+            after = page.metadata.continue_
+            if not after:
+                return Listed(tuple(objects), page.metadata.resource_version, tuple(unreadable))
+            await asyncio.sleep(0)  # an in-process server answers without ever waiting
+
+
+def _kind_in(body: bytes) -> str:
+    try:
+        return _answer.decode(body).kind
+    except msgspec.DecodeError as error:
+        raise not_an_answer(error) from None

@@ -1,0 +1,127 @@
+"""From an API server's bytes to typed objects; one bad object never hides the others."""
+
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from hanse.kube.errors import Misshapen, Unreachable
+from hanse.kube.events import Unreadable
+from hanse.model.objects import K
+
+T = TypeVar("T")
+
+
+class ListMeta(Struct, frozen=True, rename="camel", gc=False):
+    """What a page says about the list it is part of."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """One page of a list, as it stands in the response."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class ObjectPage(Struct, Generic[K], frozen=True):
+    """One page of a list: what could be read, and what could not."""
+
+    metadata: ListMeta
+    objects: list[K]
+    unreadable: list[Unreadable]
+
+
+class _Name(Struct, frozen=True, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Named(Struct, frozen=True, gc=False):
+    """As much of an object as nothing in it can spoil."""
+
+    metadata: _Name = _Name()
+
+
+_raw_page = msgspec.json.Decoder(Page[Raw])
+_named = msgspec.json.Decoder(_Named)
+
+
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+def decoder_of(kind: type[K]) -> msgspec.json.Decoder[K]:
+    """The decoder of one object of a kind, made once."""
+    found = _decoders.get(kind)
+    if found is None:
+        found = _decoders[kind] = msgspec.json.Decoder(kind)
+    return found
+
+
+@cache
+def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
+    return msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # built at run time
+
+
+def object_in(body: bytes, kind: type[K]) -> K:
+    """The one object of a response."""
+    try:
+        return decoder_of(kind).decode(body)
+    except msgspec.ValidationError as error:
+        raise Misshapen(f"{kind.kind}: {error}") from None
+    except msgspec.DecodeError as error:
+        raise not_an_answer(error) from None
+
+
+def page_in(body: bytes, kind: type[K]) -> ObjectPage[K]:
+    """The objects of a page; where one does not fit, each is read by itself."""
+    try:
+        page = _page_decoder(kind).decode(body)
+    except msgspec.ValidationError:
+        return _page_item_by_item(body, kind)
+    except msgspec.DecodeError as error:
+        raise not_an_answer(error) from None
+    return ObjectPage(page.metadata, page.items or [], [])
+
+
+def readable(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
+    """One object out of many, or why it cannot be read."""
+    try:
+        return decoder_of(kind).decode(raw)
+    except msgspec.DecodeError as error:
+        return unreadable(raw, str(error))
+
+
+def unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
+    """The name of an object that does not fit, as far as even that can be read."""
+    try:
+        meta = _named.decode(raw).metadata
+    except msgspec.DecodeError:
+        meta = _Name()
+    return Unreadable(meta.namespace, meta.name, reason, meta.resource_version)
+
+
+def not_an_answer(error: msgspec.DecodeError) -> Unreachable:
+    """What answers a success without JSON is not the API server but something before it."""
+    return Unreachable(f"the answer is not an API server's: {error}")
+
+
+def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
+    try:
+        page = _raw_page.decode(body)
+    except msgspec.DecodeError as error:
+        raise not_an_answer(error) from None
+    objects: list[K] = []
+    bad: list[Unreadable] = []
+    for raw in page.items or ():
+        match readable(raw, kind):
+            case Unreadable() as item:
+                bad.append(item)
+            case obj:
+                objects.append(obj)
+    return ObjectPage(page.metadata, objects, bad)

@@ -1,0 +1,114 @@
+"""How many requests one cluster gets at a time, found out by how it answers them."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from hanse.kube.errors import retry_after_of
+from hanse.kube.request import Request, Response, Transport
+
+
+class Limit:
+    """A window of concurrent requests, first come first served.
+
+    It grows by one with each good answer until the first sign of trouble, and from then on by one
+    for each whole window of good answers; it is halved, once per window, when the server answers
+    429 or slowly. A Retry-After holds everything back for as long as it says.
+    """
+
+    def __init__(
+        self, *, first: int = 16, most: int = 64, slow: timedelta = timedelta(seconds=3)
+    ) -> None:
+        self.width = first
+        self.active = 0
+        self._most = most
+        self._slow = slow.total_seconds()
+        self._troubled = False
+        self._good = 0
+        self._halved_at = float("-inf")
+        self._resume_at = float("-inf")
+        self._turns: deque[asyncio.Future[None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have not been let through yet."""
+        return len(self._turns)
+
+    async def send(self, transport: Transport, request: Request) -> Response:
+        """Send a request when its turn comes, and learn from the answer."""
+        async with self._turn():
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            response: Response | None = None
+            try:
+                response = await transport.send(request)
+            finally:
+                self._learn(response, started, loop.time())
+        return response
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._turns or not self._open():
+            await self._queue()
+        else:
+            self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+            self._admit()
+
+    async def _queue(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # let through and cancelled in one moment
+                self.active -= 1
+                self._admit()
+            else:
+                self._turns.remove(turn)
+            raise
+
+    def _admit(self) -> None:
+        while self._turns and self._open():
+            turn = self._turns.popleft()
+            if not turn.done():
+                self.active += 1
+                turn.set_result(None)
+        loop = asyncio.get_running_loop()
+        if self._turns and loop.time() < self._resume_at and self._alarm is None:
+            self._alarm = loop.call_at(self._resume_at, self._resume)
+
+    def _resume(self) -> None:
+        self._alarm = None
+        self._admit()
+
+    def _open(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self.active < self.width and now >= self._resume_at
+
+    def _learn(self, response: Response | None, started: float, now: float) -> None:
+        throttled = response is not None and response.status == 429
+        if throttled or now - started >= self._slow:
+            if started > self._halved_at:  # what was sent before the halving tells nothing new
+                self.width = max(1, self.width // 2)
+                self._halved_at = now
+            self._troubled = True
+            self._good = 0
+        elif response is not None:
+            self._grow()
+        pause = retry_after_of(response) if response is not None and throttled else None
+        if pause is not None:
+            self._resume_at = max(self._resume_at, now + pause.total_seconds())
+
+    def _grow(self) -> None:
+        self._good += 1
+        if not self._troubled or self._good >= self.width:
+            self.width = min(self._most, self.width + 1)
+            self._good = 0

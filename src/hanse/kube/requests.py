@@ -1,0 +1,138 @@
+"""Every request we make of an API server, built as a value; no I/O is done here."""
+
+from datetime import timedelta
+from urllib.parse import quote
+
+import msgspec
+
+from hanse.kube.request import MERGE_PATCH, Request
+from hanse.model.objects import Kind, Wire
+
+PAGE = 500
+"""Objects per page of a list: small enough that decoding one never delays a lease."""
+
+LIST_TIMEOUT = timedelta(seconds=60)
+"""What the server itself allows a list to take."""
+
+_SEGMENT = ":@!$&'()*+,;=~"
+"""What may stand in a path segment as it is; role names and IPv6 addresses have colons."""
+
+Query = tuple[tuple[str, str], ...]
+
+
+def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Where a kind, one namespace of it, or one object is served."""
+    parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
+    if kind.namespaced and namespace:
+        parts += ["namespaces", quote(namespace, safe=_SEGMENT)]
+    parts.append(kind.plural)
+    if name:
+        parts.append(quote(name, safe=_SEGMENT))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def read(kind: Kind, name: str, namespace: str = "") -> Request:
+    return Request("GET", path_of(kind, namespace, _named(name)))
+
+
+def create(
+    kind: Kind, namespace: str, body: Wire, *, field_manager: str, dry_run: bool = False
+) -> Request:
+    query = _query(fieldManager=field_manager, dryRun="All" if dry_run else "")
+    return Request("POST", path_of(kind, namespace), query, msgspec.json.encode(body))
+
+
+def merge_patch(
+    kind: Kind,
+    name: str,
+    namespace: str,
+    change: Wire,
+    *,
+    field_manager: str,
+    subresource: str = "",
+) -> Request:
+    """A JSON merge patch; preconditions are its own metadata.uid and metadata.resourceVersion."""
+    return Request(
+        "PATCH",
+        path_of(kind, namespace, _named(name), subresource),
+        _query(fieldManager=field_manager),
+        msgspec.json.encode(change),
+        content_type=MERGE_PATCH,
+    )
+
+
+def delete(
+    kind: Kind,
+    name: str,
+    namespace: str,
+    *,
+    uid: str = "",
+    resource_version: str = "",
+    propagation: str = "Background",
+) -> Request:
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    options: Wire = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": propagation,
+        "preconditions": {key: value for key, value in preconditions.items() if value},
+    }
+    if not options["preconditions"]:
+        del options["preconditions"]
+    return Request(
+        "DELETE", path_of(kind, namespace, _named(name)), body=msgspec.json.encode(options)
+    )
+
+
+def list_page(
+    kind: Kind,
+    namespace: str = "",
+    *,
+    labels: str = "",
+    fields: str = "",
+    limit: int = PAGE,
+    after: str = "",
+) -> Request:
+    """One page of a consistent list: no resourceVersion, and never `0`, means the newest state."""
+    query = _query(
+        labelSelector=labels, fieldSelector=fields, limit=str(limit), **{"continue": after}
+    )
+    return Request("GET", path_of(kind, namespace), query, timeout=LIST_TIMEOUT)
+
+
+def watch(
+    kind: Kind, namespace: str = "", *, labels: str = "", after: str, lasting: timedelta
+) -> Request:
+    """Every change after a resourceVersion."""
+    query = _watching(labels, lasting) + _query(resourceVersion=after)
+    return Request("GET", path_of(kind, namespace), query, timeout=lasting)
+
+
+def watch_list(kind: Kind, namespace: str = "", *, labels: str = "", lasting: timedelta) -> Request:
+    """Everything there is as a stream of events, a bookmark that ends it, then every change."""
+    query = _watching(labels, lasting) + _query(
+        sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
+    )
+    return Request("GET", path_of(kind, namespace), query, timeout=lasting)
+
+
+def _watching(labels: str, lasting: timedelta) -> Query:
+    return _query(
+        watch="true",
+        allowWatchBookmarks="true",
+        labelSelector=labels,
+        timeoutSeconds=str(int(lasting.total_seconds())),
+    )
+
+
+def _query(**parameters: str) -> Query:
+    return tuple((key, value) for key, value in parameters.items() if value)
+
+
+def _named(name: str) -> str:
+    """An empty name would turn a request for one object into one for all of them."""
+    if not name:
+        raise ValueError("a request for one object needs its name")
+    return name

@@ -1,0 +1,61 @@
+"""Which versions of which kinds one API server serves, as far as it was asked."""
+
+import asyncio
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hanse.model.objects import Kind, Object
+
+
+class Served(Struct, frozen=True):
+    """Every kind that a server serves, in each of its versions."""
+
+    kinds: frozenset[Kind] = frozenset()
+
+    def version_of(self, kind: type[Object]) -> Kind | None:
+        """The kind in the version to use here: its own, else the first of `served_as` there is."""
+        for wanted in _versions(kind):
+            if wanted in self.kinds:
+                return wanted
+        return None
+
+
+def _versions(kind: type[Object]) -> Iterator[Kind]:
+    own = kind.kind
+    yield own
+    for version in kind.served_as:
+        yield Kind(own.group, version, own.name, own.plural, own.namespaced)
+
+
+class Bell:
+    """Wakes everyone who waits for it, each time it is rung."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+        self._rung = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._rung.wait()
+
+
+class Kinds:
+    """What is known of the served kinds; `changed` rings when that is another answer."""
+
+    def __init__(self) -> None:
+        self.known: Served | None = None
+        self.changed = Bell()
+
+    def learn(self, served: Served) -> None:
+        """Take in what discovery found."""
+        if served != self.known:
+            self.known = served
+            self.changed.ring()
+
+    def as_served(self, kind: type[Object]) -> Kind:
+        """The kind to ask for; what discovery did not find is asked for all the same, and is a 404."""
+        found = self.known.version_of(kind) if self.known is not None else None
+        return found or kind.kind
