@@ -28,6 +28,11 @@ class Phase(StrEnum):
     RESTORED = "Restored"
     LEAVING = "Leaving"
 
+    @property
+    def writable(self) -> bool:
+        """Whether writes to the cluster make sense now."""
+        return self in (Phase.SYNCED, Phase.CONNECTING, Phase.LEAVING)
+
 
 class Fact(Struct, frozen=True):
     """A keyed value; each kind of fact says what its key is."""
@@ -45,6 +50,17 @@ class ClusterState(Fact, frozen=True):
     phase: Phase
     since: datetime
     reason: str = ""
+
+    @property
+    def key(self) -> ClusterId:
+        return self.cluster
+
+
+class Departed(Fact, frozen=True):
+    """A cluster that has left the fleet for certain: nothing is kept for its sake."""
+
+    cluster: ClusterId
+    since: datetime
 
     @property
     def key(self) -> ClusterId:

@@ -68,6 +68,10 @@ class Object(Value, frozen=True, kw_only=True):
     kind: ClassVar[Kind]
     served_as: ClassVar[tuple[str, ...]] = ()
     """Other versions with the same shape, newest first, used where `kind.version` is not served."""
+    allocated: ClassVar[frozenset[str]] = frozenset()
+    """Paths that the server or others fill in (`spec.clusterIP`): left alone where not desired."""
+    status_apart: ClassVar[bool] = True
+    """Whether `status` is written by its own subresource."""
 
     metadata: Meta
 

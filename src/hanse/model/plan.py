@@ -23,6 +23,8 @@ class Desired(Struct, frozen=True):
     as_leader_of: ClusterId | None = None
     shared: bool = False
     """Any agent may write it; all compute the same."""
+    takes_over: bool = False
+    """Whether a foreign object of that name is overwritten; only where the spec says so."""
     rank: int = 0
     """For shared objects: how many seconds to leave the write to agents before us in the order."""
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from hanse.model.facts import ClusterState, F, Fact, Facts, Phase, Role
-from hanse.model.objects import ClusterId, K, Kind, Object
+from hanse.model.objects import ClusterId, K, Kind, Object, Place
 
 K_co = TypeVar("K_co", bound=Object, covariant=True)
 
@@ -63,6 +63,14 @@ class Snapshot:
         """The object of that name as last seen; None where it is not, or not watched."""
         for store in self._stores.get((where, kind.kind), ()):
             found: K | None = store.get(namespace, name)
+            if found is not None:
+                return found
+        return None
+
+    def find(self, place: Place) -> Object | None:
+        """The object at a place, whatever its kind, if it is watched."""
+        for store in self._stores.get((place.where, place.ref.kind), ()):
+            found: Object | None = store.get(place.ref.namespace, place.ref.name)
             if found is not None:
                 return found
         return None

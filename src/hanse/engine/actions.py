@@ -1,0 +1,253 @@
+"""From a plan to the writes that make it so: pure, and empty when everything is as planned."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from hanse.engine.compare import difference, patch_is_needed, recorded, status_difference
+from hanse.engine.ownership import (
+    SHARED,
+    Owner,
+    epoch_of,
+    is_paused,
+    owner_of,
+    sources_of,
+    stamped,
+)
+from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, WriteResult
+from hanse.model.keys import Key
+from hanse.model.objects import ClusterId, Object, Place, Wire, ref_of
+from hanse.model.plan import Desired, Patch, Plan, Removal
+from hanse.model.snapshot import Snapshot
+
+OMITTED = "no longer wanted"
+
+
+class Create(Struct, frozen=True):
+    """Write an object that must not be there yet."""
+
+    where: ClusterId
+    object: Object
+    step: int
+    as_leader_of: ClusterId | None = None
+    rank: int = 0
+
+
+class Update(Struct, frozen=True):
+    """Patch an object that must still be as it was seen."""
+
+    where: ClusterId
+    base: Object
+    change: Wire
+    subresource: str
+    step: int
+    as_leader_of: ClusterId | None = None
+    rank: int = 0
+
+
+class Delete(Struct, frozen=True):
+    """Delete an object that must still be as it was seen; by omission, or with a cause."""
+
+    where: ClusterId
+    base: Object
+    cause: str
+    step: int
+    as_leader_of: ClusterId | None = None
+
+
+Action: TypeAlias = Create | Update | Delete
+
+
+class Obstacle(Struct, frozen=True):
+    """Why an object is not written although it should be."""
+
+    place: Place
+    result: WriteResult
+    message: str
+
+
+class Todo(Struct, frozen=True):
+    """The writes that a plan asks for now, what stands in the way of others, whom to wait for."""
+
+    actions: tuple[Action, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    waiting_for: frozenset[ClusterId] = frozenset()
+
+
+def place_of(action: Action) -> Place:
+    """What an action writes."""
+    obj = action.object if isinstance(action, Create) else action.base
+    return Place(action.where, ref_of(obj))
+
+
+OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
+
+
+def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot) -> Todo:
+    """Compare all that a plan wants with all that was seen."""
+    sink = _Sink()
+    wanted: set[Place] = set()
+    for desired in plan.desired:
+        wanted.add(Place(desired.where, ref_of(desired.object)))
+        _compare_desired(desired, Owner(feature, key, serves(desired, seen)), seen, sink)
+    removed = {removal.place for removal in plan.removals}
+    for removal in plan.removals:
+        _compare_removal(removal, seen, sink)
+    last = max((d.step for d in plan.desired), default=0) + 1
+    for where, owner, obj in owned:
+        if Place(where, ref_of(obj)) not in wanted | removed:
+            _compare_omitted(where, owner, obj, seen, sink, last)
+    for patch in plan.patches:
+        _compare_patch(patch, seen, sink)
+    return Todo(tuple(sink.actions), tuple(sink.obstacles), frozenset(sink.waiting_for))
+
+
+def serves(desired: Desired, seen: Snapshot) -> ClusterId:
+    """The cluster an object is written for: never the writing agent's name where it leads."""
+    if desired.shared:
+        return SHARED
+    return desired.as_leader_of or seen.local
+
+
+class _Sink:
+    """Collects what a comparison finds."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+        self.obstacles: list[Obstacle] = []
+        self.waiting_for: set[ClusterId] = set()
+
+    def obstacle(self, place: Place, result: WriteResult, message: str) -> None:
+        self.obstacles.append(Obstacle(place, result, message))
+
+
+def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink) -> None:
+    obj, where = desired.object, desired.where
+    place = Place(where, ref_of(obj))
+    if not _writable(place, type(obj), desired.as_leader_of, seen, sink):
+        return
+    epoch = _epoch(desired.as_leader_of, seen)
+    wanted = recorded(stamped(obj, owner, desired.sources, epoch))
+    standing = seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
+    if standing is None:
+        sink.actions.append(Create(where, wanted, desired.step, desired.as_leader_of, desired.rank))
+        return
+    if not _ours_to_write(standing, owner, desired, epoch, place, sink):
+        return
+    change = difference(wanted, standing)
+    subresource = ""
+    if not change and type(obj).status_apart:
+        change, subresource = status_difference(wanted, standing), "status"
+    if change:
+        sink.actions.append(
+            Update(
+                where,
+                standing,
+                change,
+                subresource,
+                desired.step,
+                desired.as_leader_of,
+                desired.rank,
+            )
+        )
+
+
+def _ours_to_write(
+    standing: Object, owner: Owner, desired: Desired, epoch: int, place: Place, sink: _Sink
+) -> bool:
+    if standing.metadata.deletion_timestamp is not None or is_paused(standing):
+        return False  # its going wakes the key; a pause is a person's wish
+    found = owner_of(standing)
+    if found != owner and not desired.takes_over:
+        whose = f"it belongs to {found}" if found else "it was not made by Hanse"
+        sink.obstacle(place, "Foreign", f"{place.ref} exists already and {whose}")
+        return False
+    if epoch_of(standing) > epoch:
+        sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
+        return False
+    return True
+
+
+def _compare_removal(removal: Removal, seen: Snapshot, sink: _Sink) -> None:
+    place = removal.place
+    standing = seen.find(place)
+    if standing is None or standing.metadata.uid != removal.uid:
+        return
+    if standing.metadata.deletion_timestamp is None and _writable(
+        place, type(standing), removal.as_leader_of, seen, sink
+    ):
+        sink.actions.append(
+            Delete(place.where, standing, removal.cause, removal.step, removal.as_leader_of)
+        )
+
+
+def _compare_omitted(
+    where: ClusterId, owner: Owner, obj: Object, seen: Snapshot, sink: _Sink, step: int
+) -> None:
+    """Delete what is ours and not wanted, once everything it rested on can be seen."""
+    leader_of = owner.serves if owner.serves not in (SHARED, seen.local) else None
+    if leader_of is not None and not _leads(leader_of, seen):
+        return
+    if obj.metadata.deletion_timestamp is not None or is_paused(obj):
+        return
+    place = Place(where, ref_of(obj))
+    if not _writable(place, type(obj), leader_of, seen, sink):
+        return
+    unsynced = {
+        c for c in sources_of(obj) | {seen.local} if _is_party(c, seen) and not seen.synced(c)
+    }
+    if unsynced:
+        sink.waiting_for |= unsynced
+        sink.obstacle(place, "Held", f"kept while {', '.join(sorted(unsynced))} cannot be seen")
+        return
+    if epoch_of(obj) > _epoch(leader_of, seen):
+        sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
+        return
+    sink.actions.append(Delete(where, obj, OMITTED, step, leader_of))
+
+
+def _compare_patch(patch: Patch, seen: Snapshot, sink: _Sink) -> None:
+    standing = seen.find(patch.place)
+    if standing is None or is_paused(standing):
+        return
+    if not patch_is_needed(patch.change, standing):
+        return
+    where = patch.place.where
+    if _writable(patch.place, type(standing), patch.as_leader_of, seen, sink):
+        sink.actions.append(
+            Update(where, standing, patch.change, patch.subresource, patch.step, patch.as_leader_of)
+        )
+
+
+def _writable(
+    place: Place, kind: type[Object], leader_of: ClusterId | None, seen: Snapshot, sink: _Sink
+) -> bool:
+    """Whether the destination can be seen and written, and the lead, where needed, is ours."""
+    if leader_of is not None and not _leads(leader_of, seen):
+        sink.obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
+        return False
+    served = seen.fact(KindServed, (place.where, kind.kind))
+    if served is not None and not served.served:
+        sink.obstacle(place, "Refused", f"{place.where} does not serve {kind.kind}")
+        return False
+    state = seen.fact(ClusterState, place.where)
+    if state is None or not state.phase.writable or not seen.listed(place.where, kind):
+        sink.waiting_for.add(place.where)
+        return False
+    return True
+
+
+def _is_party(source: ClusterId, seen: Snapshot) -> bool:
+    """Whether a source is a party: one known to have left is no reason to keep anything."""
+    return seen.fact(Departed, source) is None
+
+
+def _leads(member: ClusterId, seen: Snapshot) -> bool:
+    leadership = seen.fact(Leadership, member)
+    return leadership is not None and leadership.ours
+
+
+def _epoch(member: ClusterId | None, seen: Snapshot) -> int:
+    leadership = seen.fact(Leadership, member) if member is not None else None
+    return leadership.epoch if leadership is not None else 0

@@ -1,0 +1,163 @@
+"""Whose an object is, written on the object itself: the engine keeps no other memory."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.model.keys import Key, key_from
+from hanse.model.objects import ClusterId, K, Object, ref_of
+
+OWNER = "hanse.dev/owner"
+OWNER_KEY = "hanse.dev/owner-key"
+SOURCES = "hanse.dev/sources"
+APPLIED = "hanse.dev/applied"
+EPOCH = "hanse.dev/epoch"
+PAUSED = "hanse.dev/paused"
+OURS = "hanse.dev/"
+"""The prefix of our bookkeeping: never replicated from one object to another."""
+
+SHARED: ClusterId = ""
+"""The cluster served by an object that any agent may write."""
+
+
+class Owner(Struct, frozen=True, order=True):
+    """The decision an object exists by: of which feature, which key, for which cluster."""
+
+    feature: str
+    key: Key
+    serves: ClusterId
+
+    @property
+    def label(self) -> str:
+        """A label value that finds everything of this owner in one list."""
+        told = f"{self.feature}\n{self.key}\n{self.serves}".encode()
+        return f"{self.feature}-{blake2b(told, digest_size=8).hexdigest()}"
+
+    def __str__(self) -> str:
+        return f"{self.feature} {self.key} for {self.serves or 'all'}"
+
+
+class _Claim(Struct, frozen=True, rename={"serves": "for"}):
+    """The owner-key annotation: the owner, and the very object that it was written on."""
+
+    feature: str
+    key: str
+    serves: str
+    kind: str
+    namespace: str
+    name: str
+
+
+def stamped(obj: K, owner: Owner, sources: frozenset[ClusterId] = frozenset(), epoch: int = 0) -> K:
+    """The object as it is written: marked as the owner's, and as resting on its sources."""
+    meta = obj.metadata
+    ref = ref_of(obj)
+    claim = _Claim(
+        owner.feature, str(owner.key), owner.serves, str(ref.kind), ref.namespace, ref.name
+    )
+    marks = {OWNER_KEY: msgspec.json.encode(claim).decode()}
+    if sources:
+        marks[SOURCES] = ",".join(sorted(sources))
+    if epoch:
+        marks[EPOCH] = str(epoch)
+    labels = {**replicable(meta.labels), OWNER: owner.label}
+    annotations = {**replicable(meta.annotations), **marks}
+    return replace(obj, metadata=replace(meta, labels=labels, annotations=annotations))
+
+
+def owner_of(obj: Object) -> Owner | None:
+    """Who owns an object: None unless label, key and the object's own name all agree."""
+    label = obj.metadata.labels.get(OWNER)
+    claim = _claim_on(obj) if label else None
+    key = key_from(claim.key) if claim else None
+    if claim is None or key is None:
+        return None
+    owner = Owner(claim.feature, key, claim.serves)
+    ref = ref_of(obj)
+    written_on = (claim.kind, claim.namespace, claim.name)
+    if owner.label != label or written_on != (str(ref.kind), ref.namespace, ref.name):
+        return None
+    return owner
+
+
+def sources_of(obj: Object) -> frozenset[ClusterId]:
+    """Whose observation an object rests on, as it says itself."""
+    told = obj.metadata.annotations.get(SOURCES, "")
+    return frozenset(told.split(",")) if told else frozenset()
+
+
+def epoch_of(obj: Object) -> int:
+    """The lease epoch an object was last written in."""
+    told = obj.metadata.annotations.get(EPOCH, "")
+    return int(told) if told.isdecimal() else 0
+
+
+def is_paused(obj: Object) -> bool:
+    """Whether a person asked us to keep our hands off."""
+    return obj.metadata.annotations.get(PAUSED, "false") != "false"
+
+
+def replicable(marks: dict[str, str]) -> dict[str, str]:
+    """Labels or annotations without our bookkeeping, as they may go to another object."""
+    if not any(name.startswith(OURS) for name in marks):
+        return marks
+    return {name: value for name, value in marks.items() if not name.startswith(OURS)}
+
+
+def _claim_on(obj: Object) -> _Claim | None:
+    told = obj.metadata.annotations.get(OWNER_KEY, "")
+    try:
+        return msgspec.json.decode(told, type=_Claim) if told else None
+    except msgspec.DecodeError:
+        return None
+
+
+class Owned:
+    """Every object that some key owns, found by feature and key, over all clusters."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[
+            tuple[str, Key], dict[tuple[ClusterId, object], tuple[Owner, Object]]
+        ] = {}
+        self._count: dict[tuple[ClusterId, str], int] = {}
+
+    def change(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
+        """Follow one object's change."""
+        old = owner_of(before) if before is not None else None
+        new = owner_of(after) if after is not None else None
+        if before is not None and old is not None and old != new:
+            place = (where, ref_of(before))
+            held = self._by_key.get((old.feature, old.key), {})
+            if held.pop(place, None) is not None:
+                self._count[where, old.feature] -= 1
+            if not held:
+                self._by_key.pop((old.feature, old.key), None)
+        if after is not None and new is not None:
+            place = (where, ref_of(after))
+            held = self._by_key.setdefault((new.feature, new.key), {})
+            if place not in held:
+                self._count[where, new.feature] = self.count(where, new.feature) + 1
+            held[place] = (new, after)
+
+    def of(self, feature: str, key: Key) -> Iterable[tuple[ClusterId, Owner, Object]]:
+        """What a key owns anywhere, for whichever cluster it serves."""
+        held = self._by_key.get((feature, key), {})
+        return [(where, owner, obj) for (where, _), (owner, obj) in held.items()]
+
+    def count(self, where: ClusterId, feature: str) -> int:
+        """How many objects a feature owns in a cluster."""
+        return self._count.get((where, feature), 0)
+
+    def keys(self) -> Iterable[tuple[str, Key]]:
+        """Every key that owns anything."""
+        return list(self._by_key)
+
+    def forget(self, where: ClusterId) -> None:
+        """Drop what is known of a cluster that is no longer connected."""
+        for held in list(self._by_key.values()):
+            for place, (_, obj) in list(held.items()):
+                if place[0] == where:
+                    self.change(where, obj, None)
