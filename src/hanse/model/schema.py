@@ -1,0 +1,249 @@
+"""What an API server is told about our structs: schemas, rules and columns, declared beside them.
+
+The decoder does not enforce any of this. An API server does, for what is written from now on; an
+object that was stored under a looser definition must still be read, and be told what is wrong.
+"""
+
+import inspect
+import types
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo, fields
+
+from hanse.model.conditions import Condition
+from hanse.model.objects import Object, Wire
+
+LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""An RFC 1123 label: part of a DNS name."""
+SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""An RFC 1123 subdomain: the name of most objects."""
+ADDRESS = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"
+"""What looks like an IPv4 or IPv6 address; features check that it is one."""
+
+
+class Rule(Struct, frozen=True):
+    """A CEL expression that must hold, and what to say when it does not."""
+
+    holds: str
+    message: str
+    at: str = ""
+    """The field to blame, relative to where the rule stands (`.spec.tenant`)."""
+
+
+class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What `Annotated` tells about a field: its meaning, and the values it may have."""
+
+    description: str = ""
+    pattern: str = ""
+    format: str = ""
+    minimum: int | None = None
+    maximum: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    max_properties: int | None = None
+    default: Any = None
+    """A default that the API server fills in although it is false or zero."""
+    keys: tuple[str, ...] = ()
+    """The fields that tell the elements of a list apart: a list of type map."""
+    unique: bool = False
+    """No element appears twice: a list of type set."""
+    immutable: bool = False
+    opaque: bool = False
+    """Whatever is inside is kept as it is written."""
+    rules: tuple[Rule, ...] = ()
+
+
+class Column(Struct, frozen=True):
+    """A column of `kubectl get`; priority 1 is shown by `-o wide` only."""
+
+    name: str
+    path: str
+    type: Literal["string", "integer", "boolean", "date"] = "string"
+    priority: int = 0
+    description: str = ""
+
+
+class Scale(Struct, frozen=True):
+    """Where the scale subresource finds its numbers."""
+
+    wanted: str
+    observed: str
+    selector: str
+
+
+class Crd(Struct, frozen=True):
+    """What a definition says about its kind beyond the schema."""
+
+    short_names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    categories: tuple[str, ...] = ("hanse",)
+    rules: tuple[Rule, ...] = ()
+    name: Schema | None = None
+    """What an object's own name must look like."""
+    status: bool = True
+    scale: Scale | None = None
+
+
+_CONDITION: Wire = {
+    "description": "One aspect of the object's state.",
+    "type": "object",
+    "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+    "properties": {
+        "type": {"description": "What the condition is about.", "type": "string", "maxLength": 316},
+        "status": {
+            "description": "Whether it holds.",
+            "type": "string",
+            "enum": ["True", "False", "Unknown"],
+        },
+        "reason": {
+            "description": "Why, in a word for programs.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 1024,
+            "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        },
+        "message": {
+            "description": "Why, in a sentence for people.",
+            "type": "string",
+            "maxLength": 32768,
+        },
+        "lastTransitionTime": {
+            "description": "When the status last changed.",
+            "type": "string",
+            "format": "date-time",
+        },
+        "observedGeneration": {
+            "description": "The generation of the object that this was said about.",
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+        },
+    },
+}
+
+_SCALARS: dict[Any, Wire] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    str: {"type": "string"},
+    datetime: {"type": "string", "format": "date-time"},
+    Any: {"x-kubernetes-preserve-unknown-fields": True},
+}
+
+
+def schema_of(annotation: Any) -> Wire:
+    """The structural schema of a type, with all that its annotations say."""
+    if get_origin(annotation) is not Annotated:
+        return _shape(annotation)
+    base, *notes = get_args(annotation)
+    schema = _shape(base)
+    for note in notes:
+        if isinstance(note, Schema):
+            schema = {**schema, **_told(note)}
+    return schema
+
+
+def properties_of(struct: type[Struct]) -> Wire:
+    """The fields of a struct, those that have no default being required."""
+    told = [field for field in fields(struct) if field.name != "metadata"]
+    required = [field.encode_name for field in told if field.required]
+    properties = {field.encode_name: _field(field) for field in told}
+    return {
+        "type": "object",
+        **({"required": required} if required else {}),
+        **({"properties": properties} if properties else {}),
+        **_validations(getattr(struct, "rules", ())),
+    }
+
+
+def described(struct: type[Struct]) -> str:
+    """The first paragraph of a struct's docstring, on one line."""
+    return " ".join(inspect.cleandoc(struct.__doc__ or "").split("\n\n")[0].split())
+
+
+def _field(field: FieldInfo) -> Wire:
+    schema = schema_of(field.type)
+    scalar = isinstance(field.default, bool | int | str)
+    if scalar and field.default and "default" not in schema:
+        schema["default"] = field.default
+    return schema
+
+
+def _told(note: Schema) -> Wire:
+    said: Wire = msgspec.to_builtins(note)
+    for ours in ("keys", "unique", "immutable", "opaque", "rules"):
+        said.pop(ours, None)
+    if note.keys:
+        said |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(note.keys)}
+    if note.unique:
+        said["x-kubernetes-list-type"] = "set"
+    if note.opaque:
+        said["x-kubernetes-preserve-unknown-fields"] = True
+    fixed = (Rule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
+    return said | _validations((*fixed, *note.rules))
+
+
+def _validations(rules: tuple[Rule, ...]) -> Wire:
+    if not rules:
+        return {}
+    return {
+        "x-kubernetes-validations": [
+            {
+                "rule": rule.holds,
+                "message": rule.message,
+                **({"fieldPath": rule.at} if rule.at else {}),
+            }
+            for rule in rules
+        ]
+    }
+
+
+def _shape(type_: Any) -> Wire:
+    if type_ in _SCALARS:
+        return dict(_SCALARS[type_])
+    if type_ is Condition:
+        return dict(_CONDITION)
+    if isinstance(type_, type) and issubclass(type_, Struct) and not issubclass(type_, Object):
+        return {"description": described(type_), **properties_of(type_)}
+    origin = get_origin(type_)
+    if origin not in _GENERICS:
+        raise TypeError(f"a definition cannot say what {type_} is")
+    return _GENERICS[origin](get_args(type_))
+
+
+def _list(args: tuple[Any, ...]) -> Wire:
+    return {"type": "array", "items": schema_of(args[0])}
+
+
+def _map(args: tuple[Any, ...]) -> Wire:
+    if args[1] is Any:
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {"type": "object", "additionalProperties": schema_of(args[1])}
+
+
+def _enum(args: tuple[Any, ...]) -> Wire:
+    # the empty text stands for a field that is not there
+    return {"type": "string", "enum": [value for value in args if value]}
+
+
+def _union(args: tuple[Any, ...]) -> Wire:
+    some = [arg for arg in args if arg is not types.NoneType]
+    if len(some) == 1:
+        return schema_of(some[0])
+    if set(some) == {int, str}:
+        return {"x-kubernetes-int-or-string": True}
+    raise TypeError(f"a definition cannot say what a union of {some} is")
+
+
+_GENERICS: dict[Any, Callable[[tuple[Any, ...]], Wire]] = {
+    tuple: _list,
+    dict: _map,
+    Literal: _enum,
+    Union: _union,
+    types.UnionType: _union,
+}
