@@ -107,7 +107,7 @@ def watch(
 ) -> Request:
     """Every change after a resourceVersion."""
     query = _watching(labels, lasting) + _query(resourceVersion=after)
-    return Request("GET", path_of(kind, namespace), query, timeout=lasting)
+    return Request("GET", path_of(kind, namespace), query)
 
 
 def watch_list(kind: Kind, namespace: str = "", *, labels: str = "", lasting: timedelta) -> Request:
@@ -115,7 +115,7 @@ def watch_list(kind: Kind, namespace: str = "", *, labels: str = "", lasting: ti
     query = _watching(labels, lasting) + _query(
         sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
     )
-    return Request("GET", path_of(kind, namespace), query, timeout=lasting)
+    return Request("GET", path_of(kind, namespace), query)
 
 
 def _watching(labels: str, lasting: timedelta) -> Query:

@@ -32,14 +32,18 @@ class Bell:
     """Wakes everyone who waits for it, each time it is rung."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self.rung = 0
+        self._next = asyncio.Event()
 
     def ring(self) -> None:
-        self._rung.set()
-        self._rung = asyncio.Event()
+        self.rung += 1
+        self._next.set()
+        self._next = asyncio.Event()
 
-    async def wait(self) -> None:
-        await self._rung.wait()
+    async def since(self, rung: int) -> None:
+        """Wait until it was rung more often than that."""
+        while self.rung == rung:
+            await self._next.wait()
 
 
 class Kinds:
@@ -56,6 +60,6 @@ class Kinds:
             self.changed.ring()
 
     def as_served(self, kind: type[Object]) -> Kind:
-        """The kind to ask for; what discovery did not find is asked for all the same, and is a 404."""
+        """The kind to ask for; what discovery did not find is asked for all the same."""
         found = self.known.version_of(kind) if self.known is not None else None
         return found or kind.kind

@@ -1,0 +1,247 @@
+"""One kind of one cluster as an endless stream: listed, watched, resumed, and never given up."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import timedelta
+from random import Random
+from typing import Generic
+
+from hanse.kube import requests
+from hanse.kube.client import Client
+from hanse.kube.errors import Gone, Invalid, KubeError, NotFound, Status, Unreachable
+from hanse.kube.events import Alive, Event, Interrupted, NotServed
+from hanse.kube.request import Request
+from hanse.kube.retry import ABSENT, delay_of
+from hanse.kube.watch_events import Bookmark, Gathering, Told, event_in, version_told
+from hanse.model.objects import K
+
+SHORTEST, LONGEST = timedelta(minutes=5), timedelta(minutes=10)
+"""A watch is asked to end within these, so that those of a fleet do not end all at once."""
+
+GRACE = timedelta(seconds=30)
+"""What a server may be late by before a silent watch is taken for dead."""
+
+_STOOD = 10.0
+"""Seconds after which a watch counts as having worked even though nothing happened."""
+
+_BREATH = 128
+"""Lines after which other tasks get their turn, in case lines never have to be waited for."""
+
+
+async def follow(
+    client: Client, kind: type[K], *, namespace: str = "", labels: str = "", random: Random
+) -> AsyncGenerator[Event[K], None]:
+    """Tell all there is of a kind and then every change, for as long as somebody listens.
+
+    An outage is told once, by `Interrupted`, and its end by `Alive`; a list in between does not
+    end it. Whoever stops listening early closes the generator (`contextlib.aclosing`).
+    """
+    stream = _Stream(client, kind, namespace, labels, random)
+    while True:
+        rung = client.kinds.changed.rung
+        try:
+            async with aclosing(stream.once()) as events:
+                async for event in events:
+                    yield event
+        except NotFound:
+            if stream.lost_kind():
+                yield NotServed()
+            await stream.wait_for_kind(rung)
+        except Gone as error:
+            await stream.start_over(error)
+        except KubeError as error:
+            pause = stream.failed(error)
+            if stream.goes_down(pause):
+                yield Interrupted(error)
+            await asyncio.sleep(pause.total_seconds())
+
+
+class _Stream(Generic[K]):
+    """Where one stream stands: what it may resume from, and how it fared lately."""
+
+    def __init__(
+        self, client: Client, kind: type[K], namespace: str, labels: str, random: Random
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._labels = labels
+        self._random = random
+        self._after = ""  # the resourceVersion to resume from; empty: a list is due
+        self._attempt = 0  # failures since the last sign that a watch works
+        self._down = False
+        self._absent = False
+        self._doubtful = False  # whether the server may have been restored since we last heard
+        self._by_pages = False
+        self._opened_at: float | None = None
+        self._heard = False
+
+    async def once(self) -> AsyncGenerator[Event[K], None]:
+        """List where that is due, then watch until the server ends it."""
+        self._opened_at = None
+        self._heard = False
+        if not self._after and (self._by_pages or self._client.streams_lists is False):
+            listed = await self._list_by_pages()
+            self._found_kind()
+            yield listed
+        elif self._after and self._doubtful:
+            await self._check_history()
+        lasting = self._random.uniform(SHORTEST.total_seconds(), LONGEST.total_seconds())
+        request = self._request(timedelta(seconds=lasting))
+        try:
+            async with self._client.stream(request) as lines:
+                self._opened_at = asyncio.get_running_loop().time()
+                self._found_kind()
+                async with aclosing(self._told(lines, lasting)) as events:
+                    async for event in events:
+                        yield event
+        except Invalid:
+            if self._after:
+                raise
+            self._by_pages = True  # it does not stream lists, or the selector is bad: pages tell
+            return
+        self._ended(lasting)
+
+    def lost_kind(self) -> bool:
+        """Note that the kind is not served; whether that is news."""
+        news = not self._absent
+        self._absent = True
+        self._down = False
+        self._after = ""
+        self._attempt = 0 if news else self._attempt + 1
+        return news
+
+    async def wait_for_kind(self, rung: int) -> None:
+        """Wait for discovery to find something new since `rung`, or for the time to look again."""
+        pause = ABSENT.delay(self._attempt, self._random)
+        try:
+            async with asyncio.timeout(pause.total_seconds()):
+                await self._client.kinds.changed.since(rung)
+        except TimeoutError:
+            return
+
+    async def start_over(self, error: Gone) -> None:
+        """List again: at once, but not as fast as one can when it happens again and again."""
+        self._after = ""
+        self._judge()
+        pause = delay_of(error, self._attempt, self._random)
+        if self._attempt and pause is not None:
+            await asyncio.sleep(pause.total_seconds())
+        self._attempt += 1
+
+    def failed(self, error: KubeError) -> timedelta:
+        """How long to wait after a failure; a watch that stood and broke is resumed at once."""
+        self._doubtful = True
+        self._judge()
+        broke = self._opened_at is not None and self._attempt == 0
+        pause = delay_of(error, self._attempt, self._random)
+        self._attempt += 1
+        if broke:
+            return timedelta(0)
+        return pause if pause is not None else ABSENT.delay(self._attempt, self._random)
+
+    def goes_down(self, pause: timedelta) -> bool:
+        """Whether an outage begins."""
+        if self._down or not pause:
+            return False
+        self._down = True
+        return True
+
+    def _found_kind(self) -> None:
+        self._absent = False
+
+    async def _list_by_pages(self) -> Event[K]:
+        listed = await self._client.list(self._kind, namespace=self._namespace, labels=self._labels)
+        if self._by_pages and self._client.streams_lists is None:
+            self._client.streams_lists = False
+        self._after = listed.resource_version
+        self._doubtful = False
+        return listed
+
+    async def _check_history(self) -> None:
+        """A server restored from a backup would let us wait in silence for what is its future."""
+        newest = await self._client.newest(self._kind, namespace=self._namespace)
+        self._no_older(newest)
+        self._doubtful = False
+
+    def _no_older(self, version: str) -> None:
+        if version.isdecimal() and self._after.isdecimal() and int(version) < int(self._after):
+            raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
+
+    def _request(self, lasting: timedelta) -> Request:
+        served = self._client.kinds.as_served(self._kind)
+        if not self._after:
+            return requests.watch_list(
+                served, self._namespace, labels=self._labels, lasting=lasting
+            )
+        return requests.watch(
+            served, self._namespace, labels=self._labels, after=self._after, lasting=lasting
+        )
+
+    async def _told(
+        self, lines: AsyncIterator[bytes], lasting: float
+    ) -> AsyncGenerator[Event[K], None]:
+        events = self._events(lines, lasting + GRACE.total_seconds())
+        async with aclosing(events):
+            if not self._after:
+                gathering = Gathering[K]()
+                async for event in events:
+                    gathering.take(event)
+                    if isinstance(event, Bookmark) and event.ends_list:
+                        break
+                else:
+                    raise Unreachable("the stream ended within its list")
+                self._client.streams_lists = True
+                self._after = event.resource_version
+                self._doubtful = False
+                yield gathering.listed(event.resource_version)
+            if self._down:
+                self._down = False
+                yield Alive(self._after)
+            async for event in events:
+                self._advance(version_told(event))
+                yield Alive(event.resource_version) if isinstance(event, Bookmark) else event
+
+    async def _events(
+        self, lines: AsyncIterator[bytes], patience: float
+    ) -> AsyncGenerator[Told[K], None]:
+        told = 0
+        while True:
+            try:
+                async with asyncio.timeout(patience):
+                    line = await anext(lines)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Unreachable(f"the watch was silent for {patience:.0f} s") from None
+            if not line:
+                continue
+            yield event_in(line, self._kind)
+            told += 1
+            if told % _BREATH == 0:
+                await asyncio.sleep(0)
+
+    def _advance(self, version: str) -> None:
+        self._heard = True
+        if version:
+            self._no_older(version)
+            self._after = version
+
+    def _ended(self, lasting: float) -> None:
+        """A clean end: expected when its time was up, a sign of a restart when it was not."""
+        self._doubtful = self._doubtful or self._stood() < lasting - 1
+        if not self._judge():
+            raise Unreachable("the watch ended as soon as it began")
+
+    def _judge(self) -> bool:
+        """Whether the last watch worked; if so, earlier failures no longer count."""
+        worked = self._heard or self._stood() >= _STOOD
+        if worked:
+            self._attempt = 0
+        return worked
+
+    def _stood(self) -> float:
+        if self._opened_at is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._opened_at
