@@ -1,9 +1,8 @@
 """What the built-in kinds are made of: each field's wire number, JSON name and type, as data."""
 
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -53,32 +52,6 @@ def json_fields(type_name: str) -> dict[str, Field]:
         else:
             found |= json_fields(field.type)
     return found
-
-
-def unknown_fields(type_name: str, value: dict[str, Any], path: str = "") -> Iterator[str]:
-    """The paths (`spec.ports[0].prot`) of what an object holds and its built-in type does not."""
-    known = json_fields(type_name)
-    for name, inner in value.items():
-        where = f"{path}.{name}" if path else name
-        field = known.get(name)
-        if field is None:
-            if path or name not in ("apiVersion", "kind"):
-                yield where
-        elif field.is_message:
-            for place, element in _elements(field.shape, inner, where):
-                if isinstance(element, dict):
-                    yield from unknown_fields(field.type, element, place)
-
-
-def _elements(shape: Shape, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """What stands under a field, each with its path: itself, a list's elements, a map's values."""
-    match shape, value:
-        case "list", list():
-            yield from ((f"{path}[{index}]", element) for index, element in enumerate(value))
-        case "map", dict():
-            yield from ((f"{path}.{name}", element) for name, element in value.items())
-        case "one", _:
-            yield path, value
 
 
 @cache

@@ -1,0 +1,172 @@
+"""The part of JSONPath that custom resources' printer columns use: fields, indexes, filters."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Literal, assert_never
+
+from msgspec import Struct
+
+
+class Child(Struct, frozen=True):
+    """A field of an object."""
+
+    name: str
+
+
+class Index(Struct, frozen=True):
+    """An element of a list; negative counts from the end."""
+
+    at: int
+
+
+class Slice(Struct, frozen=True):
+    """Elements of a list from one index up to another."""
+
+    start: int | None
+    stop: int | None
+
+
+class Everything(Struct, frozen=True):
+    """All elements of a list or all values of an object."""
+
+
+class Filter(Struct, frozen=True):
+    """The elements whose field compares so with a constant."""
+
+    path: tuple["Step", ...]
+    operator: Literal["==", "!=", "<", "<=", ">", ">=", "exists"]
+    value: Any = None
+
+
+Step = Child | Index | Slice | Everything | Filter
+
+_TOKEN = re.compile(
+    r"""
+    \.?\['(?P<quoted>(?:[^'\\]|\\.)*)'\]
+    | \.?\["(?P<doubly>(?:[^"\\]|\\.)*)"\]
+    | \.?\[\?\((?P<filter>.*?)\)\]
+    | \.?\[(?P<index>-?\d+)\]
+    | \.?\[(?P<start>-?\d*):(?P<stop>-?\d*)\]
+    | \.?\[\*\] | (?P<star>\.\*)
+    | \.(?P<name>(?:[^.\[\]\\'"(){}\s]|\\.)+)
+    """,
+    re.VERBOSE,
+)
+_COMPARISON = re.compile(
+    r"""\s*@(?P<path>.*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<value>.+?)\s*)?$"""
+)
+_ESCAPE = re.compile(r"\\(.)")
+
+
+class BadPath(ValueError):
+    """The text is not a path of the kind that columns may have."""
+
+
+def find(path: str, value: Any) -> list[Any]:
+    """All that a path like `.status.conditions[?(@.type=="Ready")].status` leads to."""
+    found = [value]
+    for step in parse(path):
+        found = [inner for outer in found for inner in _follow(step, outer)]
+    return found
+
+
+@lru_cache(maxsize=512)
+def parse(path: str) -> tuple[Step, ...]:
+    """The steps of a path; raises BadPath."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(path):
+        token = _TOKEN.match(path, at)
+        if token is None:
+            raise BadPath(path)
+        steps.append(_step(token))
+        at = token.end()
+    return tuple(steps)
+
+
+def _step(token: re.Match[str]) -> Step:
+    groups = token.groupdict()
+    for quoted in ("name", "quoted", "doubly"):
+        if groups[quoted] is not None:
+            return Child(_ESCAPE.sub(r"\1", groups[quoted]))
+    if groups["filter"] is not None:
+        return _filter(groups["filter"])
+    if groups["index"] is not None:
+        return Index(int(groups["index"]))
+    if groups["start"] is not None:
+        start, stop = (int(groups[key]) if groups[key] else None for key in ("start", "stop"))
+        return Slice(start, stop)
+    return Everything()
+
+
+def _filter(text: str) -> Filter:
+    found = _COMPARISON.match(text)
+    if found is None:
+        raise BadPath(text)
+    steps = parse(found["path"])
+    if found["operator"] is None:
+        return Filter(steps, "exists")
+    return Filter(steps, found["operator"], _constant(found["value"]))  # type: ignore[arg-type]  # the pattern holds the operators
+
+
+def _constant(text: str) -> Any:
+    if text[:1] in "'\"" and text[-1:] == text[:1]:
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError as error:
+        raise BadPath(text) from error
+
+
+def _follow(step: Step, value: Any) -> Iterator[Any]:
+    match step:
+        case Child(name):
+            if isinstance(value, dict) and name in value:
+                yield value[name]
+        case Index(at):
+            if isinstance(value, list) and -len(value) <= at < len(value):
+                yield value[at]
+        case Slice(start, stop):
+            yield from value[start:stop] if isinstance(value, list) else ()
+        case Everything():
+            yield from _elements(value)
+        case Filter():
+            yield from (one for one in _elements(value) if _holds(step, one))
+        case _:
+            assert_never(step)
+
+
+def _elements(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _holds(wanted: Filter, element: Any) -> bool:
+    found = [element]
+    for step in wanted.path:
+        found = [inner for outer in found for inner in _follow(step, outer)]
+    if wanted.operator == "exists" or not found:
+        return bool(found)
+    left, right = found[0], wanted.value
+    if wanted.operator in ("==", "!="):
+        return bool(left == right) == (wanted.operator == "==")
+    try:
+        return _ordered(wanted.operator, left, right)
+    except TypeError:
+        return False
+
+
+def _ordered(operator: str, left: Any, right: Any) -> bool:
+    match operator:
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+        case _:
+            return bool(left >= right)
