@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, asdict, fields
 
 from hanse.model.conditions import Condition
 from hanse.model.objects import Object, Wire
@@ -54,8 +54,8 @@ class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
     unique: bool = False
     """No element appears twice: a list of type set."""
     immutable: bool = False
-    opaque: bool = False
-    """Whatever is inside is kept as it is written."""
+    known: type[Struct] | None = None
+    """Fields that are checked within an object whose other fields are kept as they are."""
     rules: tuple[Rule, ...] = ()
 
 
@@ -150,7 +150,7 @@ def schema_of(annotation: Any) -> Wire:
 
 def properties_of(struct: type[Struct]) -> Wire:
     """The fields of a struct, those that have no default being required."""
-    told = [field for field in fields(struct) if field.name != "metadata"]
+    told = [f for f in fields(struct) if not (issubclass(struct, Object) and f.name == "metadata")]
     required = [field.encode_name for field in told if field.required]
     properties = {field.encode_name: _field(field) for field in told}
     return {
@@ -175,15 +175,15 @@ def _field(field: FieldInfo) -> Wire:
 
 
 def _told(note: Schema) -> Wire:
-    said: Wire = msgspec.to_builtins(note)
-    for ours in ("keys", "unique", "immutable", "opaque", "rules"):
-        said.pop(ours, None)
+    ours = ("keys", "unique", "immutable", "known", "rules")
+    plain = {name: value for name, value in asdict(note).items() if name not in ours}
+    said: Wire = msgspec.to_builtins(Schema(**plain))
     if note.keys:
         said |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(note.keys)}
     if note.unique:
         said["x-kubernetes-list-type"] = "set"
-    if note.opaque:
-        said["x-kubernetes-preserve-unknown-fields"] = True
+    if note.known is not None:
+        said |= properties_of(note.known)
     fixed = (Rule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
     return said | _validations((*fixed, *note.rules))
 

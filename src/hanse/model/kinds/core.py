@@ -3,10 +3,11 @@
 # ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from hanse.model.conditions import Truth
 from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.schema import Schema
 
 Protocol = Literal["TCP", "UDP", "SCTP"]
 IPFamily = Literal["IPv4", "IPv6"]
@@ -52,13 +53,17 @@ class ServicePort(Value, frozen=True, kw_only=True):
 class ClientIPConfig(Value, frozen=True, kw_only=True):
     """How long one client stays with one endpoint."""
 
-    timeout_seconds: int = 10800
+    timeout_seconds: Annotated[
+        int, Schema("How long an idle client is remembered.", minimum=1, maximum=86400)
+    ] = 10800
 
 
 class SessionAffinityConfig(Value, frozen=True, kw_only=True):
     """The parameters of session affinity."""
 
-    client_ip: ClientIPConfig | None = renamed("clientIP", None)
+    client_ip: Annotated[ClientIPConfig | None, Schema("Affinity by the client's address.")] = (
+        renamed("clientIP", None)
+    )
 
 
 class ServiceSpec(Value, frozen=True, kw_only=True):

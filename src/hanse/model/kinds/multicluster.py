@@ -4,17 +4,12 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from hanse.model.conditions import Condition
 from hanse.model.kinds.core import Affinity, IPFamily, Protocol, SessionAffinityConfig
+from hanse.model.kinds.field_types import ClusterName, Conditions, PortNumber
 from hanse.model.objects import Kind, Object, Value
-from hanse.model.schema import LABEL, Column, Crd, Schema
+from hanse.model.schema import Column, Crd, Schema
 
 ImportType = Literal["ClusterSetIP", "Headless"]
-
-Conditions = Annotated[
-    tuple[Condition, ...],
-    Schema("What is known about the object, one entry per type.", keys=("type",), max_items=16),
-]
 
 
 class ServiceExportSpec(Value, frozen=True, kw_only=True):
@@ -58,7 +53,7 @@ class ServiceExport(Object, frozen=True, kw_only=True):
 class ImportedPort(Value, frozen=True, kw_only=True):
     """One port of an imported service."""
 
-    port: Annotated[int, Schema("The number clients connect to.", minimum=1, maximum=65535)]
+    port: Annotated[PortNumber, Schema("The number clients connect to.")]
     name: Annotated[
         str, Schema("The port's name; optional where there is only one.", max_length=63)
     ] = ""
@@ -99,7 +94,7 @@ class ServiceImportSpec(Value, frozen=True, kw_only=True):
 class ExportingCluster(Value, frozen=True, kw_only=True):
     """A cluster that exports the service."""
 
-    cluster: Annotated[str, Schema("The cluster's id.", pattern=LABEL, max_length=63)]
+    cluster: Annotated[ClusterName, Schema("The cluster's id.")]
 
 
 class ServiceImportStatus(Value, frozen=True, kw_only=True):

@@ -1,0 +1,228 @@
+"""The group `antreaplus.vmware-tanzu.com`: who is in a federation, and what is not a pod."""
+
+# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Literal
+
+from hanse.model.kinds.core import Protocol
+from hanse.model.kinds.field_types import Address, ClusterName, Conditions, ObjectName, PortNumber
+from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.schema import Column, Crd, Rule, Schema
+
+GROUP = "antreaplus.vmware-tanzu.com"
+VERSION = "v1alpha1"
+
+CLUSTER_ID = "id.k8s.io"
+CLUSTER_SET = "clusterset.k8s.io"
+SUPERVISOR = "supervisor.antreaplus.tanzu-vmware.com"
+
+_IS_AN_ID = "self.value.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')"
+
+
+class ClusterClaim(Object, frozen=True, kw_only=True):
+    """A statement of this cluster about itself, such as its id."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, VERSION, "ClusterClaim", "clusterclaims", namespaced=False)
+    crd: ClassVar[Crd] = Crd(
+        short_names=("claim",),
+        columns=(Column("Value", ".value"),),
+        rules=(
+            Rule(
+                f"(has(self.name) ? self.name : self.metadata.name) != '{CLUSTER_ID}'"
+                f" || {_IS_AN_ID}",
+                "a cluster id is a label: up to 63 small letters, digits and dashes",
+                ".value",
+            ),
+        ),
+        status=False,
+    )
+
+    value: Annotated[str, Schema("What is claimed.", max_length=1024)]
+    claim: Annotated[
+        str,
+        Schema("What the claim is about; by default the object's name.", max_length=253),
+    ] = renamed("name", "")
+
+    @property
+    def about(self) -> str:
+        """What the claim is about, in small letters: object names have no others."""
+        return (self.claim or self.metadata.name).lower()
+
+
+class Member(Value, frozen=True, kw_only=True):
+    """A member cluster and the way to it."""
+
+    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = renamed("clusterID")
+    server: Annotated[
+        str,
+        Schema("The URL of its API server.", pattern=r"^https?://[^\s/]+\S*$", max_length=2048),
+    ]
+    secret: Annotated[
+        ObjectName,
+        Schema("The Secret with `token` and `ca.crt`, in the namespace antrea-plus-system."),
+    ]
+
+
+class FederationSpec(Value, frozen=True, kw_only=True):
+    """Who is in the federation; a child cluster may leave the members out."""
+
+    cluster_set: Annotated[str, Schema("The federation's name.", max_length=253)] = ""
+    members: Annotated[
+        tuple[Member, ...], Schema("Its members.", keys=("clusterID",), max_items=1000)
+    ] = ()
+
+
+class MemberState(Value, frozen=True, kw_only=True):
+    """How one member stands."""
+
+    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = renamed("clusterID")
+    reachable: Annotated[bool, Schema("Whether its API server answers.")] = False
+    leader: Annotated[str, Schema("The supervisor that leads it.", max_length=253)] = ""
+    since: Annotated[datetime | None, Schema("Since when this is so.")] = None
+
+
+class FederationStatus(Value, frozen=True, kw_only=True):
+    """How the federation stands, as this cluster sees it."""
+
+    leaders: Annotated[
+        tuple[str, ...], Schema("Supervisors that lead members.", unique=True, max_items=100)
+    ] = ()
+    members: Annotated[
+        tuple[MemberState, ...],
+        Schema("Each member's state.", keys=("clusterID",), max_items=1000),
+    ] = ()
+    conditions: Conditions = ()
+
+
+class Federation(Object, frozen=True, kw_only=True):
+    """The federation that this cluster belongs to; a cluster has one."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, VERSION, "Federation", "federations", namespaced=False)
+    crd: ClassVar[Crd] = Crd(
+        short_names=("fed",),
+        columns=(
+            Column("ClusterSet", ".spec.clusterSet"),
+            Column("Members", ".spec.members[*].clusterID"),
+            Column("Leaders", ".status.leaders", priority=1),
+        ),
+    )
+
+    spec: FederationSpec = FederationSpec()
+    status: FederationStatus = FederationStatus()
+
+
+class InterfaceAddress(Value, frozen=True, kw_only=True):
+    """One address of a machine's network interface."""
+
+    address: Annotated[Address, Schema("The IP address.")]
+    address_type: Annotated[
+        Literal["InternalIP", "ExternalIP"], Schema("Whether it is reached from outside.")
+    ] = "InternalIP"
+
+
+class MachineInterface(Value, frozen=True, kw_only=True):
+    """A network interface of a machine."""
+
+    name: Annotated[str, Schema("The interface's name.", max_length=253)] = ""
+    ips: Annotated[tuple[InterfaceAddress, ...], Schema("Its addresses.", max_items=64)] = ()
+
+
+class VirtualMachineSpec(Value, frozen=True, kw_only=True):
+    """What is known of a machine."""
+
+    id: Annotated[str, Schema("The machine's id at its cloud.", max_length=253)] = ""
+    tags: Annotated[
+        dict[str, str], Schema("Its tags; some make it a Service.", max_properties=256)
+    ] = {}
+    network_interfaces: Annotated[
+        tuple[MachineInterface, ...], Schema("Its network interfaces.", max_items=64)
+    ] = ()
+
+
+class VirtualMachineStatus(Value, frozen=True, kw_only=True):
+    """Whether the machine runs."""
+
+    state: Annotated[str, Schema("Its state; none told counts as running.", max_length=63)] = ""
+
+
+class VirtualMachine(Object, frozen=True, kw_only=True):
+    """A machine outside the cluster that can be a Service in it."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, VERSION, "VirtualMachine", "virtualmachines")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("apvm",),
+        columns=(
+            Column("ID", ".spec.id"),
+            Column("State", ".status.state"),
+            Column("Addresses", ".spec.networkInterfaces[*].ips[*].address", priority=1),
+        ),
+    )
+
+    spec: VirtualMachineSpec = VirtualMachineSpec()
+    status: VirtualMachineStatus = VirtualMachineStatus()
+
+
+class NetworkInterfaceSpec(Value, frozen=True, kw_only=True):
+    """The addresses of an interface."""
+
+    internal_ip: Annotated[Address, Schema("The address inside its network.")] = renamed(
+        "internalIP", ""
+    )
+    external_ip: Annotated[Address, Schema("The address seen from outside, if any.")] = renamed(
+        "externalIP", ""
+    )
+
+
+class NetworkInterface(Object, frozen=True, kw_only=True):
+    """A network interface of something that a cloud runs."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, VERSION, "NetworkInterface", "networkinterfaces")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("apnic",),
+        columns=(
+            Column("Internal", ".spec.internalIP"),
+            Column("External", ".spec.externalIP"),
+        ),
+        status=False,
+    )
+
+    spec: NetworkInterfaceSpec = NetworkInterfaceSpec()
+
+    @property
+    def address(self) -> str:
+        """The address others use: the external one, if there is one."""
+        return self.spec.external_ip or self.spec.internal_ip
+
+
+class NativePort(Value, frozen=True, kw_only=True):
+    """One port of a native service."""
+
+    port: Annotated[PortNumber, Schema("The port's number.")]
+    name: Annotated[str, Schema("The port's name.", max_length=63)] = ""
+    protocol: Annotated[Protocol, Schema("The transport protocol.")] = "TCP"
+
+
+class NativeServiceSpec(Value, frozen=True, kw_only=True):
+    """Where a native service is reached."""
+
+    network_interface: Annotated[
+        ObjectName, Schema("The NetworkInterface it listens on, in the same namespace.")
+    ]
+    ports: Annotated[tuple[NativePort, ...], Schema("Its ports.", max_items=100)] = ()
+
+
+class NativeService(Object, frozen=True, kw_only=True):
+    """A service that a cloud runs, such as a database, which can join federated Services."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, VERSION, "NativeService", "nativeservices")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("nsvc",),
+        columns=(
+            Column("Interface", ".spec.networkInterface"),
+            Column("Ports", ".spec.ports[*].port"),
+        ),
+        status=False,
+    )
+
+    spec: NativeServiceSpec

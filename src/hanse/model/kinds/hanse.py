@@ -1,0 +1,198 @@
+"""The group `hanse.dev`: the fleet itself, and stateful sets spread over it."""
+
+# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
+
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from hanse.model.kinds.field_types import Cidr, ClusterName, Conditions, Count
+from hanse.model.objects import Kind, Object, Value
+from hanse.model.schema import Column, Crd, Rule, Scale, Schema
+
+Profile = Literal["lighthouse", "kep-1645"]
+Weight = Annotated[int, Schema(minimum=0, maximum=1000)]
+
+
+class MemberSettings(Value, frozen=True, kw_only=True):
+    """What one cluster may publish, and how much of the traffic it takes."""
+
+    id: Annotated[ClusterName, Schema("The cluster's id.")]
+    ranges: Annotated[
+        tuple[Cidr, ...],
+        Schema("The only address ranges it may publish; none: any.", unique=True, max_items=64),
+    ] = ()
+    weight: Annotated[Weight, Schema("Its share of DNS answers, relative to other clusters.")] = 1
+
+
+class ClusterSetSpec(Value, frozen=True, kw_only=True):
+    """How the clusters of a set work together."""
+
+    profile: Annotated[
+        Profile, Schema("Whose rules services follow where the two designs differ.")
+    ] = "lighthouse"
+    paused: Annotated[
+        bool, Schema("Stops the writes of all agents; status and DNS go on.", default=False)
+    ] = False
+    lease_duration_seconds: Annotated[
+        int,
+        Schema("How long a silent cluster counts as alive.", minimum=2, maximum=3600),
+    ] = 30
+    clusters: Annotated[
+        tuple[MemberSettings, ...],
+        Schema("Settings of single clusters.", keys=("id",), max_items=1000),
+    ] = ()
+
+    @property
+    def lease_duration(self) -> timedelta:
+        """How long a cluster that does not renew its Lease counts as alive."""
+        return timedelta(seconds=self.lease_duration_seconds)
+
+
+class JoinedCluster(Value, frozen=True, kw_only=True):
+    """A cluster that has joined the set."""
+
+    id: Annotated[ClusterName, Schema("The cluster's id.")]
+    alive: Annotated[bool, Schema("Whether it renews its Lease.")] = False
+
+
+class ClusterSetStatus(Value, frozen=True, kw_only=True):
+    """What the set looks like now."""
+
+    clusters: Annotated[
+        tuple[JoinedCluster, ...],
+        Schema("The clusters that have joined.", keys=("id",), max_items=1000),
+    ] = ()
+    conditions: Conditions = ()
+
+
+class ClusterSet(Object, frozen=True, kw_only=True):
+    """The rules of one fleet of clusters; there is one on the broker."""
+
+    kind: ClassVar[Kind] = Kind(
+        "hanse.dev", "v1alpha1", "ClusterSet", "clustersets", namespaced=False
+    )
+    crd: ClassVar[Crd] = Crd(
+        short_names=("cset",),
+        columns=(
+            Column("Profile", ".spec.profile"),
+            Column("Paused", ".spec.paused", "boolean"),
+            Column("Clusters", ".status.clusters[*].id"),
+        ),
+    )
+
+    spec: Annotated[ClusterSetSpec, Schema(default={})] = ClusterSetSpec()
+    status: ClusterSetStatus = ClusterSetStatus()
+
+
+class ClusterPreference(Value, frozen=True, kw_only=True):
+    """How many replicas one cluster should get."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("!has(self.max) || self.min <= self.max", "must not be greater than max", ".min"),
+    )
+
+    name: Annotated[ClusterName, Schema("The cluster's id.")]
+    weight: Annotated[Weight, Schema("Its share of the replicas, relative to the others.")] = 1
+    min: Annotated[Count, Schema("Replicas it gets at least.", default=0)] = 0
+    max: Annotated[int | None, Schema("Replicas it gets at most.", minimum=0)] = None
+
+
+class Placement(Value, frozen=True, kw_only=True):
+    """How replicas are spread over the clusters."""
+
+    clusters: Annotated[
+        tuple[ClusterPreference, ...],
+        Schema("Wishes about single clusters.", keys=("name",), max_items=1000),
+    ] = ()
+
+
+class TemplateMeta(Value, frozen=True, kw_only=True):
+    """The metadata that every cluster's StatefulSet gets."""
+
+    labels: Annotated[dict[str, str], Schema("Labels of each StatefulSet.")] = {}
+    annotations: Annotated[dict[str, str], Schema("Annotations of each StatefulSet.")] = {}
+
+
+class CheckedFields(Value, frozen=True, kw_only=True):
+    """The fields of a StatefulSet's spec that are checked at the door."""
+
+    selector: Annotated[
+        dict[str, Any], Schema("Selects the pods; the labels of the pod template match it.")
+    ]
+    template: Annotated[dict[str, Any], Schema("The pod template.")]
+    replicas: Annotated[
+        int, Schema("Replicas in all clusters together.", minimum=0, maximum=2147483647)
+    ] = 1
+    service_name: Annotated[
+        str, Schema("The headless Service that names the pods.", max_length=63)
+    ] = ""
+
+
+class StatefulSetTemplate(Value, frozen=True, kw_only=True):
+    """A StatefulSet without name and status."""
+
+    spec: Annotated[
+        dict[str, Any],
+        Schema("A StatefulSet's spec, for the federation as a whole.", known=CheckedFields),
+    ]
+    metadata: Annotated[TemplateMeta, Schema("Metadata of each cluster's StatefulSet.")] = (
+        TemplateMeta()
+    )
+
+
+class FederatedStatefulSetSpec(Value, frozen=True, kw_only=True):
+    """What to run, and where."""
+
+    template: Annotated[StatefulSetTemplate, Schema("The StatefulSet to spread over clusters.")]
+    placement: Annotated[Placement, Schema("How its replicas are spread.")] = Placement()
+
+
+class ClusterShare(Value, frozen=True, kw_only=True):
+    """One cluster's part of the replicas."""
+
+    name: Annotated[ClusterName, Schema("The cluster's id.")]
+    replicas: Annotated[Count, Schema("Replicas that are its share.")]
+    ready_replicas: Annotated[Count, Schema("Those that are ready.")] = 0
+    current_replicas: Annotated[Count, Schema("Those of the current revision.")] = 0
+    updated_replicas: Annotated[Count, Schema("Those of the newest revision.")] = 0
+
+
+class FederatedStatefulSetStatus(Value, frozen=True, kw_only=True):
+    """How far the set has come, in all clusters together."""
+
+    observed_generation: Annotated[Count, Schema("The generation this was said about.")] = 0
+    replicas: Annotated[Count, Schema("Replicas that exist.")] = 0
+    ready_replicas: Annotated[Count, Schema("Those that are ready.")] = 0
+    current_replicas: Annotated[Count, Schema("Those of the current revision.")] = 0
+    updated_replicas: Annotated[Count, Schema("Those of the newest revision.")] = 0
+    selector: Annotated[str, Schema("The pods' labels, as a selector in text form.")] = ""
+    clusters: Annotated[
+        tuple[ClusterShare, ...],
+        Schema("Each cluster's share; it is kept while a cluster is away.", keys=("name",)),
+    ] = ()
+    conditions: Conditions = ()
+
+
+class FederatedStatefulSet(Object, frozen=True, kw_only=True):
+    """A StatefulSet whose replicas are spread over the clusters of the fleet."""
+
+    kind: ClassVar[Kind] = Kind(
+        "hanse.dev", "v1alpha1", "FederatedStatefulSet", "federatedstatefulsets"
+    )
+    crd: ClassVar[Crd] = Crd(
+        short_names=("fsts",),
+        columns=(
+            Column("Wanted", ".spec.template.spec.replicas", "integer"),
+            Column("Ready", ".status.readyReplicas", "integer"),
+            Column("Clusters", ".status.clusters[*].name", priority=1),
+        ),
+        scale=Scale(".spec.template.spec.replicas", ".status.replicas", ".status.selector"),
+    )
+
+    spec: FederatedStatefulSetSpec
+    status: FederatedStatefulSetStatus = FederatedStatefulSetStatus()
+
+    @property
+    def replicas(self) -> int:
+        """Replicas wanted in all clusters together."""
+        return int(self.spec.template.spec.get("replicas", 1))
