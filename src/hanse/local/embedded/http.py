@@ -1,4 +1,4 @@
-"""An embedded cluster over HTTP: requests become values, answers and watches go back as they are."""
+"""An embedded cluster over HTTP: requests become values, and what the API answers goes back."""
 
 import asyncio
 import logging

@@ -101,7 +101,7 @@ def _special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
             return _text(parts.get(3, b"")) if is_text else _signed(_number(parts.get(2, 0)))
         case "json":
             raw = bytes(_buffer(parts.get(1, b"")))
-            return msgspec.json.decode(raw) if raw else None
+            return _json(raw) if raw else None
         case "items":
             return [_text(item) for number, item in _wire_fields(_buffer(wire)) if number == 1]
         case _:
@@ -113,8 +113,18 @@ def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
     seconds, nanos = (_signed(_number(parts.get(number, 0))) for number in (1, 2))
     if not seconds and not nanos:
         return None
-    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, OSError, ValueError) as error:
+        raise NotDecodable("a timestamp is outside all calendars") from error
     return f"{moment}.{nanos // 1000:06d}Z" if digits else f"{moment}Z"
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise NotDecodable(f"an embedded object is not JSON: {error}") from error
 
 
 def _wire_fields(buffer: memoryview) -> Iterator[tuple[int, Wire]]:

@@ -1,0 +1,87 @@
+import ssl
+from datetime import UTC, datetime, timedelta
+from socket import socketpair
+from threading import Thread
+
+import pytest
+from cryptography import x509
+
+from hanse.local.embedded.tls import Authority, Issued, client_context, server_context
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
+    """A whole TLS handshake over a pair of sockets; raises what the client raises."""
+    ours, theirs = socketpair()
+
+    def answer() -> None:
+        try:
+            server.wrap_socket(theirs, server_side=True).close()
+        except OSError:
+            theirs.close()
+
+    thread = Thread(target=answer)
+    thread.start()
+    try:
+        client.wrap_socket(ours, server_hostname=host).close()
+    finally:
+        ours.close()
+        thread.join()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_clients_of_the_authority_verify_its_servers(host: str) -> None:
+    authority = Authority.create("hanse")
+
+    shake_hands(
+        server_context(authority.server("lubeck")), client_context(authority.certificate), host
+    )
+
+
+def test_a_server_of_another_authority_is_refused() -> None:
+    server = server_context(Authority.create("other").server("lubeck"))
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server, client_context(Authority.create("hanse").certificate), "localhost")
+
+
+def test_a_host_that_is_not_in_the_certificate_is_refused() -> None:
+    authority = Authority.create("hanse")
+    server = server_context(authority.server("lubeck", hosts=["webhook.default.svc"]))
+
+    shake_hands(server, client_context(authority.certificate), "webhook.default.svc")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server, client_context(authority.certificate), "localhost")
+
+
+def test_an_expired_certificate_is_refused() -> None:
+    authority = Authority.create("hanse")
+    long_ago = datetime.now(UTC) - timedelta(days=1000)
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(
+            server_context(authority.server("lubeck", now=long_ago)),
+            client_context(authority.certificate),
+            "localhost",
+        )
+
+
+def test_an_authority_that_was_kept_goes_on_issuing() -> None:
+    first = Authority.create("hanse")
+    again = Authority.load(first.kept)
+
+    shake_hands(
+        server_context(again.server("bergen")), client_context(first.certificate), "localhost"
+    )
+
+
+def test_a_client_certificate_names_the_user_and_its_groups() -> None:
+    issued = Authority.create("hanse").client("ada", ["system:masters"])
+
+    subject = x509.load_pem_x509_certificate(issued.certificate).subject
+
+    assert subject.rfc4514_string() == "CN=ada,O=system:masters"
+
+
+def test_a_key_of_another_kind_is_no_authority() -> None:
+    with pytest.raises(ValueError, match="PEM"):
+        Authority.load(Issued(b"", b"nonsense"))
