@@ -33,6 +33,10 @@ class Missing(RealClusterError):
     """A program is neither installed nor built yet."""
 
 
+class FolderInUse(RealClusterError):
+    """Another fleet keeps its state there."""
+
+
 class PortHeld(RealClusterError):
     """Another process listens where a server must."""
 

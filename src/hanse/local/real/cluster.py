@@ -1,0 +1,157 @@
+"""One real cluster: its servers, when it is ready, and what can be done to it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import assert_never
+
+from hanse.kube.errors import Unreachable
+from hanse.kube.request import Request, Transport
+from hanse.local.kubeconfig import Access
+from hanse.local.real import etcd
+from hanse.local.real.connection import connect
+from hanse.local.real.failures import NotReady, ServerDied
+from hanse.local.real.files import prepare
+from hanse.local.real.layout import Broker, Layout, Workloads, commands
+from hanse.local.real.nodes import all_schedulable, create_nodes
+from hanse.local.real.programs import API_SERVER, ETCD_SERVER
+from hanse.local.real.server import Keeper, Server, proportional_memory
+
+READY_PATIENCE = timedelta(seconds=120)
+"""Ample even for a small machine that is busy with something else."""
+
+_FOUNDATION = (ETCD_SERVER.name, API_SERVER.name)
+
+
+class RealCluster:
+    """The servers of one cluster, which can be stopped and started alone or all together."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        binaries: Mapping[str, Path],
+        keeper: Keeper,
+        on_death: Callable[[ServerDied], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.layout = layout
+        self.access: Access = prepare(layout)
+        """How the cluster's administrator reaches it."""
+        self.servers = {
+            command.program: Server(command, keeper, on_death)
+            for command in commands(layout, binaries)
+        }
+        self._binaries = binaries
+        self._say = say
+
+    @property
+    def name(self) -> str:
+        return self.layout.name
+
+    def connect(self) -> Transport:
+        """A transport for the administrator; the caller closes it."""
+        return connect(self.access)
+
+    async def start(self) -> None:
+        """Start every server that does not run, and wait until pods could run."""
+        await asyncio.gather(*(self.servers[program].start() for program in _FOUNDATION))
+        await self._await(_serves, "its API server answers")
+        others = [server for name, server in self.servers.items() if name not in _FOUNDATION]
+        await asyncio.gather(*(server.start() for server in others))
+        await self._await_workloads()
+
+    async def stop(self) -> None:
+        """Stop every server, each before those that it needs."""
+        others = [name for name in self.servers if name not in _FOUNDATION]
+        await asyncio.gather(*(self.servers[name].stop() for name in others))
+        await self.servers[API_SERVER.name].stop()
+        await self.servers[ETCD_SERVER.name].stop()
+
+    async def start_server(self, program: str) -> None:
+        """Start one server again; an API server is waited for until it answers."""
+        await self.servers[program].start()
+        if program in _FOUNDATION and self._all_running(_FOUNDATION):
+            await self._await(_serves, "its API server answers")
+
+    async def stop_server(self, program: str) -> None:
+        """Stop one server and leave the others to cope."""
+        await self.servers[program].stop()
+
+    async def kill_server(self, program: str) -> None:
+        """Kill one server without a word, on purpose."""
+        await self.servers[program].kill()
+
+    async def save(self, snapshot: Path) -> None:
+        """Write all that the cluster holds now to a file, while it goes on."""
+        await etcd.save(self._binaries, self.layout.directory, snapshot)
+
+    async def restore(self, snapshot: Path) -> None:
+        """Go back to what a snapshot holds, resourceVersions included, and start from there."""
+        await self.stop()
+        await etcd.restore(self._binaries, self.layout.directory, snapshot)
+        await self.start()
+
+    def memory(self) -> int:
+        """What the cluster's servers take, in bytes."""
+        running = (server.pid for server in self.servers.values())
+        return sum(proportional_memory(pid) for pid in running if pid is not None)
+
+    async def _await_workloads(self) -> None:
+        match self.layout.role:
+            case Broker():
+                return
+            case Workloads(nodes):
+                transport = self.connect()
+                try:
+                    await create_nodes(transport, self.name, nodes, self.layout.ranges)
+                finally:
+                    await transport.close()
+                await self._await(lambda api: _runs_pods(api, nodes), "pods can run")
+            case _:
+                assert_never(self.layout.role)
+
+    async def _await(self, ready: Callable[[Transport], Awaitable[bool]], what: str) -> None:
+        """Ask until the answer is yes; a server that dies meanwhile, or patience, ends it."""
+        loop = asyncio.get_running_loop()
+        began, transport = loop.time(), self.connect()
+        try:
+            while not await _asked(ready, transport):
+                self._fail_if_dead()
+                if loop.time() - began > READY_PATIENCE.total_seconds():
+                    raise NotReady(
+                        f"{self.name} is not ready after {READY_PATIENCE.total_seconds():.0f} s: "
+                        f"still waiting until {what}; see the logs in {self.layout.logs}"
+                    )
+                await asyncio.sleep(0.1)
+        finally:
+            await transport.close()
+        self._say(f"{self.name}: {what}")
+
+    def _fail_if_dead(self) -> None:
+        for server in self.servers.values():
+            if (death := server.unexpected_death) is not None:
+                raise death
+
+    def _all_running(self, programs: Iterable[str]) -> bool:
+        return all(self.servers[program].running for program in programs)
+
+
+async def _asked(ready: Callable[[Transport], Awaitable[bool]], transport: Transport) -> bool:
+    try:
+        return await ready(transport)
+    except Unreachable:
+        return False
+
+
+async def _serves(transport: Transport) -> bool:
+    response = await transport.send(Request("GET", "/readyz", timeout=timedelta(seconds=5)))
+    return response.status == 200
+
+
+async def _runs_pods(transport: Transport, nodes: int) -> bool:
+    """Pods need nodes without taints, and the ServiceAccount that admission gives to each."""
+    account = Request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
+    if (await transport.send(account)).status != 200:
+        return False
+    return await all_schedulable(transport, nodes)

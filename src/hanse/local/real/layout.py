@@ -1,0 +1,196 @@
+"""One real cluster as values: its name, its ranges, its files, and the commands of its servers."""
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import assert_never
+
+from msgspec import Struct
+
+from hanse.local.real.programs import (
+    API_SERVER,
+    CONTROLLER_MANAGER,
+    ETCD_SERVER,
+    KWOK_CONTROLLER,
+    SCHEDULER,
+)
+from hanse.local.real.server import Command
+
+ETCD_CLIENTS = "unix://etcd.sock:0"
+"""A socket in the cluster's own folder: it takes no port, and nobody else can open it."""
+
+ETCD_PEERS = "unix://peer.sock:0"
+
+BROKER_CONTROLLERS = (
+    "namespace-controller",
+    "garbage-collector-controller",
+    "serviceaccount-token-controller",
+)
+"""What keeps a cluster without workloads clean, and gives tokens to those who ask by Secret."""
+
+WORKLOAD_CONTROLLERS = (
+    "*",
+    "-node-ipam-controller",
+    "-persistentvolume-attach-detach-controller",
+    "-horizontal-pod-autoscaler-controller",
+)
+"""All that Kubernetes runs by default, except what would need machines."""
+
+
+class Workloads(Struct, frozen=True):
+    """A cluster that runs pods, on simulated nodes."""
+
+    nodes: int = 3
+
+
+class Broker(Struct, frozen=True):
+    """A cluster that only keeps objects."""
+
+
+Role = Workloads | Broker
+
+
+class Ranges(Struct, frozen=True):
+    """The addresses of one cluster; no two clusters of a fleet share any."""
+
+    services: IPv4Network
+    pods: IPv4Network
+    nodes: IPv4Network
+    outside: IPv4Network
+    """Where nodes are reached from outside, and load balancers in its upper half."""
+
+    @property
+    def load_balancers(self) -> IPv4Network:
+        return list(self.outside.subnets(prefixlen_diff=1))[1]
+
+    @property
+    def api_server(self) -> IPv4Address:
+        """What `default/kubernetes` points at; slices cannot hold the loopback address it has."""
+        return self.nodes[1]
+
+
+def ranges_of(index: int) -> Ranges:
+    """The ranges of the cluster at an index from 0 to 99."""
+    if not 0 <= index < 100:
+        raise ValueError(f"cluster {index + 1}: a local fleet has at most 100 clusters")
+    return Ranges(
+        services=IPv4Network(f"10.{index + 1}.0.0/16"),
+        pods=IPv4Network(f"10.{index + 101}.0.0/16"),
+        nodes=IPv4Network(f"172.20.{index}.0/24"),
+        outside=IPv4Network(f"198.18.{index}.0/24"),
+    )
+
+
+class Layout(Struct, frozen=True):
+    """Where one cluster lives: folders, port, addresses."""
+
+    name: str
+    role: Role
+    ranges: Ranges
+    port: int
+    directory: Path
+    logs: Path
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What the API server's certificate vouches for."""
+        names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        service, outside = str(self.ranges.services[1]), str(self.ranges.api_server)
+        return (*names, "127.0.0.1", service, outside)
+
+
+_Part = tuple[str, tuple[str, ...]]
+"""A program and its arguments."""
+
+
+def commands(layout: Layout, binaries: Mapping[str, Path]) -> tuple[Command, ...]:
+    """The servers of one cluster, in the order in which each needs those before it."""
+    parts: tuple[_Part, ...]
+    match layout.role:
+        case Broker():
+            parts = (_etcd(), _api_server(layout), _controllers(BROKER_CONTROLLERS))
+        case Workloads():
+            parts = (
+                _etcd(),
+                _api_server(layout),
+                _controllers(WORKLOAD_CONTROLLERS),
+                (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
+                _kwok(layout),
+            )
+        case _:
+            assert_never(layout.role)
+    return tuple(
+        Command(
+            cluster=layout.name,
+            program=program,
+            executable=binaries[program],
+            arguments=arguments,
+            directory=layout.directory,
+            log=layout.logs / f"{program}.log",
+            port=layout.port if program == API_SERVER.name else None,
+        )
+        for program, arguments in parts
+    )
+
+
+def _etcd() -> _Part:
+    return ETCD_SERVER.name, (
+        "--name=default",
+        "--data-dir=etcd",
+        f"--listen-client-urls={ETCD_CLIENTS}",
+        f"--advertise-client-urls={ETCD_CLIENTS}",
+        f"--listen-peer-urls={ETCD_PEERS}",
+        f"--initial-advertise-peer-urls={ETCD_PEERS}",
+        f"--initial-cluster=default={ETCD_PEERS}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+
+
+def _api_server(layout: Layout) -> _Part:
+    return API_SERVER.name, (
+        f"--etcd-servers={ETCD_CLIENTS}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={layout.port}",
+        f"--advertise-address={layout.ranges.api_server}",
+        f"--service-cluster-ip-range={layout.ranges.services}",
+        "--authorization-mode=RBAC",
+        "--client-ca-file=pki/ca.crt",
+        "--tls-cert-file=pki/api-server.crt",
+        "--tls-private-key-file=pki/api-server.key",
+        f"--service-account-issuer=https://kubernetes.{layout.name}.hanse.local",
+        "--service-account-key-file=pki/service-accounts.key",
+        "--service-account-signing-key-file=pki/service-accounts.key",
+        "--profiling=false",
+    )
+
+
+def _controllers(which: tuple[str, ...]) -> _Part:
+    return CONTROLLER_MANAGER.name, (
+        "--kubeconfig=controller-manager.kubeconfig",
+        f"--controllers={','.join(which)}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--use-service-account-credentials=true",
+        "--service-account-private-key-file=pki/service-accounts.key",
+        "--root-ca-file=pki/ca.crt",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--profiling=false",
+    )
+
+
+def _kwok(layout: Layout) -> _Part:
+    return KWOK_CONTROLLER.name, (
+        "--kubeconfig=kwok.kubeconfig",
+        "--config=kwok.yaml",
+        f"--cidr={layout.ranges.pods[1]}/{layout.ranges.pods.prefixlen}",
+        f"--node-ip={layout.ranges.nodes[2]}",
+        "--node-port=0",
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=40",
+    )

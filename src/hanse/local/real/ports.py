@@ -1,0 +1,100 @@
+"""Ports on loopback: free ones to listen on, and who holds one that is not free."""
+
+import asyncio
+import random
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec import Struct
+
+from hanse.local.real.failures import PortHeld
+
+BELOW_EPHEMERAL = range(16_000, 30_000)
+"""Below what kernels give to outgoing connections, so that none of those takes a server's port
+while it restarts; and below the node ports of Kubernetes."""
+
+_LISTENING = "0A"
+
+
+class Holder(Struct, frozen=True):
+    """The process that listens on a port."""
+
+    pid: int
+    program: str
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports on which nobody listens now, at random so that two fleets seldom meet."""
+    candidates = random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL))
+    found: list[int] = []
+    for port in candidates:
+        if len(found) == count:
+            break
+        if is_free(port):
+            found.append(port)
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do it: connections that still linger from an earlier one do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+async def await_free(port: int, patience: timedelta) -> None:
+    """Wait for a port whose holder is perhaps ending; raises `PortHeld` with the holder's name."""
+    try:
+        async with asyncio.timeout(patience.total_seconds()):
+            while not is_free(port):  # noqa: ASYNC110 - the kernel tells nobody
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        holder = holder_of(port)
+        by = f"process {holder.pid} ({holder.program})" if holder else "another process"
+        raise PortHeld(f"port {port} is held by {by}; end it, or choose another port") from None
+
+
+def holder_of(port: int, proc: Path = Path("/proc")) -> Holder | None:
+    """Who listens on a port, as far as this system and our rights let us see."""
+    sockets = {f"socket:[{inode}]" for inode in _listeners(port, proc)}
+    if not sockets:
+        return None
+    for process in proc.glob("[0-9]*"):
+        if _holds(process, sockets):
+            return Holder(int(process.name), _program(process))
+    return None
+
+
+def _listeners(port: int, proc: Path) -> set[str]:
+    """The inodes of sockets in state LISTEN on a port, from the kernel's tables."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            rows = (proc / "net" / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, rows):
+            local, state, inode = fields[1], fields[3], fields[9]
+            if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
+                inodes.add(inode)
+    return inodes
+
+
+def _holds(process: Path, sockets: set[str]) -> bool:
+    try:
+        return any(str(opened.readlink()) in sockets for opened in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _program(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return "unknown"
