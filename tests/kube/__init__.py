@@ -1,0 +1,1 @@
+"""The client of one API server."""

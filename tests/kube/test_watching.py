@@ -1,0 +1,382 @@
+"""One endless stream: listed, watched, resumed, listed again, and never given up."""
+
+import asyncio
+from contextlib import aclosing
+from random import Random
+
+import pytest
+
+from hanse.kube.client import Client
+from hanse.kube.errors import Forbidden, Invalid, ServerError, Status, Unreachable
+from hanse.kube.events import (
+    Alive,
+    Applied,
+    Deleted,
+    Event,
+    Interrupted,
+    Listed,
+    NotServed,
+    Unreadable,
+    Vanished,
+)
+from hanse.kube.request import Request
+from hanse.kube.served import Served
+from hanse.kube.watching import follow
+from hanse.model.kinds.core import Service
+from hanse.testing.time import ON_VIRTUAL_TIME
+from tests.kube.scripted import (
+    Lines,
+    Scripted,
+    bookmark,
+    line,
+    page,
+    refusal,
+    service,
+    status_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+DOWN = Unreachable("connection refused")
+CUT = Unreachable("connection reset")
+GONE_EVENT = line("ERROR", status_of(410, "Expired", "too old resource version"))
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+async def events(server: Scripted, count: int, *, pages: bool = True) -> list[Event[Service]]:
+    """The first events of a stream from a server that serves lists by pages, or as streams."""
+    client = Client(server)
+    client.streams_lists = False if pages else None
+    return await first(client, count)
+
+
+async def first(client: Client, count: int) -> list[Event[Service]]:
+    told: list[Event[Service]] = []
+    async with aclosing(follow(client, Service, random=Random(1))) as stream:
+        async for event in stream:
+            told.append(event)
+            if len(told) == count:
+                break
+    return told
+
+
+def names(event: Event[Service]) -> list[str]:
+    assert isinstance(event, Listed)
+    return [s.name for s in event.objects]
+
+
+def resumed_from(request: Request) -> str | None:
+    return dict(request.query).get("resourceVersion")
+
+
+async def test_a_list_is_followed_by_every_change() -> None:
+    server = Scripted(
+        page(service("a", 1), version=5),
+        Lines(
+            (
+                line("ADDED", service("b", 6)),
+                line("MODIFIED", service("a", 7)),
+                line("DELETED", service("b", 8)),
+                bookmark(12),
+            )
+        ),
+    )
+
+    listed, added, modified, deleted, alive = await events(server, 5)
+
+    assert names(listed) == ["a"]
+    assert isinstance(added, Applied)
+    assert added.object.name == "b"
+    assert isinstance(modified, Applied)
+    assert isinstance(deleted, Deleted)
+    assert alive == Alive("12")
+    assert resumed_from(server.asked[1]) == "5"
+
+
+async def test_a_server_that_streams_lists_is_asked_once_and_goes_on_as_a_watch() -> None:
+    server = Scripted(
+        Lines(
+            (
+                line("ADDED", service("a", 1)),
+                line("ADDED", service("b", 3)),
+                line("MODIFIED", service("a", 4)),
+                line("DELETED", service("b", 5)),
+                bookmark(9, ends_list=True),
+                line("ADDED", service("c", 10)),
+            )
+        )
+    )
+
+    listed, added = await events(server, 2, pages=False)
+
+    assert names(listed) == ["a"]
+    assert isinstance(listed, Listed)
+    assert listed.resource_version == "9"
+    assert isinstance(added, Applied)
+    assert len(server.asked) == 1
+
+
+async def test_a_server_that_does_not_stream_lists_is_not_asked_again() -> None:
+    refused = Invalid(Status(422, "Invalid", "sendInitialEvents is forbidden"))
+    server = Scripted(refused, page(version=5), page(version=5))
+    client = Client(server)
+
+    await first(client, 1)
+    await first(client, 1)
+
+    streamed = ["sendInitialEvents" in dict(request.query) for request in server.asked]
+    assert streamed == [True, False, False]
+    assert client.streams_lists is False
+
+
+async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists() -> None:
+    bad = Invalid(Status(400, "BadRequest", "unable to parse selector"))
+    server = Scripted(bad, bad)
+    client = Client(server)
+
+    told = await first(client, 1)
+
+    assert told == [Interrupted(bad)]
+    assert client.streams_lists is None
+
+
+async def test_a_streamed_list_that_breaks_off_tells_nothing_and_starts_over() -> None:
+    server = Scripted(
+        Lines((line("ADDED", service("a", 1)),), ends=CUT),
+        Lines((line("ADDED", service("b", 2)), bookmark(3, ends_list=True))),
+    )
+
+    [listed] = await events(server, 1, pages=False)
+
+    assert names(listed) == ["b"]
+
+
+async def test_a_watch_whose_time_is_up_is_resumed_without_listing() -> None:
+    server = Scripted(
+        page(version=5),
+        Lines((line("ADDED", service("a", 7)),), ends="in time"),
+        Lines((line("ADDED", service("b", 8)),)),
+    )
+
+    told = await events(server, 3)
+
+    assert [type(event) for event in told] == [Listed, Applied, Applied]
+    assert resumed_from(server.asked[2]) == "7"
+
+
+async def test_a_dropped_watch_is_resumed_at_once_after_a_look_at_the_servers_version() -> None:
+    server = Scripted(
+        page(version=5),
+        Lines((bookmark(9),), ends=CUT),
+        page(version=30),
+        Lines((line("ADDED", service("b", 31)),)),
+    )
+
+    told = await events(server, 3)
+
+    assert told[1:2] == [Alive("9")]
+    assert isinstance(told[2], Applied)
+    assert dict(server.asked[2].query)["limit"] == "1"
+    assert resumed_from(server.asked[3]) == "9"
+    assert asyncio.get_running_loop().time() < 0.001
+
+
+async def test_a_restored_server_is_listed_again_though_it_would_let_us_watch() -> None:
+    server = Scripted(
+        page(service("a", 8), version=50),
+        Lines((bookmark(60),), ends=CUT),
+        page(version=20),
+        page(service("a", 4), version=20),
+        Lines(),
+    )
+
+    told = await events(server, 3)
+
+    assert isinstance(told[2], Listed)
+    assert told[2].resource_version == "20"
+
+
+async def test_a_watch_that_goes_back_in_time_is_listed_again() -> None:
+    server = Scripted(
+        page(version=50), Lines((line("ADDED", service("a", 7)),)), page(version=8), Lines()
+    )
+
+    told = await events(server, 2)
+
+    assert [type(event) for event in told] == [Listed, Listed]
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        pytest.param(Lines((GONE_EVENT,)), id="as-an-event"),
+        pytest.param(Lines((bookmark(6), GONE_EVENT)), id="later"),
+    ],
+)
+async def test_an_expired_version_lists_again(expired: Lines) -> None:
+    server = Scripted(page(version=5), expired, page(service("a", 8), version=9), Lines())
+
+    told = await events(server, 1 + len(expired.lines))
+
+    assert names(told[-1]) == ["a"]
+
+
+async def test_a_storm_of_expired_versions_does_not_become_a_storm_of_lists() -> None:
+    storm = [step for _ in range(12) for step in (page(version=5), Lines((GONE_EVENT,)))]
+    server = Scripted(*storm)
+
+    await events(server, 12)
+
+    assert asyncio.get_running_loop().time() > 5
+
+
+async def test_an_outage_is_told_once_and_its_end_too() -> None:
+    server = Scripted(
+        page(version=5),
+        Lines((bookmark(6),), ends=CUT),
+        *[DOWN] * 5,
+        page(version=6),
+        Lines((line("ADDED", service("a", 7)),)),
+    )
+
+    told = await events(server, 5)
+
+    assert told[1:4] == [Alive("6"), Interrupted(DOWN), Alive("6")]
+    assert isinstance(told[4], Applied)
+
+
+async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_watch() -> None:
+    server = Scripted(DOWN, DOWN, page(version=5), DOWN, page(version=5), Lines())
+
+    told = await events(server, 3)
+
+    assert told[0] == Interrupted(DOWN)
+    assert isinstance(told[1], Listed)
+    assert told[2] == Alive("5")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServerError(Status(500, "InternalError", "etcd is away")),
+        Forbidden(Status(403, "Forbidden", "no rights")),
+    ],
+    ids=["server-error", "forbidden"],
+)
+async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
+    error: ServerError | Forbidden,
+) -> None:
+    server = Scripted(error, error, page(version=5), Lines())
+
+    told = await events(server, 3)
+
+    assert told[0] == Interrupted(error)
+    assert isinstance(told[1], Listed)
+    assert told[2] == Alive("5")
+
+
+async def test_watches_that_end_as_soon_as_they_begin_are_not_reopened_in_a_frenzy() -> None:
+    server = Scripted(
+        page(version=5),
+        *[step for _ in range(10) for step in (Lines(ends="early"), page(version=5))],
+    )
+
+    told = await events(server, 12)
+
+    assert sum(isinstance(event, Interrupted) for event in told) >= 4
+    assert asyncio.get_running_loop().time() > 5
+
+
+async def test_a_silent_watch_is_dead_when_the_server_should_have_ended_it() -> None:
+    server = Scripted(page(version=5), Lines(), page(version=5), Lines((bookmark(6),)))
+
+    told = await events(server, 2)
+
+    assert told[1] == Alive("6")
+    assert 330 <= asyncio.get_running_loop().time() <= 630
+
+
+async def test_an_unserved_kind_is_told_once_and_found_when_it_appears() -> None:
+    absent = refusal(404, "NotFound")
+    server = Scripted(*[absent] * 6, page(service("a", 1), version=5), Lines())
+
+    told = await events(server, 2)
+
+    assert told[0] == NotServed()
+    assert names(told[1]) == ["a"]
+
+
+async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
+    server = Scripted(*[refusal(404, "NotFound")] * 8, page(service("a", 1), version=5), Lines())
+    client = Client(server)
+    client.streams_lists = False
+    stream = follow(client, Service, random=Random(1))
+
+    async with aclosing(stream):
+        assert await anext(stream) == NotServed()
+        listed = asyncio.create_task(anext(stream), name="listed")
+        await asyncio.sleep(60)
+        server.steps = server.steps[-2:]
+        asked = asyncio.get_running_loop().time()
+        client.kinds.learn(Served(frozenset({Service.kind})))
+        assert names(await listed) == ["a"]
+
+    assert asyncio.get_running_loop().time() == pytest.approx(asked, abs=0.01)
+
+
+async def test_one_bad_object_does_not_break_a_watch() -> None:
+    bad = service("b", 6, ports="eighty")
+    server = Scripted(
+        page(version=5),
+        Lines(
+            (
+                line("ADDED", bad),
+                line("DELETED", {**bad, "metadata": {**bad["metadata"], "resourceVersion": "7"}}),
+                line("SURPRISE", service("c", 8)),
+                line("ADDED", service("a", 9)),
+            )
+        ),
+    )
+
+    told = await events(server, 5)
+
+    assert isinstance(told[1], Unreadable)
+    assert (told[1].name, told[1].resource_version) == ("b", "6")
+    assert told[2] == Vanished("shop", "b", "7")
+    assert isinstance(told[3], Unreadable)
+    assert isinstance(told[4], Applied)
+
+
+async def test_half_a_line_is_a_broken_connection() -> None:
+    server = Scripted(
+        page(version=5),
+        Lines((bookmark(6), b'{"type":"ADDED","obj')),
+        page(version=6),
+        Lines((bookmark(7),)),
+    )
+
+    told = await events(server, 3)
+
+    assert told[1:] == [Alive("6"), Alive("7")]
+
+
+async def test_a_flood_of_events_leaves_other_tasks_their_turn() -> None:
+    flood = tuple(line("MODIFIED", service("a", 6 + n)) for n in range(2000))
+    server = Scripted(page(version=5), Lines(flood))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count_turns(), name="count turns")
+    await events(server, 2001)
+    counting.cancel()
+
+    assert turns >= 10
