@@ -1,0 +1,62 @@
+"""The group `apiextensions.k8s.io`: which kinds a cluster has been taught."""
+
+from typing import ClassVar, Literal
+
+from hanse.model.kinds.core import ObservedCondition
+from hanse.model.objects import Kind, Object, Value
+
+
+class DefinedNames(Value, frozen=True, kw_only=True):
+    """What a kind is called."""
+
+    kind: str
+    plural: str
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+
+class DefinedVersion(Value, frozen=True, kw_only=True):
+    """One version of a kind."""
+
+    name: str
+    served: bool
+    storage: bool
+
+
+class CustomResourceDefinitionSpec(Value, frozen=True, kw_only=True):
+    """What kind is defined."""
+
+    group: str
+    names: DefinedNames
+    scope: Literal["Namespaced", "Cluster"]
+    versions: tuple[DefinedVersion, ...] = ()
+
+
+class CustomResourceDefinitionStatus(Value, frozen=True, kw_only=True):
+    """Whether the kind is served."""
+
+    conditions: tuple[ObservedCondition, ...] | None = ()
+    stored_versions: tuple[str, ...] | None = ()
+
+
+class CustomResourceDefinition(Object, frozen=True, kw_only=True):
+    """A definition as it is watched; it is written from `model.crds`, with its schemas."""
+
+    kind: ClassVar[Kind] = Kind(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        namespaced=False,
+    )
+
+    spec: CustomResourceDefinitionSpec
+    status: CustomResourceDefinitionStatus = CustomResourceDefinitionStatus()
+
+    @property
+    def established(self) -> bool:
+        """Whether objects of the kind can be created."""
+        return any(
+            c.type == "Established" and c.status == "True" for c in self.status.conditions or ()
+        )

@@ -1,0 +1,53 @@
+"""The group `apps`: StatefulSets, whose pod templates are not ours to read."""
+
+# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
+
+from typing import ClassVar, Literal
+
+from hanse.model.kinds.core import ObservedCondition
+from hanse.model.objects import Kind, Object, Value, Wire
+
+
+class Ordinals(Value, frozen=True, kw_only=True):
+    """Where the numbering of replicas begins."""
+
+    start: int = 0
+
+
+class StatefulSetSpec(Value, frozen=True, kw_only=True):
+    """All of a StatefulSet's spec, so that copying one loses nothing."""
+
+    replicas: int = 1
+    selector: Wire = {}
+    template: Wire = {}
+    service_name: str = ""
+    volume_claim_templates: tuple[Wire, ...] = ()
+    pod_management_policy: Literal["OrderedReady", "Parallel"] = "OrderedReady"
+    update_strategy: Wire = {}
+    revision_history_limit: int = 10
+    min_ready_seconds: int = 0
+    persistent_volume_claim_retention_policy: Wire = {}
+    ordinals: Ordinals | None = None
+
+
+class StatefulSetStatus(Value, frozen=True, kw_only=True):
+    """How far a StatefulSet has come."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class StatefulSet(Object, frozen=True, kw_only=True):
+    """Replicas with names and storage of their own."""
+
+    kind: ClassVar[Kind] = Kind("apps", "v1", "StatefulSet", "statefulsets")
+
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()

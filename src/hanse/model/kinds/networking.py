@@ -1,0 +1,175 @@
+"""The group `networking.k8s.io`: ways in, who may talk to whom, and ranges of addresses."""
+
+# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
+
+from typing import ClassVar, Literal
+
+from hanse.model.kinds.core import LoadBalancerStatus, ObservedCondition, Protocol
+from hanse.model.objects import Kind, Object, Value, renamed
+
+GROUP = "networking.k8s.io"
+
+
+class IngressPath(Value, frozen=True, kw_only=True):
+    """One path of a host."""
+
+    path: str = ""
+    path_type: str = ""
+
+
+class IngressPaths(Value, frozen=True, kw_only=True):
+    """The paths of a host."""
+
+    paths: tuple[IngressPath, ...] | None = ()
+
+
+class IngressRule(Value, frozen=True, kw_only=True):
+    """One host and its paths."""
+
+    host: str = ""
+    http: IngressPaths | None = None
+
+
+class IngressTLS(Value, frozen=True, kw_only=True):
+    """Hosts that are served with TLS."""
+
+    hosts: tuple[str, ...] = ()
+    secret_name: str = ""
+
+
+class IngressSpec(Value, frozen=True, kw_only=True):
+    """Which hosts lead where."""
+
+    ingress_class_name: str | None = None
+    rules: tuple[IngressRule, ...] = ()
+    tls: tuple[IngressTLS, ...] = ()
+
+
+class IngressStatus(Value, frozen=True, kw_only=True):
+    """Where the hosts are reached."""
+
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+
+
+class Ingress(Object, frozen=True, kw_only=True):
+    """A way into the cluster by host name. We read it and never write it."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "Ingress", "ingresses")
+
+    spec: IngressSpec = IngressSpec()
+    status: IngressStatus = IngressStatus()
+
+
+class LabelRequirement(Value, frozen=True, kw_only=True):
+    """A condition on one label."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Value, frozen=True, kw_only=True):
+    """A condition on labels; an empty one selects everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelRequirement, ...] = ()
+
+
+class IPBlock(Value, frozen=True, kw_only=True):
+    """A range of addresses, with holes."""
+
+    cidr: str
+    except_: tuple[str, ...] = renamed("except", ())
+
+
+class PolicyPeer(Value, frozen=True, kw_only=True):
+    """Who may talk: both selectors in one peer must match."""
+
+    pod_selector: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
+    ip_block: IPBlock | None = None
+
+
+class PolicyPort(Value, frozen=True, kw_only=True):
+    """A port, or a range of ports; none means any."""
+
+    protocol: Protocol = "TCP"
+    port: int | str | None = None
+    end_port: int | None = None
+
+
+class IngressPolicyRule(Value, frozen=True, kw_only=True):
+    """Traffic that may come in; no peers means from anybody."""
+
+    from_: tuple[PolicyPeer, ...] = renamed("from", ())
+    ports: tuple[PolicyPort, ...] = ()
+
+
+class EgressPolicyRule(Value, frozen=True, kw_only=True):
+    """Traffic that may go out; no peers means to anybody."""
+
+    to: tuple[PolicyPeer, ...] = ()
+    ports: tuple[PolicyPort, ...] = ()
+
+
+class NetworkPolicySpec(Value, frozen=True, kw_only=True):
+    """Whose traffic is limited, and to what."""
+
+    pod_selector: LabelSelector = LabelSelector()
+    policy_types: tuple[Literal["Ingress", "Egress"], ...] = ()
+    ingress: tuple[IngressPolicyRule, ...] | None = ()
+    egress: tuple[EgressPolicyRule, ...] | None = ()
+
+
+class NetworkPolicy(Object, frozen=True, kw_only=True):
+    """Limits the traffic of pods."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "NetworkPolicy", "networkpolicies")
+
+    spec: NetworkPolicySpec = NetworkPolicySpec()
+
+
+class ServiceCIDRSpec(Value, frozen=True, kw_only=True):
+    """Ranges, one per IP family at most."""
+
+    cidrs: tuple[str, ...] = ()
+
+
+class ServiceCIDRStatus(Value, frozen=True, kw_only=True):
+    """Whether addresses are given out."""
+
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class ServiceCIDR(Object, frozen=True, kw_only=True):
+    """A range that the API server takes ClusterIPs from."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "ServiceCIDR", "servicecidrs", namespaced=False)
+    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+
+    spec: ServiceCIDRSpec = ServiceCIDRSpec()
+    status: ServiceCIDRStatus = ServiceCIDRStatus()
+
+
+class ParentReference(Value, frozen=True, kw_only=True):
+    """The object that uses an address."""
+
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class IPAddressSpec(Value, frozen=True, kw_only=True):
+    """Who uses an address."""
+
+    parent_ref: ParentReference | None = None
+
+
+class IPAddress(Object, frozen=True, kw_only=True):
+    """A ClusterIP in use; the object is named by the address."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "IPAddress", "ipaddresses", namespaced=False)
+    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+
+    spec: IPAddressSpec = IPAddressSpec()

@@ -1,0 +1,167 @@
+"""The group `arktos.futurewei.com`: tenants and the networks they have to themselves."""
+
+from typing import Annotated, ClassVar, Literal
+
+from hanse.model.kinds.field_types import Address, Cidr, Conditions
+from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.schema import LABEL, Column, Crd, Rule, Schema
+
+GROUP = "arktos.futurewei.com"
+
+Phase = Literal["Pending", "Ready", "Failed", "Unknown", "Terminating", ""]
+IPAM = Literal["Arktos", "Kubernetes", "External", ""]
+
+Label = Annotated[str, Schema(pattern=LABEL, min_length=1, max_length=63)]
+TENANT_DOT_NETWORK = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\.[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class TenantSpec(Value, frozen=True, kw_only=True):
+    """What a tenant is given when it is created."""
+
+    namespaces: Annotated[
+        tuple[Label, ...],
+        Schema("Namespaces to create, each as <tenant>-<name>.", unique=True, max_items=64),
+    ] = ()
+
+
+class TenantStatus(Value, frozen=True, kw_only=True):
+    """What a tenant has."""
+
+    default_network: Annotated[str, Schema("Its default network.", max_length=127)] = ""
+    conditions: Conditions = ()
+
+
+class Tenant(Object, frozen=True, kw_only=True):
+    """Somebody with namespaces and networks of their own."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "Tenant", "tenants", namespaced=False)
+    crd: ClassVar[Crd] = Crd(
+        short_names=("ten",),
+        columns=(Column("Network", ".status.defaultNetwork"),),
+        name=Schema(pattern=LABEL, max_length=63),
+    )
+
+    spec: TenantSpec = TenantSpec()
+    status: TenantStatus = TenantStatus()
+
+
+class NetworkService(Value, frozen=True, kw_only=True):
+    """Where the addresses of a network's Services come from."""
+
+    ipam: Annotated[
+        IPAM, Schema("Who gives them out; Arktos where there are cidrs, else Kubernetes.")
+    ] = ""
+    cidrs: Annotated[
+        tuple[Cidr, ...], Schema("The ranges, used in this order.", max_items=16, unique=True)
+    ] = ()
+
+
+class Subnet(Value, frozen=True, kw_only=True):
+    """A part of a network's addresses."""
+
+    name: Annotated[Label, Schema("The subnet's name.")]
+    cidr: Annotated[Cidr, Schema("Its range.")]
+
+
+class NetworkSpec(Value, frozen=True, kw_only=True):
+    """What kind of network it is, and whose."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self.type != 'vpc' || has(self.vpcID)", "vpcID is needed for type vpc"),
+        Rule("!has(oldSelf.tenant) || has(self.tenant)", "tenant cannot be removed"),
+    )
+
+    type: Annotated[
+        Label, Schema("The provider: flat, vpc, mizar or another's name.", immutable=True)
+    ]
+    tenant: Annotated[Label, Schema("The tenant it belongs to.", immutable=True)] = ""
+    vpc_id: Annotated[
+        str, Schema("The provider's id of a vpc network.", min_length=1, max_length=253)
+    ] = renamed("vpcID", "")
+    service: Annotated[NetworkService, Schema("Where Service addresses come from.")] = (
+        NetworkService()
+    )
+    subnets: Annotated[
+        tuple[Subnet, ...],
+        Schema("Subnets of a vpc network.", keys=("name",), max_items=64),
+    ] = ()
+
+
+class NetworkStatus(Value, frozen=True, kw_only=True):
+    """How far a network has come."""
+
+    phase: Annotated[Phase, Schema("Where it is in its life.")] = ""
+    message: Annotated[str, Schema("Why it is there.", max_length=32768)] = ""
+    dns_service_ip: Annotated[Address, Schema("The address of its DNS.")] = renamed(
+        "dnsServiceIP", ""
+    )
+    conditions: Conditions = ()
+
+
+class Network(Object, frozen=True, kw_only=True):
+    """A network of a tenant: pods and Services in it see only each other."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "Network", "networks", namespaced=False)
+    crd: ClassVar[Crd] = Crd(
+        short_names=("ne", "net"),
+        columns=(
+            Column("Type", ".spec.type"),
+            Column("VPC", ".spec.vpcID"),
+            Column("Phase", ".status.phase"),
+            Column("DNS", ".status.dnsServiceIP"),
+        ),
+        rules=(
+            Rule(
+                "has(self.spec.tenant) && self.metadata.name.startsWith(self.spec.tenant + '.')",
+                "the object's name must be <spec.tenant>.<network>, such as acme.default",
+                ".spec.tenant",
+            ),
+        ),
+        name=Schema(pattern=TENANT_DOT_NETWORK, max_length=127),
+    )
+
+    spec: NetworkSpec
+    status: NetworkStatus = NetworkStatus()
+
+
+class NetworkPeeringSpec(Value, frozen=True, kw_only=True):
+    """Which two networks shall reach each other."""
+
+    network: Annotated[
+        Label, Schema("The network of this namespace's tenant, by its short name.", immutable=True)
+    ] = "default"
+    peer: Annotated[
+        str,
+        Schema(
+            "The other network, as <tenant>.<network>.",
+            pattern=TENANT_DOT_NETWORK,
+            max_length=127,
+            immutable=True,
+        ),
+    ]
+
+
+class NetworkPeeringStatus(Value, frozen=True, kw_only=True):
+    """Whether both sides agree."""
+
+    phase: Annotated[
+        Literal["Pending", "Ready", "Failed", ""], Schema("Ready once the other side agrees.")
+    ] = ""
+    conditions: Conditions = ()
+
+
+class NetworkPeering(Object, frozen=True, kw_only=True):
+    """One tenant's consent that its network reaches another's; it holds once both consent."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "NetworkPeering", "networkpeerings")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("nepeer",),
+        columns=(
+            Column("Network", ".spec.network"),
+            Column("Peer", ".spec.peer"),
+            Column("Phase", ".status.phase"),
+        ),
+    )
+
+    spec: NetworkPeeringSpec
+    status: NetworkPeeringStatus = NetworkPeeringStatus()
