@@ -151,8 +151,8 @@ class Owned:
         """How many objects a feature owns in a cluster."""
         return self._count.get((where, feature), 0)
 
-    def keys(self) -> Iterable[tuple[str, Key]]:
-        """Every key that owns anything."""
+    def items(self) -> Iterable[tuple[str, Key]]:
+        """Every feature and key that owns anything."""
         return list(self._by_key)
 
     def forget(self, where: ClusterId) -> None:

@@ -1,0 +1,130 @@
+"""One connected cluster: what is watched in it, and how far what is known can be relied on."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from hanse.engine.api import Api
+from hanse.kube.errors import KubeError
+from hanse.kube.events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
+from hanse.kube.store import Store, Transition
+from hanse.model.facts import ClusterState, Phase, Role
+from hanse.model.objects import ClusterId, Kind, Object
+from hanse.model.snapshot import Index, Watch
+
+
+class Scope(NamedTuple):
+    """What one list-and-watch covers."""
+
+    kind: type[Object]
+    namespace: str
+    labels: str
+
+
+class Stream:
+    """One list-and-watch and its store."""
+
+    def __init__(self, scope: Scope, indexes: Iterable[Index[Any]]) -> None:
+        self.scope = scope
+        self.store: Store[Any] = Store(tuple(indexes))
+        self.error: KubeError | None = None
+        self.served: bool | None = None
+        self.unreadable = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known what there is, or that there is no such kind."""
+        return self.served is False or self.store.synced
+
+    def take(self, event: Event[Any]) -> Iterable[Transition[Any]]:
+        """Follow what the stream tells."""
+        match event:
+            case Interrupted(error):
+                self.error = error
+            case NotServed():
+                self.served, self.error, self.store.synced = False, None, False
+            case Listed():
+                self.served = True  # an outage ends only when the watch stands again
+                self.unreadable = len(event.unreadable)
+            case Applied() | Deleted() | Alive():
+                self.error = None
+        return self.store.take(event)
+
+
+class Connection:
+    """A cluster in its roles. Its state is told as a fact; nothing else decides on it."""
+
+    def __init__(self, cluster: ClusterId, roles: frozenset[Role], api: Api, now: datetime) -> None:
+        self.cluster = cluster
+        self.roles = roles
+        self.api = api
+        self.streams: dict[Scope, Stream] = {}
+        self.leaving = False
+        self.identity = ""
+        self.restored_at: dict[Scope, int] = {}
+        """Lists of each stream when a restore was noticed: all must list again."""
+        self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
+
+    def next_state(self, now: datetime) -> ClusterState:
+        """The state as it is now; `since` moves only with what it says."""
+        phase, reason = self._phase()
+        known = self.state
+        if (known.phase, known.reason, known.roles) == (phase, reason, self.roles):
+            return known
+        since = known.since if known.phase == phase else now
+        return ClusterState(self.cluster, self.roles, phase, since, reason)
+
+    def mark_restored(self) -> None:
+        """Nothing known of the cluster holds until every stream has listed once more."""
+        self.restored_at = {scope: s.store.lists for scope, s in self.streams.items()}
+
+    @property
+    def stores(self) -> Iterator[tuple[Kind, Store[Any]]]:
+        for scope, stream in self.streams.items():
+            yield scope.kind.kind, stream.store
+
+    def _phase(self) -> tuple[Phase, str]:
+        self.restored_at = {
+            scope: lists
+            for scope, lists in self.restored_at.items()
+            if scope in self.streams and self.streams[scope].store.lists <= lists
+        }
+        failing = [s for s in self.streams.values() if s.error is not None]
+        if failing:
+            first = failing[0]
+            return Phase.UNREACHABLE, f"{first.scope.kind.kind}: {first.error}"
+        if self.restored_at:
+            return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
+        if self.leaving:
+            return Phase.LEAVING, ""
+        if all(s.settled for s in self.streams.values()):
+            return Phase.SYNCED, ""
+        return Phase.CONNECTING, ""
+
+
+class Wanted(Struct, frozen=True):
+    """The scopes to watch in a cluster, with the indexes of everyone who reads them."""
+
+    scopes: dict[Scope, tuple[Index[Any], ...]]
+
+
+def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> Wanted:
+    """What to watch: all of a kind where someone wants all, else each selection by itself."""
+    indexes: dict[Kind, dict[str, Index[Any]]] = {}
+    scopes: dict[Kind, list[Scope]] = {}
+    for watch in watches:
+        if watch.role not in roles:
+            continue
+        kind = watch.kind.kind
+        indexes.setdefault(kind, {}).update({i.name: i for i in watch.indexes})
+        scope = Scope(watch.kind, watch.namespace, watch.labels)
+        if scope not in scopes.setdefault(kind, []):
+            scopes[kind].append(scope)
+    chosen: dict[Scope, tuple[Index[Any], ...]] = {}
+    for kind, several in scopes.items():
+        whole = [s for s in several if not s.namespace and not s.labels]
+        for scope in whole or several:
+            chosen[scope] = tuple(indexes[kind].values())
+    return Wanted(chosen)

@@ -1,0 +1,264 @@
+"""The loop: changes wake keys, a key's plan is compared with what is seen, differences are written."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
+
+from hanse.engine.actions import OMITTED, Action, Delete, Todo, Update, place_of, todo
+from hanse.engine.fleet import Fleet
+from hanse.engine.guard import Guard
+from hanse.engine.metrics import Metrics
+from hanse.engine.notices import Herald
+from hanse.engine.outcomes import Outcomes
+from hanse.engine.ownership import Owned, owner_of
+from hanse.engine.patience import Patience
+from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of
+from hanse.engine.questions import Provider, Questions
+from hanse.engine.queue import Item, Lane, Queue, Turn
+from hanse.engine.writer import Fence, NoFence, Writer
+from hanse.kube.clock import Clock
+from hanse.model.facts import ClusterState, Facts
+from hanse.model.objects import ClusterId, Object
+from hanse.model.plan import Feature
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+
+log = logging.getLogger(__name__)
+
+SLOW_PLAN = timedelta(milliseconds=20)
+MOST_AT_ONCE = 256
+"""Keys in progress: enough to keep every cluster's own limit busy."""
+
+_BRAKES = tuple(watch.kind for watch in PAUSE_WATCHES)
+
+
+class Engine:
+    """All features of one agent over one fleet.
+
+    Stores and facts follow the clusters from the start; plans are made and carried out only while
+    the engine is active, which in an agent with replicas one of them is.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Feature],
+        local: ClusterId,
+        *,
+        clock: Clock,
+        random: Random,
+        system_namespace: str = "hanse-system",
+        fence: Fence | None = None,
+        providers: dict[str, Provider] | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self.features = {feature.name: feature for feature in features}
+        self.metrics = Metrics()
+        watches = [w for feature in features for w in feature.watches]
+        self.fleet = Fleet([*watches, *PAUSE_WATCHES], Facts(), clock, local)
+        self.fleet.listener = self
+        self.fleet.on_stream = self.metrics.stream_told
+        self.owned = Owned()
+        self.active = False
+        self.paused = ""
+        self.queue = Queue(_loop_time)
+        self.guard = guard or Guard(_loop_time)
+        self._system_namespace = system_namespace
+        self._patience = Patience(_loop_time, random)
+        self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
+        self._herald = Herald(self.fleet, clock)
+        self._outcomes = Outcomes(self.fleet, clock)
+        self._writer = Writer(self.fleet, fence or NoFence(), self.metrics.written)
+        self._waiting: dict[ClusterId, set[Item]] = {}
+        self._braked: set[Item] = set()
+        self._suspicious: dict[tuple[ClusterId, str], set[Item]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def snapshot(self) -> Snapshot:
+        """Everything as it is known now."""
+        return self.fleet.snapshot()
+
+    @asynccontextmanager
+    async def running(self, *, active: bool = True) -> AsyncIterator[None]:
+        """Follow the fleet, and plan and write while active, until the block ends."""
+        async with self.fleet.running(), asyncio.TaskGroup() as group:
+            self._group = group
+            dispatcher = group.create_task(self._dispatch(), name="dispatch")
+            if active:
+                self.activate()
+            try:
+                yield
+            finally:
+                self.deactivate()
+                self._group = None
+                dispatcher.cancel()
+
+    def activate(self) -> None:
+        """Begin to plan and write: everything known is looked at once."""
+        self.active = True
+        for (where, _), stores in list(self.fleet.stores.items()):
+            for store in stores:
+                for obj in list(store.all()):
+                    self._wake(ObjectChange(where, None, obj, live=False), Lane.BACKLOG)
+        for state in list(self.fleet.facts.all(ClusterState)):
+            self._wake(FactChange(None, state), Lane.BACKLOG)
+        for item in self.owned.items():
+            self.queue.add(item, Lane.BACKLOG)
+
+    def deactivate(self) -> None:
+        """Stop planning; what is being written ends on its own."""
+        self.active = False
+        self.queue.forget()
+
+    async def settled(self) -> None:
+        """Wait until nothing is due: for tests, and for commands that show a result."""
+        while not self.queue.quiet:
+            await asyncio.sleep(0.01)
+
+    def saw(self, change: Change, *, listed: bool = False) -> None:
+        """Wake the keys that a change concerns."""
+        if isinstance(change, ObjectChange):
+            self.owned.change(change.where, change.before, change.after)
+            if type(change.object) in _BRAKES:
+                self._notice_brakes()
+        if self.active:
+            lane = Lane.BACKLOG if listed else Lane.FRESH
+            self._wake(change, lane)
+            self._wake_owner(change, lane)
+            self._wake_waiting(change)
+
+    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+        """What is no longer watched is no longer ours to look after."""
+        self.owned.change(where, obj, None)
+
+    def _wake(self, change: Change, lane: Lane) -> None:
+        deletion = isinstance(change, ObjectChange) and change.after is None and change.live
+        seen = self.snapshot()
+        for feature in self.features.values():
+            for key in feature.wakes(change, seen):
+                self.queue.add((feature.name, key), lane, deletion_seen=deletion)
+
+    def _wake_owner(self, change: Change, lane: Lane) -> None:
+        """What we own and somebody touched is looked at again by whoever owns it."""
+        if not isinstance(change, ObjectChange):
+            return
+        for obj in (change.before, change.after):
+            owner = owner_of(obj) if obj is not None else None
+            if owner is not None and owner.feature in self.features:
+                self.queue.add((owner.feature, owner.key), lane)
+
+    def _wake_waiting(self, change: Change) -> None:
+        if isinstance(change, FactChange) and isinstance(change.fact, ClusterState):
+            for item in self._waiting.pop(change.fact.cluster, ()):
+                self.queue.add(item, Lane.BACKLOG)
+
+    def _notice_brakes(self) -> None:
+        seen = self.snapshot()
+        paused = pause_of(seen, self._system_namespace)
+        if paused != self.paused:
+            self.paused = paused
+            log.warning("writes paused" if paused else "writes resumed", extra={"why": paused})
+            self._add_all(self._braked)
+        lifted = lifted_holds(seen, self._system_namespace)
+        for where, feature in list(self._suspicious):
+            if feature in lifted or "*" in lifted:
+                self._release(where, feature)
+
+    def _add_all(self, items: set[Item]) -> None:
+        again = list(items)
+        items.clear()
+        for item in again:
+            self.queue.add(item, Lane.BACKLOG)
+
+    async def _dispatch(self) -> None:
+        slots = asyncio.Semaphore(MOST_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await slots.acquire()
+                turn = await self.queue.take()
+                self.metrics.queue_depth(len(self.queue))
+                name = f"{turn.item[0]} {turn.item[1]}"
+                task = group.create_task(self._work(turn), name=name)
+                task.add_done_callback(lambda _: slots.release())
+
+    async def _work(self, turn: Turn) -> None:
+        feature, key = turn.item
+        try:
+            await self._serve(turn)
+            self._patience.recovered(turn.item)
+        except Exception:
+            log.exception("plan failed", extra={"feature": feature, "key": str(key)})
+            self.metrics.plan_failed(feature)
+            self.queue.add_after(turn.item, self._patience.after_crash(turn.item))
+        finally:
+            self.queue.done(turn.item)
+
+    async def _serve(self, turn: Turn) -> None:
+        """Plan a key, write the difference, and see to what comes after."""
+        item = (name, key) = turn.item
+        feature = self.features.get(name)
+        if feature is None or not self.active:
+            return
+        seen = self.snapshot()
+        with self.metrics.planning(item, SLOW_PLAN):
+            plan = feature.plan(key, seen)
+            wanted = todo(name, key, plan, self.owned.of(name, key), seen)
+        for cluster in wanted.waiting_for:
+            self._waiting.setdefault(cluster, set()).add(item)
+        if self._group is not None:
+            self._questions.ask(item, plan.questions, self._group)
+        actions = self._allowed(turn, wanted)
+        with self.metrics.applying(name):
+            written = await self._writer.carry_out(actions) if actions else []
+        self._outcomes.tell(item, wanted, written, {place_of(a) for a in actions})
+        if plan.notices:
+            await self._herald.tell(plan.notices, written)
+        retry = self._patience.learn(item, written)
+        for delay in (retry, plan.again_after):
+            if delay is not None:
+                self.queue.add_after(item, delay)
+
+    def _allowed(self, turn: Turn, wanted: Todo) -> list[Action]:
+        """What may be written now: not while paused, not too soon, not suspiciously much."""
+        actions = list(wanted.actions)
+        if self.paused:
+            self._braked.add(turn.item)
+            actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
+        actions = self._patience.ripe(turn.item, actions, self.queue.add_after)
+        return actions if turn.deletion_seen else self._guarded(turn.item, actions)
+
+    def _guarded(self, item: Item, actions: list[Action]) -> list[Action]:
+        omitted: dict[ClusterId, list[Action]] = {}
+        for action in actions:
+            if isinstance(action, Delete) and action.cause == OMITTED:
+                omitted.setdefault(action.where, []).append(action)
+        for where, several in omitted.items():
+            owned = self.owned.count(where, item[0])
+            if not self.guard.admits(where, item[0], len(several), owned):
+                self._suspect(where, item, len(several))
+                actions = [a for a in actions if a not in several]
+        return actions
+
+    def _suspect(self, where: ClusterId, item: Item, deletions: int) -> None:
+        self.metrics.held(where, item[0], deletions)
+        items = self._suspicious.setdefault((where, item[0]), set())
+        if not items and self._group is not None:
+            log.error(
+                "deletions held: too much vanished at once",
+                extra={"cluster": where, "feature": item[0]},
+            )
+            self._group.create_task(self._look_again(where, item[0]), name="second look")
+        items.add(item)
+
+    async def _look_again(self, where: ClusterId, feature: str) -> None:
+        await self.fleet.list_again()
+        self._release(where, feature)
+
+    def _release(self, where: ClusterId, feature: str) -> None:
+        self.guard.release(where, feature)
+        self._add_all(self._suspicious.pop((where, feature), set()))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,272 @@
+"""The connected clusters by role: joining and leaving at run time, and what each tells."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Protocol
+
+from hanse.engine.api import Api
+from hanse.engine.connection import Connection, Scope, Stream, wanted_scopes
+from hanse.kube.clock import Clock
+from hanse.kube.errors import KubeError
+from hanse.kube.events import Event, Listed
+from hanse.kube.store import Store
+from hanse.model.facts import ClusterState, Departed, Fact, Facts, KindServed, Role
+from hanse.model.kinds.core import Namespace
+from hanse.model.objects import ClusterId, Kind, Object
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
+
+log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Who is told of every change; `listed` when it is one of a list's many."""
+
+    def saw(self, change: Change, *, listed: bool = False) -> None: ...
+
+    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+        """An object is no longer watched: it may well exist."""
+        ...
+
+
+class Fleet:
+    """Connections, their streams and stores, and the facts about them."""
+
+    def __init__(
+        self, watches: Iterable[Watch], facts: Facts, clock: Clock, local: ClusterId
+    ) -> None:
+        self.facts = facts
+        self.local = local
+        self.connections: dict[ClusterId, Connection] = {}
+        self.stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
+        self.listener: Listener | None = None
+        self.on_stream: Callable[[ClusterId, Scope, Event[Any]], None] | None = None
+        self._watches = tuple(watches)
+        self._clock = clock
+        self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow everything that is joined, until the block ends."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for connection in self.connections.values():
+                self._open_streams(connection)
+            try:
+                yield
+            finally:
+                self._group = None
+                for task in self._tasks.values():
+                    task.cancel()
+                self._tasks.clear()
+
+    def snapshot(self) -> Snapshot:
+        """Everything as it is known now."""
+        return Snapshot(self.stores, self.facts, self._clock.now(), self.local)
+
+    def join(self, cluster: ClusterId, roles: Iterable[Role], api: Api) -> None:
+        """Connect a cluster; joining one that is connected replaces the way to it."""
+        if cluster in self.connections:
+            self._disconnect(self.connections[cluster])
+        connection = Connection(cluster, frozenset(roles), api, self._clock.now())
+        self.connections[cluster] = connection
+        self.drop_fact(Departed, cluster)
+        self._adjust_streams(connection)
+        self._tell(FactChange(None, connection.state), put=connection.state)
+
+    def set_roles(self, cluster: ClusterId, roles: Iterable[Role]) -> None:
+        """Give a cluster other roles: streams start and stop with them."""
+        connection = self.connections[cluster]
+        connection.roles = frozenset(roles)
+        self._adjust_streams(connection)
+        self._update_state(connection)
+
+    def start_leaving(self, cluster: ClusterId) -> None:
+        """Mark a cluster as leaving: features want nothing there any more."""
+        connection = self.connections[cluster]
+        connection.leaving = True
+        self._update_state(connection)
+
+    async def disconnect(self, cluster: ClusterId) -> None:
+        """Let go of a cluster for good."""
+        connection = self.connections.pop(cluster)
+        self._disconnect(connection)
+        self.drop_fact(ClusterState, cluster)
+        self.put_fact(Departed(cluster, self._clock.now()))
+        await connection.api.close()
+
+    def put_fact(self, fact: Fact) -> None:
+        """Keep a fact and tell of it, if it says anything new."""
+        before = self.facts.put(fact)
+        if before != fact:
+            self._tell(FactChange(before, fact))
+
+    def drop_fact(self, type_: type[Fact], key: object) -> None:
+        """Forget a fact and tell of it, if it was there."""
+        before = self.facts.drop(type_, key)
+        if before is not None:
+            self._tell(FactChange(before, None))
+
+    async def list_again(self) -> None:
+        """List everything once more, and wait until every stream that can has done so."""
+        before: dict[Stream, int] = {}
+        for connection in self.connections.values():
+            for scope, stream in connection.streams.items():
+                before[stream] = stream.store.lists
+                self._restart(connection, scope)
+        while any(s.store.lists <= n and s.served is not False for s, n in before.items()):
+            await asyncio.sleep(0.1)
+
+    def _restart(self, connection: Connection, scope: Scope) -> None:
+        task = self._tasks.pop((connection.cluster, scope), None)
+        if task is not None:
+            task.cancel()
+        if self._group is not None:
+            self._open_streams(connection)
+
+    def stores_of(self, cluster: ClusterId, kind: Kind) -> Sequence[Store[Any]]:
+        """The stores that hold a kind of a cluster."""
+        return self.stores.get((cluster, kind), ())
+
+    def wrote(self, cluster: ClusterId, obj: Object) -> None:
+        """Take in the answer to our own write, as if the watch had told it already."""
+        for stream in self._streams_for(cluster, type(obj)):
+            if _selects(stream, obj):
+                for change in stream.store.put(obj):
+                    self._tell(ObjectChange(cluster, change.before, change.after))
+
+    def deleted(self, cluster: ClusterId, obj: Object) -> None:
+        """Take in that our own deletion went through."""
+        for stream in self._streams_for(cluster, type(obj)):
+            for change in stream.store.forget(obj):
+                self._tell(ObjectChange(cluster, change.before, change.after))
+
+    def _streams_for(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Stream]:
+        connection = self.connections.get(cluster)
+        if connection is None:
+            return ()
+        return [s for s in connection.streams.values() if s.scope.kind is kind]
+
+    def _adjust_streams(self, connection: Connection) -> None:
+        wanted = wanted_scopes(self._watches, connection.roles).scopes
+        for scope in [s for s in connection.streams if s not in wanted]:
+            self._close_stream(connection, scope)
+        for scope, indexes in wanted.items():
+            if scope not in connection.streams:
+                stream = Stream(scope, indexes)
+                connection.streams[scope] = stream
+                place = (connection.cluster, scope.kind.kind)
+                self.stores.setdefault(place, []).append(stream.store)
+        if self._group is not None:
+            self._open_streams(connection)
+
+    def _open_streams(self, connection: Connection) -> None:
+        assert self._group is not None
+        for scope, stream in connection.streams.items():
+            if (connection.cluster, scope) not in self._tasks:
+                name = f"watch {connection.cluster} {scope.kind.kind}"
+                self._tasks[connection.cluster, scope] = self._group.create_task(
+                    self._follow(connection, stream), name=name
+                )
+
+    def _close_stream(self, connection: Connection, scope: Scope) -> None:
+        stream = connection.streams.pop(scope)
+        place = (connection.cluster, scope.kind.kind)
+        self.stores[place].remove(stream.store)
+        if not self.stores[place]:
+            del self.stores[place]
+            self.facts.drop(KindServed, place)
+        task = self._tasks.pop((connection.cluster, scope), None)
+        if task is not None:
+            task.cancel()
+        if self.listener is not None:
+            for obj in stream.store.all():
+                self.listener.lost_sight_of(connection.cluster, obj)
+
+    def _disconnect(self, connection: Connection) -> None:
+        for scope in list(connection.streams):
+            self._close_stream(connection, scope)
+
+    async def _follow(self, connection: Connection, stream: Stream) -> None:
+        scope = stream.scope
+        following = connection.api.follow(scope.kind, scope.namespace, scope.labels)
+        async with aclosing(following) as events:
+            async for event in events:
+                rewinds = stream.store.rewinds
+                recovering = stream.error is not None or not stream.settled
+                self._take(connection, stream, event)
+                if stream.store.rewinds > rewinds:
+                    self._restored(connection, scope)
+                elif recovering and stream.error is None:
+                    await self._identify(connection)
+
+    def _take(self, connection: Connection, stream: Stream, event: Event[Any]) -> None:
+        if self.on_stream is not None:
+            self.on_stream(connection.cluster, stream.scope, event)
+        changes = stream.take(event)
+        self._update_served(connection, stream)
+        self._update_state(connection)
+        listed = isinstance(event, Listed)
+        for change in changes:
+            self._tell(
+                ObjectChange(connection.cluster, change.before, change.after, change.live),
+                listed=listed,
+            )
+
+    def _update_served(self, connection: Connection, stream: Stream) -> None:
+        if stream.served is not None:
+            kind = stream.scope.kind.kind
+            self.put_fact(KindServed(connection.cluster, kind, stream.served))
+
+    def _update_state(self, connection: Connection) -> None:
+        before, after = connection.state, connection.next_state(self._clock.now())
+        if after != before:
+            connection.state = after
+            self._tell(FactChange(before, after), put=after)
+
+    def _restored(self, connection: Connection, noticed_by: Scope) -> None:
+        """The cluster went back in time: hold everything until each stream has listed again."""
+        if connection.restored_at:
+            return
+        log.warning("cluster was restored", extra={"cluster": connection.cluster})
+        connection.mark_restored()
+        connection.restored_at.pop(noticed_by, None)
+        self._update_state(connection)
+        for scope in list(connection.restored_at):
+            self._restart(connection, scope)
+
+    async def _identify(self, connection: Connection) -> None:
+        """Notice another cluster behind the same address, by the uid of kube-system."""
+        try:
+            found = await connection.api.read(Namespace, "kube-system")
+        except KubeError:
+            return
+        known, connection.identity = connection.identity, found.metadata.uid
+        if known and known != found.metadata.uid:
+            self._restored(connection, Scope(Namespace, "", "-"))
+
+    def _tell(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
+        if put is not None:
+            self.facts.put(put)
+        if self.listener is not None:
+            self.listener.saw(change, listed=listed)
+
+
+def _selects(stream: Stream, obj: Object) -> bool:
+    """Whether a stream will tell of an object; a label selector is matched by equality alone."""
+    scope = stream.scope
+    if scope.namespace and scope.namespace != obj.metadata.namespace:
+        return False
+    labels = obj.metadata.labels
+    return all(
+        _term_holds(term.strip(), labels) for term in scope.labels.split(",") if term.strip()
+    )
+
+
+def _term_holds(term: str, labels: dict[str, str]) -> bool:
+    name, equals, value = term.partition("=")
+    if equals and not name.endswith("!"):
+        return labels.get(name.strip()) == value.lstrip("=").strip()
+    return name.strip() in labels

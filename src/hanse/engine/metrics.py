@@ -1,0 +1,120 @@
+"""What the engine does, in numbers that Prometheus reads."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from hanse.engine.connection import Scope
+from hanse.engine.queue import Item
+from hanse.engine.writer import Written
+from hanse.kube.events import Interrupted, Listed
+from hanse.model.objects import ClusterId
+
+log = logging.getLogger(__name__)
+
+_FINE = (0.0005, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
+_COARSE = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+
+class Metrics:
+    """One registry per engine, so that several agents can live in one process."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._queue = Gauge("hanse_queue_depth", "Keys waiting for a plan.", registry=registry)
+        self._plans = Histogram(
+            "hanse_plan_seconds", "Time of one plan.", ["feature"], buckets=_FINE, registry=registry
+        )
+        self._slow = Counter(
+            "hanse_slow_plans", "Plans over 20 ms.", ["feature"], registry=registry
+        )
+        self._failed = Counter(
+            "hanse_failed_plans", "Plans that raised.", ["feature"], registry=registry
+        )
+        self._applies = Histogram(
+            "hanse_apply_seconds",
+            "Time to write one plan.",
+            ["feature"],
+            buckets=_COARSE,
+            registry=registry,
+        )
+        self._writes = Counter(
+            "hanse_writes",
+            "Writes by verb and result.",
+            ["cluster", "kind", "verb", "result"],
+            registry=registry,
+        )
+        self._held = Counter(
+            "hanse_held_deletions",
+            "Deletions held as suspicious.",
+            ["cluster", "feature"],
+            registry=registry,
+        )
+        self._restarts = Counter(
+            "hanse_watch_interruptions",
+            "Watches that went down.",
+            ["cluster", "kind"],
+            registry=registry,
+        )
+        self._synced = Gauge(
+            "hanse_synced",
+            "Whether a kind is listed and watched.",
+            ["cluster", "kind"],
+            registry=registry,
+        )
+        self._unreadable = Gauge(
+            "hanse_unreadable_objects",
+            "Objects that do not fit their kind.",
+            ["cluster", "kind"],
+            registry=registry,
+        )
+        self.writes = 0
+
+    def queue_depth(self, depth: int) -> None:
+        self._queue.set(depth)
+
+    def plan_failed(self, feature: str) -> None:
+        self._failed.labels(feature).inc()
+
+    def held(self, where: ClusterId, feature: str, deletions: int) -> None:
+        self._held.labels(where, feature).inc(deletions)
+
+    def written(self, written: Written) -> None:
+        """Count one write that was sent, or stopped by the fence."""
+        verb = type(written.action).__name__.lower()
+        place = written.place
+        self._writes.labels(place.where, place.ref.kind.name, verb, written.result).inc()
+        self.writes += written.result != "Fenced"
+
+    def stream_told(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
+        """Follow the state of one list-and-watch."""
+        kind = scope.kind.kind.name
+        if isinstance(event, Interrupted):
+            self._restarts.labels(cluster, kind).inc()
+            self._synced.labels(cluster, kind).set(0)
+        elif isinstance(event, Listed):
+            self._synced.labels(cluster, kind).set(1)
+            self._unreadable.labels(cluster, kind).set(len(event.unreadable))
+
+    @contextmanager
+    def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
+        """Time one synchronous plan; a slow one holds everything else up and is told."""
+        started = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        self._plans.labels(item[0]).observe(seconds)
+        if seconds > slow.total_seconds():
+            self._slow.labels(item[0]).inc()
+            log.debug("slow plan", extra={"feature": item[0], "key": str(item[1]), "s": seconds})
+
+    @contextmanager
+    def applying(self, feature: str) -> Iterator[None]:
+        """Time the writes of one plan."""
+        started = time.perf_counter()
+        yield
+        self._applies.labels(feature).observe(time.perf_counter() - started)

@@ -1,0 +1,116 @@
+"""When to try again: after failures, after refusals, and when another agent was to write first."""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from hashlib import blake2b
+from random import Random
+
+import msgspec
+from msgspec import Struct
+
+from hanse.engine.actions import Action, Create, Delete, Update, place_of
+from hanse.engine.queue import Item
+from hanse.engine.writer import Written
+from hanse.kube.errors import Unreachable
+from hanse.kube.retry import Backoff, delay_of
+from hanse.model.objects import Place
+
+REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
+"""What a cluster refuses is not sent again as it is, but now and then: its rules may change."""
+
+CRASHED = Backoff(timedelta(seconds=1), timedelta(minutes=5))
+
+
+class _Refusal(Struct, frozen=True):
+    digest: bytes
+    attempt: int
+    until: float
+
+
+class Patience:
+    """The engine's memory of what did not work, lost without harm when the agent ends."""
+
+    def __init__(self, time: Callable[[], float], random: Random) -> None:
+        self._time = time
+        self._random = random
+        self._attempts: dict[Item, int] = {}
+        self._crashes: dict[Item, int] = {}
+        self._refusals: dict[Place, _Refusal] = {}
+        self._noticed: dict[Place, float] = {}
+
+    def ripe(
+        self, item: Item, actions: Iterable[Action], later: Callable[[Item, timedelta], None]
+    ) -> list[Action]:
+        """The actions whose time has come; for the others `later` is asked to come back."""
+        now = self._time()
+        ripe: list[Action] = []
+        for action in actions:
+            wait = max(self._out_of_turn(action, now), self._refused(action, now))
+            if wait > 0:
+                later(item, timedelta(seconds=wait))
+            else:
+                ripe.append(action)
+        return ripe
+
+    def learn(self, item: Item, written: Iterable[Written]) -> timedelta | None:
+        """Take in how writes ended; gives when to try the key again, if anything failed."""
+        delays: list[timedelta] = []
+        attempt = self._attempts.get(item, 0)
+        for one in written:
+            self._noticed.pop(one.place, None)
+            if one.result == "Done":
+                self._refusals.pop(one.place, None)
+            elif one.result in ("Refused", "Forbidden", "Foreign"):
+                delays.append(self._remember_refusal(one))
+            elif one.error is not None and not isinstance(one.error, Unreachable):
+                delays.append(delay_of(one.error, attempt, self._random) or timedelta(seconds=1))
+            elif one.result == "Failed":
+                delays.append(delay_of(Unreachable(), attempt, self._random) or timedelta(0))
+        if not delays:
+            self._attempts.pop(item, None)
+            return None
+        self._attempts[item] = attempt + 1
+        return min(delays)
+
+    def after_crash(self, item: Item) -> timedelta:
+        """When to try a key again whose plan raised an error that nobody expected."""
+        self._crashes[item] = self._crashes.get(item, -1) + 1
+        return CRASHED.delay(self._crashes[item], self._random)
+
+    def recovered(self, item: Item) -> None:
+        """A plan of the key went through."""
+        self._crashes.pop(item, None)
+
+    def _out_of_turn(self, action: Action, now: float) -> float:
+        """Seconds to leave a shared object to those before us in the order."""
+        rank = 0 if isinstance(action, Delete) else action.rank
+        if rank == 0:
+            return 0.0
+        noticed = self._noticed.setdefault(place_of(action), now)
+        return noticed + rank - now
+
+    def _refused(self, action: Action, now: float) -> float:
+        refusal = self._refusals.get(place_of(action))
+        if refusal is None or refusal.digest != _digest(action):
+            return 0.0
+        return refusal.until - now
+
+    def _remember_refusal(self, written: Written) -> timedelta:
+        digest = _digest(written.action)
+        known = self._refusals.get(written.place)
+        attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
+        delay = REFUSED.delay(attempt, self._random)
+        until = self._time() + delay.total_seconds()
+        self._refusals[written.place] = _Refusal(digest, attempt, until)
+        return delay
+
+
+def _digest(action: Action) -> bytes:
+    match action:
+        case Create(_, obj):
+            told = msgspec.json.encode(("create", obj))
+        case Update(_, base, change, subresource):
+            told = msgspec.json.encode(("update", base.metadata.uid, change, subresource))
+        case Delete(_, base):
+            told = msgspec.json.encode(("delete", base.metadata.uid))
+    return blake2b(told, digest_size=8).digest()

@@ -1,0 +1,31 @@
+"""The brake: a person's word that stops our writes, and the one that lets suspicious deletions go."""
+
+from hanse.engine.ownership import is_paused
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.snapshot import Snapshot, Watch
+
+ALLOW_MASS_DELETION = "hanse.dev/allow-mass-deletion"
+"""Annotation on the system namespace: features (comma-joined, or `*`) whose holds are lifted."""
+
+PAUSE_WATCHES = (Watch(Role.LOCAL, Namespace), Watch(Role.BROKER, ClusterSet))
+
+
+def pause_of(seen: Snapshot, system_namespace: str) -> str:
+    """Why writes are paused; empty when they are not."""
+    home = seen.get(seen.local, Namespace, system_namespace)
+    if home is not None and is_paused(home):
+        return f"namespace {system_namespace} of {seen.local} is annotated as paused"
+    for broker in seen.clusters(Role.BROKER):
+        for fleet in seen.all(broker, ClusterSet):
+            if fleet.spec.paused:
+                return f"ClusterSet {fleet.metadata.name} says paused"
+    return ""
+
+
+def lifted_holds(seen: Snapshot, system_namespace: str) -> frozenset[str]:
+    """The features for which a person allows mass deletion."""
+    home = seen.get(seen.local, Namespace, system_namespace)
+    told = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
+    return frozenset(name.strip() for name in told.split(",") if name.strip())

@@ -1,0 +1,150 @@
+"""Keys waiting for their plan: each once, fresh ones before a backlog, none twice at a time."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from datetime import timedelta
+from enum import IntEnum
+from itertools import count
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from hanse.model.keys import Key
+
+Item: TypeAlias = tuple[str, Key]
+"""A feature's name and one of its keys."""
+
+COALESCE_LEAST = 0.020
+COALESCE_MOST = 0.100
+CROWD = 500
+"""As many waiting keys as make the longest coalescing."""
+
+
+class Lane(IntEnum):
+    """Fresh changes overtake a backlog: lists, restarts, retries."""
+
+    FRESH = 0
+    BACKLOG = 1
+
+
+class Turn(Struct, frozen=True):
+    """A key whose turn it is, and whether a deletion seen on a live watch is among its causes."""
+
+    item: Item
+    deletion_seen: bool
+
+
+class Queue:
+    """The keys to plan. A key that is being worked on and wakes again comes back when it is done.
+
+    When idle a key's turn comes at once; under load it waits 20 to 100 ms, so that one plan serves
+    many changes. A key that waits keeps its place when it wakes again.
+    """
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._due: list[tuple[float, int, int, Item]] = []
+        self._ready: tuple[dict[Item, None], dict[Item, None]] = ({}, {})
+        self._waiting: dict[Item, float] = {}
+        self._busy: set[Item] = set()
+        self._again: dict[Item, Lane] = {}
+        self._deletions: set[Item] = set()
+        self._order = count()
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many keys wait for a turn that is due or nearly so; retries in the future are not."""
+        return len(self._ready[0]) + len(self._ready[1]) + len(self._again)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is being done, is due, or is about to be within the coalescing time."""
+        soon = self._time() + COALESCE_MOST
+        return self.idle and not (self._due and self._due[0][0] <= soon)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done now."""
+        return not self._busy and not any(self._ready)
+
+    def add(self, item: Item, lane: Lane = Lane.FRESH, *, deletion_seen: bool = False) -> None:
+        """Ask for a plan soon."""
+        if deletion_seen:
+            self._deletions.add(item)
+        if item in self._busy:
+            self._again[item] = min(lane, self._again.get(item, lane))
+        elif item in self._ready[Lane.BACKLOG] and lane is Lane.FRESH:
+            del self._ready[Lane.BACKLOG][item]
+            self._ready[Lane.FRESH][item] = None
+        elif item not in self._ready[Lane.FRESH] and item not in self._ready[Lane.BACKLOG]:
+            self._wait(item, lane, self._coalescing())
+
+    def add_after(self, item: Item, delay: timedelta) -> None:
+        """Ask for a plan later; an earlier wish stands."""
+        self._wait(item, Lane.BACKLOG, max(delay.total_seconds(), 0.0))
+
+    async def take(self) -> Turn:
+        """The next key, when there is one."""
+        while True:
+            self._promote()
+            for ready in self._ready:
+                if ready:
+                    return self._begin(next(iter(ready)), ready)
+            self._news.clear()
+            try:
+                async with asyncio.timeout(self._until_next()):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    def done(self, item: Item) -> None:
+        """The plan of a key was carried out, as far as it went."""
+        self._busy.discard(item)
+        if item in self._again:
+            self.add(item, self._again.pop(item))
+
+    def forget(self) -> None:
+        """Drop everything that waits; what is being worked on goes on."""
+        self._due.clear()
+        self._waiting.clear()
+        self._again.clear()
+        self._deletions.clear()
+        for ready in self._ready:
+            ready.clear()
+
+    def _coalescing(self) -> float:
+        if self.idle:
+            return 0.0
+        crowd = min(len(self._waiting) / CROWD, 1.0)
+        return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * crowd
+
+    def _wait(self, item: Item, lane: Lane, delay: float) -> None:
+        due = self._time() + delay
+        if self._waiting.get(item, float("inf")) <= due:
+            return
+        self._waiting[item] = due
+        heapq.heappush(self._due, (due, lane, next(self._order), item))
+        self._news.set()
+
+    def _promote(self) -> None:
+        now = self._time()
+        while self._due and self._due[0][0] <= now:
+            due, lane, _, item = heapq.heappop(self._due)
+            if self._waiting.get(item) != due:
+                continue  # an earlier wish for the same key came first
+            del self._waiting[item]
+            if item in self._busy:
+                self._again.setdefault(item, Lane(lane))
+            elif not any(item in ready for ready in self._ready):
+                self._ready[lane][item] = None
+
+    def _until_next(self) -> float | None:
+        return max(self._due[0][0] - self._time(), 0.0) if self._due else None
+
+    def _begin(self, item: Item, ready: dict[Item, None]) -> Turn:
+        del ready[item]
+        self._busy.add(item)
+        deletion_seen = item in self._deletions
+        self._deletions.discard(item)
+        return Turn(item, deletion_seen)

@@ -1,0 +1,180 @@
+"""Carries out actions: step by step in each destination, each write with its precondition."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from hanse.engine.actions import OMITTED, Action, Create, Delete, Update, place_of
+from hanse.engine.fleet import Fleet
+from hanse.engine.ownership import owner_of
+from hanse.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadCredentials,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+)
+from hanse.model.facts import WriteResult
+from hanse.model.objects import ClusterId, Object, Place, Wire
+
+
+class Fence(Protocol):
+    """Whether we may still write as a member's leader, at this very moment."""
+
+    def holds(self, member: ClusterId) -> bool: ...
+
+
+class Written(Struct, frozen=True):
+    """How one action ended."""
+
+    action: Action
+    result: WriteResult
+    message: str = ""
+    error: KubeError | None = None
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.action)
+
+
+class Writer:
+    """The only thing in Hanse that writes to clusters."""
+
+    def __init__(self, fleet: Fleet, fence: Fence, count: Callable[[Written], None]) -> None:
+        self._fleet = fleet
+        self._fence = fence
+        self._count = count
+
+    async def carry_out(self, actions: Sequence[Action]) -> list[Written]:
+        """Do all of it as far as it goes; a failure stops its own destination alone."""
+        by_destination: dict[ClusterId, list[Action]] = {}
+        for action in actions:
+            by_destination.setdefault(action.where, []).append(action)
+        ended = await _all(
+            [self._destination(where, todo) for where, todo in by_destination.items()]
+        )
+        return [written for several in ended for written in several]
+
+    async def _destination(self, where: ClusterId, actions: Iterable[Action]) -> list[Written]:
+        done: list[Written] = []
+        steps: dict[int, list[Action]] = {}
+        for action in actions:
+            steps.setdefault(action.step, []).append(action)
+        for step in sorted(steps):
+            ended = await _all([self._write(action) for action in steps[step]])
+            done.extend(ended)
+            if any(w.result == "Failed" for w in ended):
+                break
+        return done
+
+    async def _write(self, action: Action) -> Written:
+        if action.as_leader_of is not None and not self._fence.holds(action.as_leader_of):
+            written = Written(action, "Fenced", f"no longer the leader of {action.as_leader_of}")
+        else:
+            written = await self._send(action)
+        self._count(written)
+        return written
+
+    async def _send(self, action: Action) -> Written:
+        connection = self._fleet.connections.get(action.where)
+        if connection is None:
+            return Written(action, "Failed", f"{action.where} is not connected")
+        try:
+            match action:
+                case Create(where, obj):
+                    self._fleet.wrote(where, await connection.api.create(obj))
+                case Update(where, base):
+                    meta = base.metadata
+                    after = await connection.api.patch(
+                        type(base),
+                        meta.name,
+                        meta.namespace,
+                        with_preconditions(action.change, base),
+                        subresource=action.subresource,
+                    )
+                    if action.subresource != "scale":
+                        self._fleet.wrote(where, after)
+                case Delete():
+                    await self._delete(action, connection.api)
+        except AlreadyExists as error:
+            return await self._found_another(action, error)
+        except KubeError as error:
+            return Written(action, result_of(error), str(error), error)
+        return Written(action, "Done")
+
+    async def _delete(self, action: Delete, api: Any) -> None:
+        meta = action.base.metadata
+        try:
+            left: Object | None = await api.delete(
+                type(action.base),
+                meta.name,
+                meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version if action.cause == OMITTED else "",
+            )
+        except NotFound:
+            left = None
+        if left is None:
+            self._fleet.deleted(action.where, action.base)
+        else:
+            self._fleet.wrote(action.where, left)
+
+    async def _found_another(self, action: Action, error: AlreadyExists) -> Written:
+        """A create found an object that we had not seen: look whose it is."""
+        assert isinstance(action, Create), "only creates find something"
+        obj, connection = action.object, self._fleet.connections[action.where]
+        try:
+            found = await connection.api.read(type(obj), obj.metadata.name, obj.metadata.namespace)
+        except KubeError as failed:
+            return Written(action, "Failed", str(failed), failed)
+        self._fleet.wrote(action.where, found)
+        if owner_of(found) == owner_of(obj):
+            return Written(action, "Failed", "it was there already", error)
+        message = f"{place_of(action).ref} exists already and was not made for this"
+        return Written(action, "Foreign", message)
+
+
+def with_preconditions(change: Wire, base: Object) -> Wire:
+    """The change, to be refused unless the object is still the one that was seen."""
+    meta = base.metadata
+    precondition = {"resourceVersion": meta.resource_version, "uid": meta.uid}
+    return {**change, "metadata": {**change.get("metadata", {}), **precondition}}
+
+
+def result_of(error: KubeError) -> WriteResult:
+    """What an error means for the object: refused for what it is, forbidden, or just not yet."""
+    match error:
+        case Forbidden() | BadCredentials():
+            return "Forbidden"
+        case Conflict():
+            return "Failed"
+        case Invalid() | NotFound():
+            return "Refused"
+        case ApiError() | KubeError():
+            return "Failed"
+
+
+async def _all(several: Sequence[Any]) -> list[Any]:
+    """Every result in order; most plans have one write, which needs no task of its own."""
+    if len(several) == 1:
+        return [await several[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one, name="write") for one in several]
+    return [task.result() for task in tasks]
+
+
+class NoFence:
+    """For agents that lead nobody."""
+
+    def holds(self, member: ClusterId) -> bool:
+        return False
+
+
+def failures(written: Iterable[Written]) -> Mapping[Place, Written]:
+    """What did not go as wished, by place."""
+    return {w.place: w for w in written if w.result != "Done"}
