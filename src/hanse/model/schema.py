@@ -7,6 +7,7 @@ object that was stored under a looser definition must still be read, and be told
 import inspect
 import types
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import datetime
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -144,8 +145,10 @@ def schema_of(annotation: Any) -> Wire:
     schema = _shape(base)
     for note in notes:
         if isinstance(note, Schema):
-            schema = {**schema, **_told(note)}
-    return schema
+            schema |= constraints(note)
+    return (
+        {"description": schema.pop("description"), **schema} if "description" in schema else schema
+    )
 
 
 def properties_of(struct: type[Struct]) -> Wire:
@@ -157,7 +160,7 @@ def properties_of(struct: type[Struct]) -> Wire:
         "type": "object",
         **({"required": required} if required else {}),
         **({"properties": properties} if properties else {}),
-        **_validations(getattr(struct, "rules", ())),
+        **validations(getattr(struct, "rules", ())),
     }
 
 
@@ -174,7 +177,8 @@ def _field(field: FieldInfo) -> Wire:
     return schema
 
 
-def _told(note: Schema) -> Wire:
+def constraints(note: Schema) -> Wire:
+    """What an annotation says, in the words of an API server."""
     ours = ("keys", "unique", "immutable", "known", "rules")
     plain = {name: value for name, value in asdict(note).items() if name not in ours}
     said: Wire = msgspec.to_builtins(Schema(**plain))
@@ -185,10 +189,11 @@ def _told(note: Schema) -> Wire:
     if note.known is not None:
         said |= properties_of(note.known)
     fixed = (Rule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
-    return said | _validations((*fixed, *note.rules))
+    return said | validations((*fixed, *note.rules))
 
 
-def _validations(rules: tuple[Rule, ...]) -> Wire:
+def validations(rules: tuple[Rule, ...]) -> Wire:
+    """Rules in the words of an API server; nothing where there are none."""
     if not rules:
         return {}
     return {
@@ -207,7 +212,7 @@ def _shape(type_: Any) -> Wire:
     if type_ in _SCALARS:
         return dict(_SCALARS[type_])
     if type_ is Condition:
-        return dict(_CONDITION)
+        return deepcopy(_CONDITION)
     if isinstance(type_, type) and issubclass(type_, Struct) and not issubclass(type_, Object):
         return {"description": described(type_), **properties_of(type_)}
     origin = get_origin(type_)

@@ -34,6 +34,13 @@ MonitorNames = Annotated[
     tuple[Name, ...], Schema("Health monitors that watch the members.", max_items=64)
 ]
 
+_ONE_SOURCE_OF_MONITORS = Rule(
+    "!has(self.healthMonitorTemplate) || !has(self.healthMonitorRefs)"
+    " || size(self.healthMonitorRefs) == 0",
+    "give either healthMonitorRefs or healthMonitorTemplate",
+    ".healthMonitorTemplate",
+)
+
 
 class AMKOClusterSpec(Value, frozen=True, kw_only=True):
     """What this cluster is in the federation of GSLB configurations."""
@@ -201,6 +208,7 @@ class PoolAlgorithm(Value, frozen=True, kw_only=True):
         Rule(
             "self.lbAlgorithm != 'GSLB_ALGORITHM_CONSISTENT_HASH' || has(self.hashMask)",
             "hashMask is needed for a consistent hash",
+            ".hashMask",
         ),
     )
 
@@ -218,6 +226,7 @@ class DownResponse(Value, frozen=True, kw_only=True):
         Rule(
             "self.type != 'GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP' || has(self.fallbackIP)",
             "fallbackIP is needed for this type",
+            ".fallbackIP",
         ),
     )
 
@@ -230,13 +239,7 @@ class DownResponse(Value, frozen=True, kw_only=True):
 class GlobalDeploymentPolicySpec(Value, frozen=True, kw_only=True):
     """Which applications get global services, and how their traffic is divided."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.healthMonitorTemplate) || !has(self.healthMonitorRefs)"
-            " || size(self.healthMonitorRefs) == 0",
-            "give either healthMonitorRefs or healthMonitorTemplate",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
 
     match_rules: Annotated[MatchRules, Schema("Which applications; no selector: none.")] = (
         MatchRules()
@@ -317,13 +320,7 @@ class SitePersistence(Value, frozen=True, kw_only=True):
 class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):
     """What is different for one host name."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.healthMonitorTemplate) || !has(self.healthMonitorRefs)"
-            " || size(self.healthMonitorRefs) == 0",
-            "give either healthMonitorRefs or healthMonitorTemplate",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
 
     fqdn: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, min_length=1, max_length=253)]
     ttl: Annotated[Seconds, Schema("How long an answer may be kept, in seconds.")] = None

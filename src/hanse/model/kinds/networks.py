@@ -67,8 +67,7 @@ class NetworkSpec(Value, frozen=True, kw_only=True):
     """What kind of network it is, and whose."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("self.type != 'vpc' || has(self.vpcID)", "vpcID is needed for type vpc"),
-        Rule("!has(oldSelf.tenant) || has(self.tenant)", "tenant cannot be removed"),
+        Rule("self.type != 'vpc' || has(self.vpcID)", "vpcID is needed for type vpc", ".vpcID"),
     )
 
     type: Annotated[

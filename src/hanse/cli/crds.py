@@ -1,0 +1,61 @@
+"""`hanse crds`: the definitions of all our kinds, to be piped into `kubectl apply`."""
+
+import json
+from typing import Any
+
+import click
+
+from hanse.model.objects import Wire
+
+
+@click.command("crds")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON List instead of YAML.")
+@click.option("--kind", "kinds", multiple=True, metavar="NAME", help="Only this kind; repeatable.")
+@click.option("--stand-ins", is_flag=True, help="Print open stand-ins for kinds of others instead.")
+def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
+    """Print the definitions of all kinds that Hanse brings.
+
+    \b
+    Examples:
+      hanse crds | kubectl apply -f -
+      hanse crds --kind Network
+      hanse crds --stand-ins --json
+    """
+    from hanse.model import crds
+
+    known = crds.stand_ins() if stand_ins else crds.crds()
+    chosen = _chosen(known, kinds)
+    if as_json:
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen}, indent=2))
+    else:
+        click.echo(_yaml(chosen), nl=False)
+
+
+def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
+    for name in wanted:
+        if not any(name.lower() in _called(crd) for crd in known):
+            kinds = ", ".join(sorted(crd["spec"]["names"]["kind"] for crd in known))
+            raise click.UsageError(f"There is no kind {name!r}. The kinds are: {kinds}.")
+    lowered = {name.lower() for name in wanted}
+    return [crd for crd in known if not lowered or lowered & _called(crd)]
+
+
+def _called(crd: Wire) -> set[str]:
+    names = crd["spec"]["names"]
+    full = crd["metadata"]["name"]
+    return {full, names["plural"], names["singular"], *names.get("shortNames", ())}
+
+
+def _yaml(definitions: list[Wire]) -> str:
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        """Block style, without references between documents, lists set in under their key."""
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 -- the base class's signature
+            return True
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 -- the same
+            super().increase_indent(flow, indentless=False)
+
+    return yaml.dump_all(definitions, Dumper=Plain, sort_keys=False, width=100, explicit_start=True)

@@ -1,0 +1,175 @@
+"""The definitions of our kinds, as an API server takes them, and stand-ins for others' kinds."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.antrea import (
+    AntreaNetworkPolicy,
+    ClusterGroup,
+    ClusterNetworkPolicy,
+    ExternalEntity,
+    Group,
+    Tier,
+)
+from hanse.model.kinds.clusterprofile import ClusterProfile
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.federation import (
+    ClusterClaim,
+    Federation,
+    NativeService,
+    NetworkInterface,
+    VirtualMachine,
+)
+from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
+from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
+from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.objects import Kind, Object, Wire
+from hanse.model.schema import Column, Crd, constraints, described, properties_of, validations
+
+OURS: tuple[type[Object], ...] = (
+    AMKOCluster,
+    ClusterClaim,
+    ClusterSet,
+    FederatedStatefulSet,
+    Federation,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+    NativeService,
+    Network,
+    NetworkInterface,
+    NetworkPeering,
+    ServiceExport,
+    ServiceImport,
+    Tenant,
+    VirtualMachine,
+)
+"""The kinds that we define."""
+
+FOREIGN: tuple[type[Object], ...] = (
+    AntreaNetworkPolicy,
+    CloudMachine,
+    ClusterGroup,
+    ClusterNetworkPolicy,
+    ClusterProfile,
+    ClusterProperty,
+    DNSEndpoint,
+    ExternalEntity,
+    Group,
+    Tier,
+    VirtualMachineInstance,
+)
+"""The kinds that others define and we use where a cluster serves them."""
+
+STAND_IN = "hanse.dev/stand-in"
+"""The label of a definition that stands in for the one its owner would install."""
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_OPEN: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def crds() -> tuple[Wire, ...]:
+    """The definitions of all our kinds, in the order of their names."""
+    return _by_name(crd_of(kind) for kind in OURS)
+
+
+def stand_ins() -> tuple[Wire, ...]:
+    """Definitions that let any object of a foreign kind in, for clusters without its owner."""
+    return _by_name(_stand_in(kind) for kind in FOREIGN)
+
+
+def crd_of(kind: type[Object]) -> Wire:
+    """The definition of one of our kinds."""
+    declared = getattr(kind, "crd", None)
+    if not isinstance(declared, Crd):
+        raise TypeError(f"{kind.__name__} is not a kind that we define")
+    return _definition(kind, declared, _schema(kind, declared), {})
+
+
+def _stand_in(kind: type[Object]) -> Wire:
+    schema = {"description": described(kind), **_OPEN}
+    return _definition(kind, Crd(), schema, {"labels": {STAND_IN: "true"}})
+
+
+def _definition(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
+    served = kind.kind
+    versions = (served.version, *kind.served_as)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{served.plural}.{served.group}", **metadata},
+        "spec": {
+            "group": served.group,
+            "names": _names(served, crd),
+            "scope": "Namespaced" if served.namespaced else "Cluster",
+            "versions": [_version(name, name == served.version, crd, schema) for name in versions],
+        },
+    }
+
+
+def _names(kind: Kind, crd: Crd) -> Wire:
+    return {
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+        "plural": kind.plural,
+        "singular": kind.name.lower(),
+        **({"shortNames": list(crd.short_names)} if crd.short_names else {}),
+        "categories": list(crd.categories),
+    }
+
+
+def _version(name: str, stored: bool, crd: Crd, schema: Wire) -> Wire:
+    return {
+        "name": name,
+        "served": True,
+        "storage": stored,
+        "additionalPrinterColumns": [_column(column) for column in (*crd.columns, _AGE)],
+        **_subresources(crd),
+        "schema": {"openAPIV3Schema": deepcopy(schema)},
+    }
+
+
+def _column(column: Column) -> Wire:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "jsonPath": column.path,
+        **({"description": column.description} if column.description else {}),
+        **({"priority": column.priority} if column.priority else {}),
+    }
+
+
+def _subresources(crd: Crd) -> Wire:
+    subresources: Wire = {"status": {}} if crd.status else {}
+    if crd.scale is not None:
+        subresources["scale"] = {
+            "specReplicasPath": crd.scale.wanted,
+            "statusReplicasPath": crd.scale.observed,
+            "labelSelectorPath": crd.scale.selector,
+        }
+    return {"subresources": subresources} if subresources else {}
+
+
+def _schema(kind: type[Object], crd: Crd) -> Wire:
+    body = properties_of(kind)
+    metadata: Wire = {"type": "object"}
+    if crd.name is not None:
+        metadata["properties"] = {"name": {"type": "string", **constraints(crd.name)}}
+    common = {
+        "apiVersion": {"description": "The API group and version of the object.", "type": "string"},
+        "kind": {"description": "The kind of the object.", "type": "string"},
+        "metadata": metadata,
+    }
+    return {
+        "description": described(kind),
+        **body,
+        "properties": {**common, **body["properties"]},
+        **validations(crd.rules),
+    }
+
+
+def _by_name(definitions: Iterable[Wire]) -> tuple[Wire, ...]:
+    return tuple(sorted(definitions, key=lambda crd: str(crd["metadata"]["name"])))
