@@ -229,7 +229,7 @@ def _discovered_group(registry: Registry, group: Group) -> Object:
 def _discovered(resource: Resource) -> Object:
     return {
         "resource": resource.plural,
-        "responseKind": _kind(resource.group, resource.version, resource.kind),
+        "responseKind": _own_kind(resource, resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -244,10 +244,10 @@ def _discovered(resource: Resource) -> Object:
 
 
 def _discovered_subresource(resource: Resource, sub: Subresource) -> Object:
-    group, version = (sub.group, sub.version) if sub.group else (resource.group, resource.version)
+    foreign = {"group": sub.group, "version": sub.version, "kind": sub.kind}
     return {
         "subresource": sub.name,
-        "responseKind": _kind(group, version, sub.kind),
+        "responseKind": foreign if sub.group else _own_kind(resource, sub.kind),
         "verbs": list(sub.verbs),
     }
 
@@ -257,5 +257,8 @@ def _unless_empty(name: str, values: Iterable[Any], shown: Callable[[Any], Any])
     return {name: found} if found else {}
 
 
-def _kind(group: str, version: str, kind: str) -> Object:
-    return {"group": group, "version": version, "kind": kind}
+def _own_kind(resource: Resource, kind: str) -> Object:
+    """The API server names its built-ins' group and version once, above the resource."""
+    if resource.custom is None:
+        return {"group": "", "version": "", "kind": kind}
+    return {"group": resource.group, "version": resource.version, "kind": kind}

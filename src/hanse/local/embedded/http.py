@@ -169,7 +169,9 @@ def _impersonated(http: BaseRequest, caller: User) -> User:
     groups = tuple(headers.getall("Impersonate-Group", ()))
     if name is None:
         if groups:
-            raise Refusal(400, "BadRequest", "requested groups without impersonating a user")
+            asked = " ".join(f"{{Group  {group}    }}" for group in groups)
+            message = f"requested [{asked}] without impersonating a user"
+            raise Refusal(400, "BadRequest", message)
         return caller
     prefix = "Impersonate-Extra-"
     extra: dict[str, list[str]] = {}
