@@ -1,0 +1,105 @@
+"""Building: once, whole or not at all, with progress; what fails says where its log is.
+
+The compiler is a small script that is called as Go is.
+"""
+
+import asyncio
+import fcntl
+import io
+from pathlib import Path
+
+import pytest
+
+from hanse.local.real.binaries import cached
+from hanse.local.real.build import find_or_build
+from hanse.local.real.failures import BuildFailed
+from hanse.local.real.programs import ETCD_SERVER, ETCDCTL, KWOK_CONTROLLER
+from hanse.local.real.progress import PlainReport
+from hanse.local.real.toolchain import find_go, new_enough
+from tests.local.real.programs_on_disk import script
+
+COMPILES = ('test "$1" = version && { echo go version go1.26.0; exit; }', "echo one/package >&2")
+WRITES = ('while [ "$1" != -o ]; do shift; done', 'echo built > "$2"')
+
+
+def go_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    script(tmp_path / "bin" / "go", *COMPILES, *lines)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+
+
+async def test_what_is_missing_is_built_into_the_cache_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_that(tmp_path, monkeypatch, *WRITES)
+    told = io.StringIO()
+    wanted = (ETCD_SERVER, ETCDCTL, KWOK_CONTROLLER)
+
+    paths = await find_or_build(wanted, tmp_path / "cache", PlainReport(told, len(wanted)))
+
+    assert paths == {program.name: cached(program, tmp_path / "cache") for program in wanted}
+    assert all(path.read_text() == "built\n" for path in paths.values())
+    assert "building etcd v3.6.5\n" in told.getvalue()
+    assert "[3/3] built " in told.getvalue()
+
+
+async def test_what_was_built_before_is_not_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_that(tmp_path, monkeypatch, "echo must not be called >&2", "exit 1")
+    built = script(cached(KWOK_CONTROLLER, tmp_path / "cache"), "echo built before")
+
+    paths = await find_or_build([KWOK_CONTROLLER], tmp_path / "cache")
+
+    assert paths == {"kwok": built}
+
+
+async def test_a_failed_build_leaves_no_program_and_points_at_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_that(tmp_path, monkeypatch, *WRITES, "echo x.go:1: undefined: y >&2", "exit 1")
+    cache = tmp_path / "cache"
+
+    with pytest.raises(BuildFailed, match="building kwok failed") as failed:
+        await find_or_build([KWOK_CONTROLLER], cache, PlainReport(io.StringIO(), 1))
+
+    assert "undefined: y" in str(failed.value)
+    assert str(cache / "logs" / "kwok-v0.7.0.log") in str(failed.value)
+    assert list((cache / "kwok-v0.7.0").iterdir()) == []
+
+
+async def test_a_second_builder_waits_for_the_first_and_uses_what_it_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_that(tmp_path, monkeypatch, "exit 1")
+    cache, told = tmp_path / "cache", io.StringIO()
+    cache.mkdir()
+    with (cache / "build.lock").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        second = asyncio.create_task(find_or_build([KWOK_CONTROLLER], cache, PlainReport(told, 1)))
+        while "waiting" not in told.getvalue():  # noqa: ASYNC110 - text has no event
+            await asyncio.sleep(0)
+        built = script(cached(KWOK_CONTROLLER, cache), "echo built by the first")
+
+    assert await second == {"kwok": built}
+
+
+@pytest.mark.parametrize(
+    ("said", "suits"),
+    [
+        ("go version go1.26.8 linux/amd64", True),
+        ("go version go1.25.0 linux/amd64", True),
+        ("go version go1.24.9 linux/amd64", False),
+        ("go version devel", False),
+    ],
+)
+def test_a_go_must_be_new_enough_for_the_modules(said: str, suits: bool) -> None:
+    assert new_enough(said) is suits
+
+
+async def test_go_is_taken_from_the_path_if_it_is_new_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_that(tmp_path, monkeypatch)
+
+    assert await find_go(tmp_path) == tmp_path / "bin" / "go"

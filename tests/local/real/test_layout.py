@@ -1,0 +1,77 @@
+"""Clusters of a fleet never share addresses, and each runs the servers of its role."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from hanse.local.real.layout import Broker, Layout, Role, Workloads, commands, ranges_of
+from hanse.local.real.nodes import node
+from hanse.local.real.programs import ALL
+
+BINARIES = {program.name: Path("/bin") / program.name for program in ALL}
+
+
+def layout(role: Role) -> Layout:
+    here = Path("/fleet")
+    return Layout("lubeck", role, ranges_of(0), 16443, here / "clusters/lubeck", here / "logs")
+
+
+def test_no_two_ranges_of_a_whole_fleet_overlap() -> None:
+    ranges = [ranges_of(index) for index in range(100)]
+    networks = [
+        network for one in ranges for network in (one.services, one.pods, one.nodes, one.outside)
+    ]
+
+    assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
+
+
+def test_a_fleet_that_is_too_large_is_refused() -> None:
+    with pytest.raises(ValueError, match="cluster 101: a local fleet has at most 100 clusters"):
+        ranges_of(100)
+
+
+def test_a_cluster_with_workloads_runs_all_its_servers() -> None:
+    programs = [command.program for command in commands(layout(Workloads()), BINARIES)]
+
+    assert programs == [
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kwok",
+    ]
+
+
+def test_a_broker_runs_no_workload_controllers() -> None:
+    parts = {command.program: command.arguments for command in commands(layout(Broker()), BINARIES)}
+
+    assert list(parts) == ["etcd", "kube-apiserver", "kube-controller-manager"]
+    [controllers] = [
+        one for one in parts["kube-controller-manager"] if one.startswith("--controllers=")
+    ]
+    assert "*" not in controllers
+    assert "deployment" not in controllers
+
+
+def test_only_the_api_server_takes_a_port() -> None:
+    ports = {command.program: command.port for command in commands(layout(Workloads()), BINARIES)}
+
+    assert {program for program, port in ports.items() if port} == {"kube-apiserver"}
+
+
+def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
+    ranges = ranges_of(4)
+    nodes = [node("bergen", number, ranges) for number in (1, 2, 3)]
+
+    addresses = [one["address"] for found in nodes for one in found["status"]["addresses"]]
+    zones = {one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in nodes}
+    outside = [
+        one["address"]
+        for found in nodes
+        for one in found["status"]["addresses"]
+        if one["type"] == "ExternalIP"
+    ]
+    assert len(set(addresses)) == 9
+    assert zones == {"bergen-a", "bergen-b", "bergen-c"}
+    assert not any(address in map(str, ranges.load_balancers) for address in outside)

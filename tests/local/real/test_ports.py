@@ -1,0 +1,49 @@
+"""Ports that are free, and the names of those who hold the others."""
+
+import asyncio
+import os
+import socket
+from datetime import timedelta
+
+import pytest
+
+from hanse.local.real.failures import PortHeld
+from hanse.local.real.ports import BELOW_EPHEMERAL, await_free, free_ports, holder_of, is_free
+
+
+def listener() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def test_free_ports_differ_and_stay_clear_of_outgoing_connections() -> None:
+    ports = free_ports(50)
+
+    assert len(set(ports)) == 50
+    assert all(port in BELOW_EPHEMERAL and is_free(port) for port in ports)
+
+
+def test_the_holder_of_a_port_is_named() -> None:
+    with listener() as held:
+        holder = holder_of(held.getsockname()[1])
+
+    assert holder is not None
+    assert holder.pid == os.getpid()
+    assert holder.program
+
+
+def test_nobody_holds_a_free_port() -> None:
+    assert holder_of(free_ports(1)[0]) is None
+
+
+async def test_a_port_that_stays_held_is_an_error_that_names_the_holder() -> None:
+    with listener() as held, pytest.raises(PortHeld, match=f"held by process {os.getpid()} "):
+        await await_free(held.getsockname()[1], patience=timedelta(0))
+
+
+async def test_a_port_whose_holder_is_ending_is_waited_for() -> None:
+    held = listener()
+    asyncio.get_running_loop().call_later(0.05, held.close)
+
+    await await_free(held.getsockname()[1], patience=timedelta(seconds=10))
+
+    assert held.fileno() == -1

@@ -1,0 +1,81 @@
+"""Real clusters for tests: one fleet for the whole run, and small ones to be hurt.
+
+These tests run only when asked for (`-m real`): the first time, Kubernetes is built, which takes
+minutes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.programs import CLUSTER, KUBECTL
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    asked_for = bool(config.option.markexpr)
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.real)
+            if not asked_for:
+                item.add_marker(pytest.mark.skip("real clusters run with `make test-real`"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """One event loop for the run, for it is the one that watches the fleet's servers."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+async def binaries() -> dict[str, Path]:
+    """The programs of real clusters, and kubectl of the same version."""
+    return await find_or_build((*CLUSTER, KUBECTL), cache_folder())
+
+
+@pytest.fixture(scope="session")
+async def real_clusters(
+    binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RealFleet]:
+    """Three clusters and a broker, shared: work in a namespace of your own, and hurt nothing."""
+    async with RealFleet(tmp_path_factory.mktemp("fleet"), binaries) as fleet:
+        yield fleet
+
+
+class Said(Struct, frozen=True):
+    """What a command said and how it ended."""
+
+    status: int
+    output: str
+    errors: str
+
+
+Kubectl = Callable[..., Awaitable[Said]]
+
+
+@pytest.fixture(scope="session")
+def kubectl(binaries: dict[str, Path]) -> Kubectl:
+    """Run kubectl in one context of a fleet's kubeconfig."""
+
+    async def run(kubeconfig: Path, context: str, *arguments: str, given: str = "") -> Said:
+        running = await asyncio.create_subprocess_exec(
+            binaries["kubectl"],
+            f"--kubeconfig={kubeconfig}",
+            f"--context={context}",
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await running.communicate(given.encode())
+        return Said(running.returncode or 0, output.decode(), errors.decode())
+
+    return run

@@ -1,0 +1,141 @@
+"""Servers that die, ports that are taken, and clusters that go back in time."""
+
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from hanse.kube.errors import Unreachable
+from hanse.local.real.failures import FolderInUse, PortHeld, ServerDied
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.ports import holder_of, is_free
+from tests.real.conftest import Kubectl
+from tests.real.scenarios import admin_of, config_map, get, marks
+
+NO_PATIENCE = timedelta(0)
+
+
+@pytest.fixture
+async def broker_only(binaries: dict[str, Path], tmp_path: Path) -> AsyncIterator[RealFleet]:
+    """The smallest fleet there is, to be hurt."""
+    async with RealFleet(tmp_path, binaries, names=()) as fleet:
+        yield fleet
+
+
+def runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_a_server_that_is_killed_from_outside_is_named(broker_only: RealFleet) -> None:
+    server = broker_only.broker.servers["kube-controller-manager"]
+    assert server.pid is not None
+
+    os.kill(server.pid, signal.SIGKILL)
+    death = await broker_only.next_death()
+
+    assert (death.cluster, death.program) == ("broker", "kube-controller-manager")
+    assert f"ended with signal {signal.SIGKILL:d}; its log {server.command.log}" in str(death)
+
+
+async def test_a_server_that_cannot_start_is_named_with_the_end_of_its_log(
+    binaries: dict[str, Path], tmp_path: Path
+) -> None:
+    keys = tmp_path / "clusters" / "broker" / "pki"
+    keys.mkdir(parents=True)
+    (keys / "service-accounts.key").write_text("not a key")
+
+    with pytest.raises(ServerDied, match="kube-apiserver of broker ended with status 1") as died:
+        await RealFleet(tmp_path, binaries, names=()).__aenter__()
+
+    assert "service-accounts.key" in str(died.value)
+    assert str(tmp_path / "logs" / "broker" / "kube-apiserver.log") in str(died.value)
+
+
+async def test_a_port_that_another_process_holds_is_named_with_its_holder(
+    binaries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hanse.local.real.server.PORT_PATIENCE", NO_PATIENCE)
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        fleet = RealFleet(tmp_path, binaries, names=(), ports={"broker": port})
+
+        with pytest.raises(PortHeld, match=f"port {port} is held by process {os.getpid()} "):
+            await fleet.__aenter__()
+
+
+async def test_two_fleets_never_share_a_folder(
+    broker_only: RealFleet, binaries: dict[str, Path]
+) -> None:
+    with pytest.raises(FolderInUse, match=f"in use by the fleet of process {os.getpid()}"):
+        await RealFleet(broker_only.directory, binaries, names=()).__aenter__()
+
+
+async def test_stopping_leaves_no_process_and_no_port(
+    binaries: dict[str, Path], tmp_path: Path
+) -> None:
+    async with RealFleet(tmp_path, binaries, names=()) as fleet:
+        broker = fleet.broker
+        pids = [server.pid for server in broker.servers.values()]
+        holder = holder_of(broker.layout.port)
+
+    assert holder is not None
+    assert holder.program == "kube-apiserver"
+    assert holder.pid in pids
+    assert not any(pid is None or runs(pid) for pid in pids)
+    assert is_free(broker.layout.port)
+
+
+async def test_a_fleet_started_again_in_its_folder_still_has_its_objects(
+    binaries: dict[str, Path], tmp_path: Path
+) -> None:
+    async with RealFleet(tmp_path, binaries, names=()) as fleet, admin_of(fleet.broker) as admin:
+        await config_map(admin, "kept")
+
+    async with RealFleet(tmp_path, binaries, names=()) as fleet, admin_of(fleet.broker) as admin:
+        assert await marks(admin) == {"kept"}
+
+
+@pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
+async def test_a_server_that_was_killed_and_started_again_has_kept_everything(
+    broker_only: RealFleet, program: str
+) -> None:
+    broker = broker_only.broker
+    async with admin_of(broker) as admin:
+        await config_map(admin, "kept")
+        await broker.kill_server(program)
+        if program == "kube-apiserver":
+            with pytest.raises(Unreachable):
+                await get(admin, "/version")
+
+        await broker.start_server(program)
+
+        assert await marks(admin) == {"kept"}
+
+
+async def test_a_restored_cluster_is_as_it_was_and_runs_on_from_there(
+    binaries: dict[str, Path], tmp_path: Path, kubectl: Kubectl
+) -> None:
+    snapshot = tmp_path / "snapshot.db"
+    async with RealFleet(tmp_path / "fleet", binaries, names=("lubeck",)) as fleet:
+        lubeck = fleet.clusters["lubeck"]
+        async with admin_of(lubeck) as admin:
+            await config_map(admin, "before")
+            await lubeck.save(snapshot)
+            await config_map(admin, "after")
+            version = (await get(admin, "/api/v1/configmaps"))["metadata"]["resourceVersion"]
+
+        await lubeck.restore(snapshot)
+
+        async with admin_of(lubeck) as admin:
+            assert await marks(admin) == {"before"}
+            saved = await get(admin, "/api/v1/namespaces/default/configmaps/before")
+        assert int(saved["metadata"]["resourceVersion"]) < int(version)
+        run = ("run", "one", "--image=one")
+        ready = ("wait", "pod/one", "--for=condition=Ready", "--timeout=60s")
+        for arguments in (run, ready):
+            said = await kubectl(fleet.kubeconfig, "lubeck", *arguments)
+            assert said.status == 0, said.errors
