@@ -1,4 +1,4 @@
-"""The loop: changes wake keys, a key's plan is compared with what is seen, differences are written."""
+"""The loop: changes wake keys, a key is planned, and what differs from the plan is written."""
 
 import asyncio
 import logging
@@ -20,7 +20,8 @@ from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
 from hanse.engine.writer import Fence, NoFence, Writer
 from hanse.kube.clock import Clock
-from hanse.model.facts import ClusterState, Facts
+from hanse.model.facts import ClusterState, Facts, KindServed
+from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
@@ -113,7 +114,7 @@ class Engine:
 
     async def settled(self) -> None:
         """Wait until nothing is due: for tests, and for commands that show a result."""
-        while not self.queue.quiet:
+        while not self.queue.quiet:  # noqa: ASYNC110 - no one else needs to know
             await asyncio.sleep(0.01)
 
     def saw(self, change: Change, *, listed: bool = False) -> None:
@@ -122,6 +123,7 @@ class Engine:
             self.owned.change(change.where, change.before, change.after)
             if type(change.object) in _BRAKES:
                 self._notice_brakes()
+        self._reconsider(change)
         if self.active:
             lane = Lane.BACKLOG if listed else Lane.FRESH
             self._wake(change, lane)
@@ -152,6 +154,14 @@ class Engine:
         if isinstance(change, FactChange) and isinstance(change.fact, ClusterState):
             for item in self._waiting.pop(change.fact.cluster, ()):
                 self.queue.add(item, Lane.BACKLOG)
+
+    def _reconsider(self, change: Change) -> None:
+        """What came back, be it namespace, kind or cluster, makes refused writes worth a try."""
+        if isinstance(change, FactChange):
+            if isinstance(change.after, ClusterState | KindServed):
+                self._patience.reconsider(change.after.cluster)
+        elif isinstance(change.object, Namespace):
+            self._patience.reconsider(change.where, change.object.metadata.name)
 
     def _notice_brakes(self) -> None:
         seen = self.snapshot()

@@ -10,7 +10,8 @@ from hanse.engine.api import Api
 from hanse.engine.connection import Connection, Scope, Stream, wanted_scopes
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError
-from hanse.kube.events import Event, Listed
+from hanse.kube.events import Event, Listed, NotServed
+from hanse.kube.served import Bell
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Departed, Fact, Facts, KindServed, Role
 from hanse.model.kinds.core import Namespace
@@ -46,6 +47,7 @@ class Fleet:
         self._clock = clock
         self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._listed = Bell()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -117,7 +119,7 @@ class Fleet:
                 before[stream] = stream.store.lists
                 self._restart(connection, scope)
         while any(s.store.lists <= n and s.served is not False for s, n in before.items()):
-            await asyncio.sleep(0.1)
+            await self._listed.since(self._listed.rung)
 
     def _restart(self, connection: Connection, scope: Scope) -> None:
         task = self._tasks.pop((connection.cluster, scope), None)
@@ -206,6 +208,8 @@ class Fleet:
         if self.on_stream is not None:
             self.on_stream(connection.cluster, stream.scope, event)
         changes = stream.take(event)
+        if isinstance(event, Listed | NotServed):
+            self._listed.ring()
         self._update_served(connection, stream)
         self._update_state(connection)
         listed = isinstance(event, Listed)

@@ -13,10 +13,13 @@ from hanse.engine.queue import Item
 from hanse.engine.writer import Written
 from hanse.kube.errors import Unreachable
 from hanse.kube.retry import Backoff, delay_of
-from hanse.model.objects import Place
+from hanse.model.objects import ClusterId, Place
 
 REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
 """What a cluster refuses is not sent again as it is, but now and then: its rules may change."""
+
+HINDERED = Backoff(timedelta(seconds=5), timedelta(minutes=1))
+"""Missing rights and names taken by others are mended by people, whom no watch tells of."""
 
 CRASHED = Backoff(timedelta(seconds=1), timedelta(minutes=5))
 
@@ -72,6 +75,12 @@ class Patience:
         self._attempts[item] = attempt + 1
         return min(delays)
 
+    def reconsider(self, where: ClusterId, namespace: str | None = None) -> None:
+        """Forget what a cluster refused, there or in one of its namespaces."""
+        for place in [p for p in self._refusals if p.where == where]:
+            if namespace is None or place.ref.namespace == namespace:
+                del self._refusals[place]
+
     def after_crash(self, item: Item) -> timedelta:
         """When to try a key again whose plan raised an error that nobody expected."""
         self._crashes[item] = self._crashes.get(item, -1) + 1
@@ -99,7 +108,8 @@ class Patience:
         digest = _digest(written.action)
         known = self._refusals.get(written.place)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
-        delay = REFUSED.delay(attempt, self._random)
+        backoff = REFUSED if written.result == "Refused" else HINDERED
+        delay = backoff.delay(attempt, self._random)
         until = self._time() + delay.total_seconds()
         self._refusals[written.place] = _Refusal(digest, attempt, until)
         return delay

@@ -1,4 +1,4 @@
-"""The brake: a person's word that stops our writes, and the one that lets suspicious deletions go."""
+"""The brake: a person's word that stops our writes, and the one that lifts a hold."""
 
 from hanse.engine.ownership import is_paused
 from hanse.model.facts import Role

@@ -1,7 +1,7 @@
 """Carries out actions: step by step in each destination, each write with its precondition."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -55,12 +55,10 @@ class Writer:
         by_destination: dict[ClusterId, list[Action]] = {}
         for action in actions:
             by_destination.setdefault(action.where, []).append(action)
-        ended = await _all(
-            [self._destination(where, todo) for where, todo in by_destination.items()]
-        )
+        ended = await _all([self._in_steps(several) for several in by_destination.values()])
         return [written for several in ended for written in several]
 
-    async def _destination(self, where: ClusterId, actions: Iterable[Action]) -> list[Written]:
+    async def _in_steps(self, actions: Iterable[Action]) -> list[Written]:
         done: list[Written] = []
         steps: dict[int, list[Action]] = {}
         for action in actions:
@@ -103,6 +101,10 @@ class Writer:
                     await self._delete(action, connection.api)
         except AlreadyExists as error:
             return await self._found_another(action, error)
+        except NotFound as error:
+            if isinstance(action, Update):  # gone meanwhile: its deletion is about to be told
+                return Written(action, "Failed", str(error), Conflict(error.status))
+            return Written(action, result_of(error), str(error), error)
         except KubeError as error:
             return Written(action, result_of(error), str(error), error)
         return Written(action, "Done")
@@ -172,9 +174,5 @@ class NoFence:
     """For agents that lead nobody."""
 
     def holds(self, member: ClusterId) -> bool:
+        assert member, "a member has a name"
         return False
-
-
-def failures(written: Iterable[Written]) -> Mapping[Place, Written]:
-    """What did not go as wished, by place."""
-    return {w.place: w for w in written if w.result != "Done"}

@@ -1,0 +1,220 @@
+"""Faults between any two parties: cut, slow, failing and lossy links, and watches that break off."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from random import Random
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.request import Request, Response, Transport
+
+READING = frozenset({"GET", "HEAD"})
+
+
+class Weather(Struct, frozen=True):
+    """How often things go wrong on a link, as shares of its requests."""
+
+    delay: timedelta = timedelta(0)
+    refused: float = 0.0
+    """Answered with an error status, nothing done."""
+    lost: float = 0.0
+    """No answer: half of these were done all the same."""
+    breaks: float = 0.0
+    """Lines of a watch after which it breaks off."""
+
+
+FAIR = Weather()
+
+_REFUSALS: tuple[tuple[int, str], ...] = (
+    (409, "Conflict"),
+    (429, "TooManyRequests"),
+    (500, "InternalError"),
+    (503, "ServiceUnavailable"),
+    (504, "Timeout"),
+)
+
+
+class Sent(Struct, frozen=True):
+    """One request that went out on a link, and what came of it."""
+
+    source: str
+    target: str
+    request: Request
+    status: int | None
+
+
+class Link:
+    """The way from one party to another."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source = source
+        self.target = target
+        self.cut = False
+        self.weather = FAIR
+        self.broken = asyncio.Event()
+
+
+class Network:
+    """All links of a test world, and everything that was sent on them."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.sent: list[Sent] = []
+        self.requests = 0
+        self._crash_at: int | None = None
+        self._on_crash: asyncio.Future[str] | None = None
+        self._links: dict[tuple[str, str], Link] = {}
+
+    def link(self, source: str, target: str) -> Link:
+        return self._links.setdefault((source, target), Link(source, target))
+
+    def transport(self, source: str, target: str, inner: Transport) -> "FaultyTransport":
+        """The way of a party to another's API, through whatever happens on their link."""
+        return FaultyTransport(self, self.link(source, target), inner)
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing gets through any more, and watches break off."""
+        link = self.link(source, target)
+        link.cut = True
+        self.break_watches(source, target)
+
+    def heal(self, source: str, target: str) -> None:
+        self.link(source, target).cut = False
+
+    def heal_all(self) -> None:
+        """Fair weather everywhere."""
+        for link in self._links.values():
+            link.cut = False
+            link.weather = FAIR
+
+    def links_to(self, target: str) -> Iterator[Link]:
+        return (link for link in self._links.values() if link.target == target)
+
+    def break_watches(self, source: str, target: str) -> None:
+        """End the watches that stand on a link; new ones may begin."""
+        link = self.link(source, target)
+        link.broken.set()
+        link.broken = asyncio.Event()
+
+    @property
+    def writes(self) -> list[Sent]:
+        """What was sent that is not a read."""
+        return [s for s in self.sent if s.request.method not in READING]
+
+    @contextmanager
+    def counting_writes(self) -> Iterator[list[Sent]]:
+        """The writes that are sent while the block runs."""
+        writes: list[Sent] = []
+        start = len(self.sent)
+        yield writes
+        writes.extend(s for s in self.sent[start:] if s.request.method not in READING)
+
+    def crash_at(self, request: int) -> "asyncio.Future[str]":
+        """Name the party that makes request number n, at the moment it makes it."""
+        self._crash_at = self.requests + request
+        self._on_crash = asyncio.get_running_loop().create_future()
+        return self._on_crash
+
+    def count(self, link: Link) -> bool:
+        """Count a request; True when its sender is to crash now."""
+        self.requests += 1
+        if self._on_crash is None or self.requests != self._crash_at:
+            return False
+        self._on_crash.set_result(link.source)
+        self._on_crash = None
+        return True
+
+
+class FaultyTransport:
+    """A transport on a link of a network."""
+
+    def __init__(self, network: Network, link: Link, inner: Transport) -> None:
+        self._network = network
+        self._link = link
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        network, link = self._network, self._link
+        if network.count(link):
+            await asyncio.sleep(3600)  # the sender is about to be killed and never goes on
+        await asyncio.sleep(link.weather.delay.total_seconds())
+        fate = self._fate()
+        if fate == "refused":
+            answer = _refusal(network.random)
+            network.sent.append(Sent(link.source, link.target, request, answer.status))
+            return answer
+        if link.cut or fate == "lost before":
+            network.sent.append(Sent(link.source, link.target, request, None))
+            raise Unreachable(f"{link.target} does not answer {link.source}")
+        answer = await self._inner.send(request)
+        if link.cut or fate == "lost after":
+            network.sent.append(Sent(link.source, link.target, request, None))
+            raise Unreachable(f"{link.target} does not answer {link.source}")
+        network.sent.append(Sent(link.source, link.target, request, answer.status))
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        link = self._link
+        await asyncio.sleep(link.weather.delay.total_seconds())
+        match self._fate():
+            case "refused":
+                raise error_of(_refusal(self._network.random))
+            case "lost before" | "lost after":
+                raise Unreachable(f"{link.target} does not answer {link.source}")
+            case "answered":
+                pass
+        if link.cut:
+            raise Unreachable(f"{link.target} does not answer {link.source}")
+        async with self._inner.stream(request) as lines:
+            yield self._until_broken(lines, link.broken)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _until_broken(
+        self, lines: AsyncIterator[bytes], broken: asyncio.Event
+    ) -> AsyncIterator[bytes]:
+        watch_break = asyncio.ensure_future(broken.wait())
+        try:
+            while True:
+                line = asyncio.ensure_future(_next(lines))
+                await asyncio.wait({line, watch_break}, return_when=asyncio.FIRST_COMPLETED)
+                if not line.done():
+                    line.cancel()
+                    await asyncio.wait({line})
+                    raise Unreachable("the connection was reset")
+                told = line.result()
+                if told is None:
+                    return
+                yield told
+                if self._network.random.random() < self._link.weather.breaks:
+                    raise Unreachable("the connection was reset")
+        finally:
+            watch_break.cancel()
+
+    def _fate(self) -> Literal["answered", "refused", "lost before", "lost after"]:
+        weather, random = self._link.weather, self._network.random
+        if weather.refused and random.random() < weather.refused:
+            return "refused"
+        if weather.lost and random.random() < weather.lost:
+            return "lost before" if random.random() < 0.5 else "lost after"
+        return "answered"
+
+
+async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
+    async for line in lines:
+        return line
+    return None
+
+
+def _refusal(random: Random) -> Response:
+    code, reason = random.choice(_REFUSALS)
+    status = {"kind": "Status", "code": code, "reason": reason, "message": f"injected {reason}"}
+    headers = {"retry-after": "1"} if code == 429 else {}
+    return Response(code, msgspec.json.encode(status), headers)
