@@ -91,7 +91,11 @@ def crd_of(kind: type[Object]) -> Wire:
 
 def _stand_in(kind: type[Object]) -> Wire:
     schema = {"description": described(kind), **_OPEN}
-    return _definition(kind, Crd(), schema, {"labels": {STAND_IN: "true"}})
+    metadata: Wire = {"labels": {STAND_IN: "true"}}
+    if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):
+        # an API server refuses definitions in these groups that do not say who approved them
+        metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, a stand-in"}
+    return _definition(kind, Crd(), schema, metadata)
 
 
 def _definition(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:

@@ -48,8 +48,10 @@ class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
     min_items: int | None = None
     max_items: int | None = None
     max_properties: int | None = None
-    default: Any = None
+    default: bool | int | None = None
     """A default that the API server fills in although it is false or zero."""
+    filled: bool = False
+    """An object that is left out is filled in from the defaults of its fields."""
     keys: tuple[str, ...] = ()
     """The fields that tell the elements of a list apart: a list of type map."""
     unique: bool = False
@@ -179,9 +181,11 @@ def _field(field: FieldInfo) -> Wire:
 
 def constraints(note: Schema) -> Wire:
     """What an annotation says, in the words of an API server."""
-    ours = ("keys", "unique", "immutable", "known", "rules")
+    ours = ("filled", "keys", "unique", "immutable", "known", "rules")
     plain = {name: value for name, value in asdict(note).items() if name not in ours}
     said: Wire = msgspec.to_builtins(Schema(**plain))
+    if note.filled:
+        said["default"] = {}
     if note.keys:
         said |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(note.keys)}
     if note.unique:

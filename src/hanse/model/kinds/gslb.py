@@ -87,7 +87,7 @@ class AMKOCluster(Object, frozen=True, kw_only=True):
         ),
     )
 
-    spec: Annotated[AMKOClusterSpec, Schema(default={})] = AMKOClusterSpec()
+    spec: Annotated[AMKOClusterSpec, Schema(filled=True)] = AMKOClusterSpec()
     status: AMKOClusterStatus = AMKOClusterStatus()
 
 

@@ -80,7 +80,7 @@ class ClusterSet(Object, frozen=True, kw_only=True):
         ),
     )
 
-    spec: Annotated[ClusterSetSpec, Schema(default={})] = ClusterSetSpec()
+    spec: Annotated[ClusterSetSpec, Schema(filled=True)] = ClusterSetSpec()
     status: ClusterSetStatus = ClusterSetStatus()
 
 
@@ -168,7 +168,11 @@ class FederatedStatefulSetStatus(Value, frozen=True, kw_only=True):
     selector: Annotated[str, Schema("The pods' labels, as a selector in text form.")] = ""
     clusters: Annotated[
         tuple[ClusterShare, ...],
-        Schema("Each cluster's share; it is kept while a cluster is away.", keys=("name",)),
+        Schema(
+            "Each cluster's share; it is kept while a cluster is away.",
+            keys=("name",),
+            max_items=1000,
+        ),
     ] = ()
     conditions: Conditions = ()
 
