@@ -1,0 +1,82 @@
+"""The way into one API server, as values: where it is, how it is trusted, who we are there."""
+
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Endpoint(Struct, frozen=True):
+    """Where an API server is, and by what its certificate is judged."""
+
+    url: str
+    ca: bytes = b""
+    """Trusted certificates in PEM; none means those of the system."""
+    server_name: str = ""
+    insecure: bool = False
+    proxy: str = ""
+
+
+class Identity(Struct, frozen=True):
+    """Who we are to an API server; never shown."""
+
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+    username: str = ""
+    password: str = ""
+    impersonate: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return "Identity(<secret>)"
+
+
+class ExecPlugin(Struct, frozen=True):
+    """A program that gives credentials when it is run."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    api_version: str = ""
+    interactive: str = "IfAvailable"
+    install_hint: str = ""
+    cluster: bytes = b""
+    """What it is told about the cluster, as JSON, where it asked for that."""
+    origin: str = ""
+
+    def __repr__(self) -> str:
+        return f"ExecPlugin({self.command!r})"
+
+
+class Access(Struct, frozen=True):
+    """All that it takes to send requests; an `expires` in the past asks for new credentials."""
+
+    endpoint: Endpoint
+    identity: Identity = Identity()
+    namespace: str = ""
+    expires: datetime | None = None
+
+
+class Credentials(Protocol):
+    """Where an `Access` comes from, for as long as we need one; raises `BadCredentials`."""
+
+    async def access(self) -> Access:
+        """The way in as of now; cheap, since every request asks."""
+        ...
+
+    async def renewed(self, refused: Access) -> Access:
+        """The way in after the server refused one (401); the same again if there is no other."""
+        ...
+
+
+class Fixed:
+    """Credentials that never change."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def access(self) -> Access:
+        return self._access
+
+    async def renewed(self, refused: Access) -> Access:  # noqa: ARG002 - there is no other
+        return self._access

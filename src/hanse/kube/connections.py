@@ -1,0 +1,180 @@
+"""The connections to one API server for as long as its address and certificates stay the same."""
+
+import asyncio
+import base64
+import ipaddress
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from hanse.kube.access import Access, Identity
+from hanse.kube.errors import Unreachable
+from hanse.kube.request import Request
+from hanse.kube.tls import context_for
+
+KEEPALIVE = timedelta(seconds=55)
+"""How long an idle connection is kept: a little less than what balancers commonly allow."""
+
+_READ_AHEAD = 1 << 18
+
+
+class Connections:
+    """One pool for requests and one for watches, so that neither waits for the other."""
+
+    def __init__(self, access: Access, user_agent: str) -> None:
+        self._access = access
+        self._user_agent = user_agent
+        self._url = access.endpoint.url
+        host = URL(self._url).host or ""
+        self._local = _is_loopback(host)
+        self._proxy = access.endpoint.proxy or _proxy_from_environment(self._url, self._local)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._users = 0
+        tls = context_for(access.endpoint, access.identity) if self._url[:5] == "https" else True
+        self.requests = _session(tls)
+        self.watches = _session(tls)
+
+    def serve(self, access: Access) -> bool:
+        """Whether these connections do for an access; a new token needs no new ones."""
+        mine, other = self._access.identity, access.identity
+        return self._access.endpoint == access.endpoint and (mine.certificate, mine.key) == (
+            other.certificate,
+            other.key,
+        )
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Keep them open meanwhile, even though others take their place."""
+        self._users += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._idle.set()
+
+    async def retire(self) -> None:
+        """Close when the last request and the last stream have ended."""
+        await self._idle.wait()
+        await self.close()
+
+    async def close(self) -> None:
+        """Close at once; streams that are still read break off."""
+        self._idle.set()
+        await self.requests.close()
+        await self.watches.close()
+
+    def arguments(self, access: Access, request: Request, *, streamed: bool) -> dict[str, Any]:
+        """A request as aiohttp takes it."""
+        headers = CIMultiDict(
+            {
+                "Accept": request.accept,
+                "User-Agent": self._user_agent,
+                "Accept-Encoding": "identity" if self._local or streamed else "gzip",
+            }
+        )
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        _identify(headers, access.identity)
+        headers.extend(request.headers)
+        return {
+            "method": request.method,
+            "url": URL(self._url + request.target, encoded=True),
+            "headers": headers,
+            "data": request.body or None,
+            "proxy": self._proxy or None,
+            "server_hostname": access.endpoint.server_name or None,
+            "allow_redirects": False,
+        }
+
+    @contextmanager
+    def failing_as_unreachable(self, patience: timedelta) -> Iterator[None]:
+        """Tell every failure of the connection in a few words, none of them a secret."""
+        try:
+            yield
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            where = URL(self._url).authority
+            raise Unreachable(_told(error, where, patience)) from None
+
+
+def _told(error: Exception, where: str, patience: timedelta) -> str:
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            reason = getattr(error.certificate_error, "verify_message", "") or "not valid for it"
+            return f"the certificate of {where} is not trusted: {reason}"
+        case aiohttp.ClientProxyConnectionError():
+            return f"the proxy to {where} cannot be reached"
+        case aiohttp.ClientHttpProxyError():
+            return f"the proxy to {where} answered {error.status}"
+        case aiohttp.ClientConnectorDNSError():
+            return f"the name of {where} cannot be resolved"
+        case aiohttp.ClientConnectorSSLError():
+            return f"no TLS connection to {where}: {error.os_error.strerror or 'refused'}"
+        case aiohttp.ClientConnectorError():
+            return f"cannot connect to {where}: {error.os_error.strerror or 'refused'}"
+        case aiohttp.ConnectionTimeoutError():
+            return f"no connection to {where} in time"
+        case TimeoutError():
+            return f"no answer from {where} within {patience.total_seconds():.0f} s"
+        case _:
+            return f"the connection to {where} broke off ({type(error).__name__})"
+
+
+def _session(tls: Any) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        ssl=tls,
+        limit=0,
+        keepalive_timeout=KEEPALIVE.total_seconds(),
+        socket_factory=_socket,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=_READ_AHEAD,
+        skip_auto_headers=("Content-Type",),
+    )
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket that notices within a minute when the other side is gone without a word."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
+
+
+def _identify(headers: CIMultiDict[str], identity: Identity) -> None:
+    if identity.token:
+        headers["Authorization"] = f"Bearer {identity.token}"
+    elif identity.username:
+        pair = f"{identity.username}:{identity.password}".encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    headers.extend(identity.impersonate)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _proxy_from_environment(url: str, local: bool) -> str:
+    """As kubectl does: by scheme, never for this machine, and not where NO_PROXY says so."""
+    target = URL(url)
+    host = target.host or ""
+    if local or proxy_bypass(f"{host}:{target.port}") or proxy_bypass(host):
+        return ""
+    return getproxies().get(target.scheme, "")

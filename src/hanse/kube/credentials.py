@@ -1,0 +1,209 @@
+"""Where credentials come from: kubeconfig files, a Secret, or the pod that we run in."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from hanse.kube.access import Access, Credentials, Endpoint, Fixed, Identity
+from hanse.kube.clock import Clock, WallClock
+from hanse.kube.errors import BadCredentials
+from hanse.kube.exec_plugin import run
+from hanse.kube.kubeconfig import Kubeconfig, Resolved, Source, read_file, text_of
+
+LOOK_AGAIN = timedelta(seconds=10)
+"""How often files are looked at for changes."""
+
+BEFORE_EXPIRY = timedelta(seconds=30)
+"""How long before its end a plugin's credential is no longer used."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+AFTER_FAILURE = timedelta(seconds=5)
+"""How long a failure stands for everyone who asks, so that plugins are not run in a frenzy."""
+
+_Stamp = tuple[int, int, int]
+
+
+class Reloading:
+    """Credentials from files and plugins, read again on a change, an expiry or a 401.
+
+    A change that cannot be read (a file half written) leaves what was read before in use.
+    """
+
+    def __init__(self, load: Callable[[], Resolved], *, clock: Clock | None = None) -> None:
+        self._load = load
+        self._clock = clock or WallClock()
+        self._lock = asyncio.Lock()
+        self._resolved: Resolved | None = None
+        self._stamps: tuple[_Stamp | None, ...] = ()
+        self._access: Access | None = None
+        self._look_at = 0.0
+        self._failure: BadCredentials | None = None
+        self._fails_until = 0.0
+
+    async def access(self) -> Access:
+        if self._access is not None and self._current(self._access):
+            return self._access
+        async with self._lock:
+            if self._access is None or not self._current(self._access):
+                self._access = await self._attempted()
+            return self._access
+
+    async def renewed(self, refused: Access) -> Access:
+        async with self._lock:
+            if self._access is None or self._access == refused:
+                self._reload()
+                self._access = await self._from_resolved()
+            return self._access
+
+    def _current(self, access: Access) -> bool:
+        now = asyncio.get_running_loop().time()
+        return now < self._look_at and not self._expired(access)
+
+    def _expired(self, access: Access) -> bool:
+        expires = access.expires
+        return expires is not None and self._clock.now() >= expires - BEFORE_EXPIRY
+
+    async def _attempted(self) -> Access:
+        now = asyncio.get_running_loop().time()
+        if self._failure is not None and now < self._fails_until:
+            raise BadCredentials(str(self._failure))
+        try:
+            return await self._refreshed(self._access)
+        except BadCredentials as error:
+            self._failure, self._fails_until = error, now + AFTER_FAILURE.total_seconds()
+            raise
+
+    async def _refreshed(self, known: Access | None) -> Access:
+        self._look_at = asyncio.get_running_loop().time() + LOOK_AGAIN.total_seconds()
+        if self._resolved is None:
+            self._reload()
+            return await self._from_resolved()
+        if self._stamps != _stamps(self._resolved):
+            try:
+                self._reload()
+            except BadCredentials:
+                if known is not None and not self._expired(known):
+                    return known
+                raise
+            return await self._from_resolved()
+        if known is None or self._expired(known):
+            return await self._from_resolved()
+        return known
+
+    def _reload(self) -> None:
+        resolved = self._load()
+        self._resolved, self._stamps = resolved, _stamps(resolved)
+
+    async def _from_resolved(self) -> Access:
+        assert self._resolved is not None, "it was loaded just before"
+        access, plugin = self._resolved.access, self._resolved.plugin
+        if plugin is None:
+            return access
+        given = await run(plugin)
+        identity = Identity(
+            token=given.token or access.identity.token,
+            certificate=given.client_certificate_data.encode() or access.identity.certificate,
+            key=given.client_key_data.encode() or access.identity.key,
+            impersonate=access.identity.impersonate,
+        )
+        return Access(access.endpoint, identity, access.namespace, given.expiration_timestamp)
+
+
+def from_files(
+    files: tuple[Path, ...], *, context: str = "", clock: Clock | None = None
+) -> Credentials:
+    """Credentials of one context of the kubeconfig files, merged as kubectl merges them."""
+
+    def load() -> Resolved:
+        resolved = kubeconfig_of(files).resolve(context)
+        return Resolved(resolved.access, resolved.plugin, (*files, *resolved.files))
+
+    return Reloading(load, clock=clock)
+
+
+def kubeconfig_of(files: tuple[Path, ...]) -> Kubeconfig:
+    """The kubeconfig files as one; of several, those that do not exist are passed over."""
+    there = [file for file in files if file.exists()] if len(files) > 1 else list(files)
+    if not there:
+        names = ", ".join(str(file) for file in files)
+        raise BadCredentials(f"no kubeconfig: none of {names} exists; set KUBECONFIG")
+    sources = [Source(read_file(file, "kubeconfig"), str(file), file.parent) for file in there]
+    return Kubeconfig(sources, trusted=True)
+
+
+def from_secret(text: bytes, *, origin: str, context: str = "") -> Credentials:
+    """Credentials from a kubeconfig that somebody else wrote; nothing of this machine is used."""
+    resolved = Kubeconfig([Source(text, origin)], trusted=False).resolve(context)
+    return Fixed(resolved.access)
+
+
+def in_cluster(
+    environment: Mapping[str, str] | None = None,
+    folder: Path = SERVICE_ACCOUNT,
+    *,
+    clock: Clock | None = None,
+) -> Credentials:
+    """Credentials of the pod that we run in; its token is renewed under our feet."""
+    variables = os.environ if environment is None else environment
+
+    def load() -> Resolved:
+        host = variables.get("KUBERNETES_SERVICE_HOST", "")
+        port = variables.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise BadCredentials("not in a cluster: KUBERNETES_SERVICE_HOST is not set")
+        files = (folder / "token", folder / "ca.crt")
+        token, ca = (read_file(file, "in-cluster credentials") for file in files)
+        url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        namespace = folder / "namespace"
+        return Resolved(
+            Access(
+                Endpoint(url, ca),
+                Identity(token=text_of(token)),
+                namespace.read_text().strip() if namespace.exists() else "",
+            ),
+            files=files,
+        )
+
+    return Reloading(load, clock=clock)
+
+
+def found(
+    file: Path | None = None,
+    *,
+    context: str = "",
+    environment: Mapping[str, str] | None = None,
+    folder: Path = SERVICE_ACCOUNT,
+) -> Credentials:
+    """The credentials there are: the file given, $KUBECONFIG, the pod's own, ~/.kube/config."""
+    variables = os.environ if environment is None else environment
+    if file is not None:
+        return from_files((file,), context=context)
+    listed = variables.get("KUBECONFIG", "")
+    if listed:
+        return from_files(files_in(listed), context=context)
+    if not context and variables.get("KUBERNETES_SERVICE_HOST") and (folder / "token").exists():
+        return in_cluster(variables, folder)
+    return from_files(
+        (Path(variables.get("HOME", "~")).expanduser() / ".kube/config",), context=context
+    )
+
+
+def files_in(listed: str) -> tuple[Path, ...]:
+    """The files of a KUBECONFIG variable."""
+    return tuple(Path(name).expanduser() for name in listed.split(os.pathsep) if name)
+
+
+def _stamps(resolved: Resolved) -> tuple[_Stamp | None, ...]:
+    """What tells whether files changed: kubelets swap links, people write in place."""
+    return tuple(_stamp(file) for file in resolved.files)
+
+
+def _stamp(file: Path) -> _Stamp | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_ino, status.st_size)

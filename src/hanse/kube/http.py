@@ -1,0 +1,122 @@
+"""The way to an API server over HTTP: verified, renewed, and every failure told in a few words."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import aiohttp
+
+from hanse import __version__
+from hanse.kube.access import Access, Credentials
+from hanse.kube.connections import Connections
+from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.lines import lines_of
+from hanse.kube.request import Request, Response
+
+CONNECT = timedelta(seconds=10)
+
+
+class HttpTransport:
+    """A `Transport` over aiohttp; after a 401 it tries once more with renewed credentials."""
+
+    def __init__(
+        self, credentials: Credentials, *, user_agent: str = f"hanse/{__version__}"
+    ) -> None:
+        self._credentials = credentials
+        self._user_agent = user_agent
+        self._connections: Connections | None = None
+        self._retired: dict[asyncio.Task[None], Connections] = {}
+        self._closed = False
+
+    async def send(self, request: Request) -> Response:
+        access = await self._credentials.access()
+        response = await self._send_as(access, request)
+        if response.status != 401:
+            return response
+        renewed = await self._credentials.renewed(access)
+        return response if renewed == access else await self._send_as(renewed, request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        access = await self._credentials.access()
+        async with AsyncExitStack() as stack:
+            connections, answer = await self._open(access, request, stack)
+            if answer.status == 401:
+                renewed = await self._credentials.renewed(access)
+                if renewed != access:
+                    connections, answer = await self._open(renewed, request, stack)
+            if answer.status != 200:
+                with connections.failing_as_unreachable(request.timeout):
+                    raise error_of(await _whole(answer))
+            yield lines_of(_chunks(answer, connections, request.timeout))
+
+    async def close(self) -> None:
+        """End every connection; streams that are still read break off."""
+        self._closed = True
+        open_ones = [*self._retired.values()]
+        if self._connections is not None:
+            open_ones.append(self._connections)
+        self._connections = None
+        for connections in open_ones:
+            await connections.close()
+        if self._retired:
+            await asyncio.wait(self._retired)
+
+    async def _send_as(self, access: Access, request: Request) -> Response:
+        connections = self._connections_for(access)
+        arguments = connections.arguments(access, request, streamed=False)
+        timeout = aiohttp.ClientTimeout(
+            total=request.timeout.total_seconds(), sock_connect=CONNECT.total_seconds()
+        )
+        with connections.used(), connections.failing_as_unreachable(request.timeout):
+            async with connections.requests.request(**arguments, timeout=timeout) as answer:
+                return await _whole(answer)
+
+    async def _open(
+        self, access: Access, request: Request, stack: AsyncExitStack
+    ) -> tuple[Connections, aiohttp.ClientResponse]:
+        """The answer to a watch as far as its headers, to be closed with the stack."""
+        connections = self._connections_for(access)
+        arguments = connections.arguments(access, request, streamed=True)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT.total_seconds())
+        stack.enter_context(connections.used())
+        with connections.failing_as_unreachable(request.timeout):
+            async with asyncio.timeout(request.timeout.total_seconds()):
+                answer = await connections.watches.request(**arguments, timeout=timeout)
+        stack.callback(answer.close)
+        return connections, answer
+
+    def _connections_for(self, access: Access) -> Connections:
+        """The connections for an access; those of an earlier one end with their last request."""
+        if self._closed:
+            raise Unreachable("the client was closed")
+        current = self._connections
+        if current is not None and current.serve(access):
+            return current
+        self._connections = Connections(access, self._user_agent)
+        if current is not None:
+            task = asyncio.create_task(current.retire(), name="retire connections")
+            self._retired[task] = current
+            task.add_done_callback(self._retired.pop)
+        return self._connections
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> Response:
+    body = await answer.read()
+    if 300 <= answer.status < 400:
+        raise Unreachable(f"{answer.url.authority} redirects, as API servers do not")
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return Response(answer.status, body, headers)
+
+
+async def _chunks(
+    answer: aiohttp.ClientResponse, connections: Connections, patience: timedelta
+) -> AsyncIterator[bytes]:
+    content = answer.content
+    while True:
+        with connections.failing_as_unreachable(patience):
+            chunk = await content.readany()
+        if not chunk:
+            return
+        yield chunk

@@ -1,0 +1,330 @@
+"""Kubeconfig documents: read, merged and resolved to the way into one cluster."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from hanse.kube.access import Access, Endpoint, ExecPlugin, Identity
+from hanse.kube.errors import BadCredentials
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+T = TypeVar("T")
+
+
+class _Fields(Struct, frozen=True, rename="kebab"):
+    """A section of the file; fields we do not know are left alone."""
+
+
+class _Cluster(_Fields, frozen=True, rename="kebab"):
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    extensions: list[dict[str, Any]] | None = None
+
+
+class _Variable(Struct, frozen=True):
+    name: str
+    value: str
+
+
+class _Exec(Struct, frozen=True, rename="camel"):
+    command: str
+    api_version: str
+    args: list[str] | None = None
+    env: list[_Variable] | None = None
+    install_hint: str = ""
+    interactive_mode: str = "IfAvailable"
+    provide_cluster_info: bool = False
+
+
+class _User(_Fields, frozen=True, rename="kebab"):
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    as_: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] | None = None
+    exec: _Exec | None = None
+    auth_provider: dict[str, Any] | None = None
+
+
+class _Context(_Fields, frozen=True, rename="kebab"):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedCluster(Struct, frozen=True):
+    name: str
+    cluster: _Cluster = _Cluster()
+
+
+class _NamedUser(Struct, frozen=True):
+    name: str
+    user: _User | None = None
+
+
+class _NamedContext(Struct, frozen=True):
+    name: str
+    context: _Context = _Context()
+
+
+class _Document(_Fields, frozen=True, rename="kebab"):
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
+    contexts: list[_NamedContext] | None = None
+    current_context: str | None = None
+
+
+class Source(Struct, frozen=True):
+    """One kubeconfig text and where it came from; a text with no folder may not name files."""
+
+    text: bytes
+    origin: str
+    folder: Path | None = None
+
+
+class Resolved(Struct, frozen=True):
+    """What a context comes to: access, perhaps a plugin to run, and the files it was read from."""
+
+    access: Access
+    plugin: ExecPlugin | None = None
+    files: tuple[Path, ...] = ()
+
+
+class _Entry(Struct, frozen=True):
+    """One named section and the source it stands in, since its paths are relative to that."""
+
+    value: Any
+    source: Source
+
+
+class Kubeconfig:
+    """Several kubeconfig texts as one: of each name, the first that has it counts, in whole.
+
+    One that is not trusted came from somebody else: it may not run programs, name files of ours
+    or send us through a proxy.
+    """
+
+    def __init__(self, sources: Iterable[Source], *, trusted: bool) -> None:
+        self.current = ""
+        self._trusted = trusted
+        self._clusters: dict[str, _Entry] = {}
+        self._users: dict[str, _Entry] = {}
+        self._contexts: dict[str, _Entry] = {}
+        self._origins: list[str] = []
+        for source in sources:
+            document = _document(source)
+            self._origins.append(source.origin)
+            self.current = self.current or document.current_context or ""
+            for cluster in document.clusters or ():
+                self._clusters.setdefault(cluster.name, _Entry(cluster.cluster, source))
+            for user in document.users or ():
+                self._users.setdefault(user.name, _Entry(user.user or _User(), source))
+            for context in document.contexts or ():
+                self._contexts.setdefault(context.name, _Entry(context.context, source))
+
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """The names a person can choose from."""
+        return tuple(self._contexts)
+
+    def resolve(self, context: str = "") -> Resolved:
+        """The way into the cluster of a context, by default the current one."""
+        name = context or self.current
+        if not name:
+            raise BadCredentials(f"{self._where}: no current-context; name a context")
+        chosen: _Context = self._entry(self._contexts, "context", name).value
+        cluster = self._entry(self._clusters, "cluster", chosen.cluster, f"context {name!r}")
+        user = _Entry(_User(), cluster.source)
+        if chosen.user:
+            user = self._entry(self._users, "user", chosen.user, f"context {name!r}")
+        reading = _Reading(self._trusted)
+        endpoint = reading.endpoint(cluster, f"cluster {chosen.cluster!r}")
+        label = f"user {chosen.user!r}"
+        access = Access(endpoint, reading.identity(user, label), chosen.namespace)
+        plugin = reading.plugin(user, cluster, endpoint, label)
+        return Resolved(access, plugin, tuple(reading.files))
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(self._origins) or "kubeconfig"
+
+    def _entry(
+        self, entries: Mapping[str, _Entry], section: str, name: str, wanted_by: str = ""
+    ) -> _Entry:
+        found = entries.get(name)
+        if found is None:
+            known = ", ".join(sorted(entries)) or "none"
+            by = f" of {wanted_by}" if wanted_by else ""
+            raise BadCredentials(f"{self._where}: no {section} {name!r}{by}; there is: {known}")
+        return found
+
+
+class _Reading:
+    """Takes sections to values, and keeps count of the files that were read for it."""
+
+    def __init__(self, trusted: bool) -> None:
+        self._trusted = trusted
+        self.files: list[Path] = []
+
+    def endpoint(self, entry: _Entry, label: str) -> Endpoint:
+        cluster: _Cluster = entry.value
+        at = f"{entry.source.origin}: {label}"
+        if not cluster.server.startswith(("https://", "http://")):
+            raise BadCredentials(f"{at}: server is not an http(s) URL; set `server: https://…`")
+        self._refuse(at, "proxy-url", cluster.proxy_url)
+        if cluster.proxy_url and not cluster.proxy_url.startswith(("http://", "https://")):
+            raise BadCredentials(f"{at}: proxy-url must be http:// or https://; others do not work")
+        return Endpoint(
+            url=cluster.server.rstrip("/"),
+            ca=self._pem(entry, label, "certificate-authority", cluster.certificate_authority_data),
+            server_name=cluster.tls_server_name,
+            insecure=cluster.insecure_skip_tls_verify,
+            proxy=cluster.proxy_url,
+        )
+
+    def identity(self, entry: _Entry, label: str) -> Identity:
+        user: _User = entry.value
+        at = f"{entry.source.origin}: {label}"
+        self._refuse(at, "auth-provider", user.auth_provider)
+        if user.auth_provider:
+            raise BadCredentials(f"{at}: auth-provider is not supported; use an exec plugin")
+        token = user.token.strip()
+        if user.token_file:
+            token = text_of(self._read(entry, label, "tokenFile", user.token_file))
+        if not token.isascii() or not token.isprintable():
+            raise BadCredentials(f"{at}: the token is not one line of ASCII; copy it again")
+        certificate = self._pem(entry, label, "client-certificate", user.client_certificate_data)
+        key = self._pem(entry, label, "client-key", user.client_key_data)
+        if bool(certificate) != bool(key):
+            raise BadCredentials(
+                f"{at}: client-certificate and client-key go together; one is missing"
+            )
+        return Identity(token, certificate, key, user.username, user.password, _impersonation(user))
+
+    def plugin(
+        self, entry: _Entry, cluster: _Entry, endpoint: Endpoint, label: str
+    ) -> ExecPlugin | None:
+        user: _User = entry.value
+        if user.exec is None:
+            return None
+        self._refuse(f"{entry.source.origin}: {label}", "exec", user.exec)
+        plugin = user.exec
+        command = plugin.command
+        if "/" in command and entry.source.folder is not None:
+            command = str(entry.source.folder / command)
+        told = _told_to_plugin(cluster.value, endpoint) if plugin.provide_cluster_info else b""
+        return ExecPlugin(
+            command=command,
+            args=tuple(plugin.args or ()),
+            env=tuple((variable.name, variable.value) for variable in plugin.env or ()),
+            api_version=plugin.api_version,
+            interactive=plugin.interactive_mode,
+            install_hint=plugin.install_hint,
+            cluster=told,
+            origin=f"{entry.source.origin}: {label}",
+        )
+
+    def _pem(self, entry: _Entry, label: str, field: str, inline: str) -> bytes:
+        """The content of `field-data`, which goes before the file that `field` names."""
+        if inline:
+            try:
+                return base64.b64decode(inline, validate=False)
+            except binascii.Error:
+                at = f"{entry.source.origin}: {label}"
+                raise BadCredentials(f"{at}: {field}-data is not base64; encode it") from None
+        path = getattr(entry.value, field.replace("-", "_"))
+        return self._read(entry, label, field, path) if path else b""
+
+    def _read(self, entry: _Entry, label: str, field: str, path: str) -> bytes:
+        at = f"{entry.source.origin}: {label}"
+        self._refuse(at, field, path)
+        if entry.source.folder is None:
+            raise BadCredentials(f"{at}: {field} names a file, which this kubeconfig may not do")
+        file = entry.source.folder / path
+        self.files.append(file)
+        return read_file(file, f"{at}: {field}")
+
+    def _refuse(self, at: str, field: str, value: object) -> None:
+        if value and not self._trusted:
+            raise BadCredentials(
+                f"{at}: {field} is refused in a kubeconfig from a Secret; use inline data"
+            )
+
+
+def read_file(file: Path, wanted_by: str) -> bytes:
+    """The content of a file of credentials."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadCredentials(f"{wanted_by}: cannot read {file}: {error.strerror}") from None
+
+
+def text_of(content: bytes) -> str:
+    """The one line of a file that holds a token."""
+    return content.decode("ascii", "replace").strip()
+
+
+def _document(source: Source) -> _Document:
+    loaded = _attempt(
+        lambda: yaml.load(source.text, Loader=_Loader),  # noqa: S506 - a safe loader, in C if there
+        f"{source.origin}: not YAML; see `kubectl config view`",
+    )
+    try:
+        return msgspec.convert(_without_nulls(loaded or {}), _Document)
+    except msgspec.ValidationError as error:
+        raise BadCredentials(f"{source.origin}: {error}; see `kubectl config view`") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """An empty field is as good as none."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _attempt(parse: Callable[[], T], otherwise: str) -> T:
+    """YAML errors quote the line they are about, which may hold a secret; we do not."""
+    try:
+        return parse()
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise BadCredentials(otherwise) from None
+
+
+def _impersonation(user: _User) -> tuple[tuple[str, str], ...]:
+    headers = [("Impersonate-User", user.as_)] if user.as_ else []
+    headers += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
+    headers += [("Impersonate-Group", group) for group in user.as_groups or ()]
+    return tuple(headers)
+
+
+def _told_to_plugin(cluster: _Cluster, endpoint: Endpoint) -> bytes:
+    config = [
+        item.get("extension")
+        for item in cluster.extensions or ()
+        if item.get("name") == "client.authentication.k8s.io/exec"
+    ]
+    told = {
+        "server": cluster.server,
+        "tls-server-name": endpoint.server_name,
+        "insecure-skip-tls-verify": endpoint.insecure,
+        "certificate-authority-data": base64.b64encode(endpoint.ca).decode(),
+        "proxy-url": endpoint.proxy,
+        "config": config[0] if config else None,
+    }
+    return msgspec.json.encode({key: value for key, value in told.items() if value})
