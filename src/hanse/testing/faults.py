@@ -1,4 +1,4 @@
-"""Faults between any two parties: cut, slow, failing and lossy links, and watches that break off."""
+"""Faults between two parties: cut, slow, failing and lossy links, watches that break off."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -152,7 +152,7 @@ class FaultyTransport:
             network.sent.append(Sent(link.source, link.target, request, None))
             raise Unreachable(f"{link.target} does not answer {link.source}")
         answer = await self._inner.send(request)
-        if link.cut or fate == "lost after":
+        if self._link.cut or fate == "lost after":  # cut meanwhile, as seen from here
             network.sent.append(Sent(link.source, link.target, request, None))
             raise Unreachable(f"{link.target} does not answer {link.source}")
         network.sent.append(Sent(link.source, link.target, request, answer.status))

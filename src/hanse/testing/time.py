@@ -1,4 +1,4 @@
-"""Virtual time: an event loop whose clock jumps to the next timer when nothing else is to be done."""
+"""Virtual time: a loop whose clock jumps to the next timer when nothing else is to be done."""
 
 import asyncio
 import selectors

@@ -1,0 +1,153 @@
+"""A small feature for the engine's own tests: it shares ConfigMaps between clusters.
+
+A ConfigMap labelled `toy.hanse.dev/offer` is recorded on the broker, in namespace `toy`. Every
+cluster that has its namespace gets one copy with the data of all offers of that name, by cluster,
+and after it a receipt; the broker gets one sum, which any agent may write. The offer is told by an
+annotation that it is recorded.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hanse.model.facts import ClusterState, Outcome, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import ClusterId, Meta, Place, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
+
+OFFER = "toy.hanse.dev/offer"
+RECORD = "toy.hanse.dev/record"
+FROM = "toy.hanse.dev/from"
+OFFERED = "toy.hanse.dev/offered"
+HOME = "toy"
+
+BY_OFFER: Index[ConfigMap] = Index("toy-offer", lambda c: [c.metadata.labels.get(RECORD, "")])
+
+
+class Toy:
+    """Shares ConfigMaps by one broker."""
+
+    name = "toy"
+    watches = (
+        Watch(Role.LOCAL, ConfigMap),
+        Watch(Role.LOCAL, Namespace),
+        Watch(Role.BROKER, ConfigMap, namespace=HOME, indexes=(BY_OFFER,)),
+    )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where, before, after):
+                if where == seen.local and isinstance(change.object, Namespace):
+                    return self._all(seen, change.object.metadata.name)
+                objects = [o for o in (before, after) if isinstance(o, ConfigMap)]
+                if where == seen.local:
+                    return [_key("offer", o) for o in objects if OFFER in o.metadata.labels]
+                return [key for o in objects for key in _record_keys(o)]
+            case FactChange():
+                fact = change.fact
+                if isinstance(fact, ClusterState):
+                    return self._all(seen)
+                return []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        match key.topic:
+            case "offer":
+                return self._offer(key, seen)
+            case "copy":
+                return self._copy(key, seen)
+            case _:
+                return self._sum(key, seen)
+
+    def _offer(self, key: Key, seen: Snapshot) -> Plan:
+        offer = seen.get(seen.local, ConfigMap, key.name, key.namespace)
+        if offer is None or OFFER not in offer.metadata.labels:
+            return Plan()
+        desired: list[Desired] = []
+        for broker in _brokers(seen):
+            record = ConfigMap(
+                metadata=Meta(
+                    name=f"{key.namespace}.{key.name}.{seen.local}",
+                    namespace=HOME,
+                    labels={RECORD: f"{key.namespace}.{key.name}", FROM: seen.local},
+                ),
+                data=offer.data,
+            )
+            desired.append(Desired(record, broker, sources=frozenset({seen.local})))
+        place = Place(seen.local, ref_of(offer))
+        trouble = [seen.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired]
+        told = "; ".join(t.message for t in trouble if t is not None) or "yes"
+        patch = Patch(place, {"metadata": {"annotations": {OFFERED: told}}})
+        notice = Notice(place, "Offered", f"{key.name} is offered: {told}")
+        return Plan(tuple(desired), patches=(patch,), notices=(notice,))
+
+    def _copy(self, key: Key, seen: Snapshot) -> Plan:
+        offers = _offers(key, seen)
+        home = seen.get(seen.local, Namespace, key.namespace)
+        if not offers or home is None or home.metadata.deletion_timestamp is not None:
+            return Plan()
+        sources = frozenset(_brokers(seen))
+        copy = ConfigMap(
+            metadata=Meta(name=f"copy-of-{key.name}", namespace=key.namespace),
+            data={c: msgspec.json.encode(o.data, order="sorted").decode() for c, o in offers},
+        )
+        receipt = ConfigMap(
+            metadata=Meta(name=f"receipt-of-{key.name}", namespace=key.namespace),
+            data={"from": ",".join(c for c, _ in offers)},
+        )
+        return Plan(
+            (
+                Desired(copy, seen.local, sources=sources),
+                Desired(receipt, seen.local, sources=sources, step=1),
+            )
+        )
+
+    def _sum(self, key: Key, seen: Snapshot) -> Plan:
+        offers = _offers(key, seen)
+        if not offers:
+            return Plan()
+        order = [c for c, _ in offers]
+        total = ConfigMap(
+            metadata=Meta(name=f"sum.{key.namespace}.{key.name}", namespace=HOME),
+            data={"clusters": ",".join(order)},
+        )
+        rank = order.index(seen.local) if seen.local in order else len(order)
+        return Plan(
+            tuple(Desired(total, b, shared=True, rank=rank) for b in _brokers(seen)),
+        )
+
+    def _all(self, seen: Snapshot, namespace: str = "") -> list[Key]:
+        keys = {
+            _key("offer", o)
+            for o in seen.all(seen.local, ConfigMap)
+            if OFFER in o.metadata.labels and namespace in ("", o.metadata.namespace)
+        }
+        for broker in _brokers(seen):
+            for record in seen.all(broker, ConfigMap):
+                keys.update(k for k in _record_keys(record) if namespace in ("", k.namespace))
+        return sorted(keys)
+
+
+def _brokers(seen: Snapshot) -> tuple[ClusterId, ...]:
+    left = {s.cluster for s in seen.facts(ClusterState) if s.phase is Phase.LEAVING}
+    return tuple(b for b in seen.clusters(Role.BROKER) if b not in left)
+
+
+def _offers(key: Key, seen: Snapshot) -> list[tuple[ClusterId, ConfigMap]]:
+    found = {
+        record.metadata.labels[FROM]: record
+        for broker in _brokers(seen)
+        for record in seen.by(broker, BY_OFFER, ConfigMap, f"{key.namespace}.{key.name}")
+        if FROM in record.metadata.labels
+    }
+    return sorted(found.items())
+
+
+def _key(topic: str, obj: ConfigMap) -> Key:
+    return Key(topic, obj.metadata.name, obj.metadata.namespace)
+
+
+def _record_keys(record: ConfigMap) -> list[Key]:
+    namespace, dot, name = record.metadata.labels.get(RECORD, "").partition(".")
+    return [Key(topic, name, namespace) for topic in ("copy", "sum")] if dot else []
