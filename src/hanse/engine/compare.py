@@ -6,8 +6,9 @@ observed one was changed by somebody and is put back, unless the kind says that 
 """
 
 from collections.abc import Iterable
+from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +18,7 @@ from hanse.engine.ownership import APPLIED, EPOCH, OURS
 from hanse.model.objects import K, Meta, Object, Wire
 
 _UNSTATED = frozenset({"metadata", "status"})
+_NOTHING: tuple[Any, ...] = (None, "", (), {})
 
 
 class _Applied(Struct, frozen=True, omit_defaults=True):
@@ -98,16 +100,19 @@ def _struct_change(
 ) -> Wire:
     change: Wire = {}
     for f in fields(desired):
-        if f.name in skip:
-            continue
         wanted, standing = getattr(desired, f.name), getattr(observed, f.name)
+        if f.name in skip or wanted == standing:
+            continue
         inner = f"{path}.{f.encode_name}" if path else f.encode_name
-        if wanted == standing or (inner in allocated and _is_default(f, wanted)):
+        if inner in allocated and _is_default(f, wanted):
             continue
         if isinstance(wanted, Struct) and isinstance(standing, Struct):
             deeper = _struct_change(wanted, standing, inner, allocated)
             if deeper:
                 change[f.encode_name] = deeper
+        elif _is_open(f.type):
+            if not _within(wanted, standing):
+                change[f.encode_name] = _exactly(msgspec.to_builtins(wanted), standing)
         elif not _covers(wanted, standing, inner, allocated):
             change[f.encode_name] = _replacement(wanted, standing, _is_default(f, wanted))
     return change
@@ -117,17 +122,26 @@ def _covers(wanted: Any, standing: Any, path: str, allocated: frozenset[str]) ->
     """Whether what stands is as wanted, apart from what others fill in."""
     if isinstance(wanted, Struct) and type(wanted) is type(standing):
         return not _struct_change(wanted, standing, path, allocated)
-    if isinstance(wanted, tuple | list) and isinstance(standing, tuple | list):
+    if isinstance(wanted, tuple) and isinstance(standing, tuple):
         return len(wanted) == len(standing) and all(
             _covers(w, s, path, allocated) for w, s in zip(wanted, standing, strict=True)
         )
-    if isinstance(wanted, dict) and isinstance(standing, dict):
-        if all(isinstance(v, str) for v in wanted.values()):
-            return wanted == standing
-        return all(
-            n in standing and _covers(v, standing[n], path, allocated) for n, v in wanted.items()
+    return bool(wanted == standing) or (wanted in _NOTHING and standing in _NOTHING)
+
+
+def _within(wanted: Any, standing: Any) -> bool:
+    """Whether all that is wanted of an open part stands there; the server may have added to it."""
+    if isinstance(wanted, dict):
+        return isinstance(standing, dict) and all(
+            name in standing and _within(value, standing[name]) for name, value in wanted.items()
         )
-    return bool(wanted == standing) or (not wanted and not standing and wanted is not False)
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(standing, list | tuple)
+            and len(wanted) == len(standing)
+            and all(_within(w, s) for w, s in zip(wanted, standing, strict=True))
+        )
+    return bool(wanted == standing)
 
 
 def _replacement(wanted: Any, standing: Any, at_default: bool) -> Any:
@@ -175,25 +189,41 @@ def _record_on(obj: Object) -> _Applied:
 
 
 def _open_parts(obj: Object) -> Wire:
-    """The parts of an object whose shape is not ours to know, by top-level field."""
-    parts: Wire = {}
-    for f in fields(obj):
-        if f.name not in _UNSTATED and _is_open(getattr(obj, f.name)):
-            parts[f.encode_name] = msgspec.to_builtins(getattr(obj, f.name), str_keys=True)
-    return parts
+    """The top-level fields of an object that hold parts whose shape is not ours to know."""
+    return {
+        encoded: msgspec.to_builtins(getattr(obj, name), str_keys=True)
+        for name, encoded in _open_fields(type(obj))
+    }
 
 
-def _is_open(value: Any) -> bool:
-    if isinstance(value, Struct):
-        return any(_is_open(getattr(value, f.name)) for f in fields(value))
-    return isinstance(value, dict) and any(not isinstance(v, str) for v in value.values())
+@cache
+def _open_fields(kind: type[Object]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f.name, f.encode_name)
+        for f in fields(kind)
+        if f.name not in _UNSTATED and _has_open_part(f.type)
+    )
+
+
+def _has_open_part(type_: Any) -> bool:
+    if isinstance(type_, type) and issubclass(type_, Struct):
+        return any(_has_open_part(f.type) for f in fields(type_))
+    return _is_open(type_) or any(_has_open_part(inner) for inner in get_args(type_))
+
+
+@cache
+def _is_open(type_: Any) -> bool:
+    """Whether a field is a map of anything, be it optional or annotated."""
+    if get_origin(type_) is dict:
+        return bool(get_args(type_)[1] is Any)
+    return get_origin(type_) is not tuple and any(_is_open(inner) for inner in get_args(type_))
 
 
 def _standing_parts(desired: Object, observed: Object) -> Wire:
+    kind = type(desired)
     return {
-        f.encode_name: msgspec.to_builtins(getattr(observed, f.name), str_keys=True)
-        for f in fields(observed)
-        if _is_open(getattr(desired, f.name))
+        encoded: msgspec.to_builtins(getattr(observed, name), str_keys=True)
+        for name, encoded in _open_fields(kind)
     }
 
 
@@ -204,12 +234,13 @@ def _exactly(wanted: Wire, standing: Any) -> Wire:
     change: Wire = dict.fromkeys(standing.keys() - wanted.keys())
     for name, value in wanted.items():
         inner = standing.get(name)
-        change[name] = _exactly(value, inner) if isinstance(value, dict) else value
+        if value != inner:
+            change[name] = _exactly(value, inner) if isinstance(value, dict) else value
     return change
 
 
 def _hash_of_open_parts(obj: Object) -> str:
     parts = _open_parts(obj)
-    if not parts:
+    if not any(parts.values()):
         return ""
     return blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=8).hexdigest()

@@ -41,7 +41,7 @@ class World:
         seed: int = 0,
         guard: Callable[[], Guard] | None = None,
     ) -> None:
-        self.random = Random(seed)
+        self.random = Random(seed)  # noqa: S311 - replays by its seed
         self.network = Network(self.random)
         self.clock = LoopClock()
         self.names = tuple(names)
@@ -57,7 +57,7 @@ class World:
     def api(self, source: ClusterId, target: ClusterId) -> KubeApi:
         """An agent's way to a cluster, through the network."""
         way = self.network.transport(source, target, InProcess(self.clusters[target]))
-        return KubeApi(Client(way), Random(self.random.random()))
+        return KubeApi(Client(way), self.random)
 
     def engine(self, cluster: ClusterId) -> Engine:
         """A new engine with its connections, not yet running."""
@@ -65,7 +65,7 @@ class World:
             self._features(),
             cluster,
             clock=self.clock,
-            random=Random(self.random.random()),
+            random=self.random,
             guard=self._guard() if self._guard is not None else None,
         )
         engine.fleet.join(cluster, {Role.LOCAL}, self.api(cluster, cluster))

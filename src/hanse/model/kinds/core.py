@@ -124,6 +124,16 @@ class Service(Object, frozen=True, kw_only=True):
     """A name and an address in front of changing endpoints."""
 
     kind: ClassVar[Kind] = Kind("", "v1", "Service", "services")
+    allocated: ClassVar[frozenset[str]] = frozenset(
+        {
+            "spec.clusterIP",
+            "spec.clusterIPs",
+            "spec.ipFamilies",
+            "spec.ipFamilyPolicy",
+            "spec.ports.nodePort",
+            "spec.ports.targetPort",
+        }
+    )
 
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
