@@ -49,6 +49,8 @@ class CustomVersion(Struct, frozen=True):
     selectable_fields: tuple[str, ...] = ()
     deprecation_warning: str = ""
     crd: str = ""
+    stored_as: str = ""
+    """The apiVersion under which objects are kept."""
 
 
 class Resource(Struct, frozen=True):

@@ -1,0 +1,143 @@
+"""JSON patch (RFC 6902) and merge patch (RFC 7386) over plain values."""
+
+from typing import Any
+
+
+class PatchFailed(Exception):
+    """An operation cannot be done on this document."""
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The target with a merge patch applied; neither is changed, both may be shared."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            merged[key] = merge_patch(merged.get(key), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def apply_json_patch(document: Any, operations: list[Any]) -> Any:
+    """The document after all operations; changes the document it is given."""
+    for operation in operations:
+        if not isinstance(operation, dict):
+            raise PatchFailed("an operation is not an object")
+        document = _apply(document, operation)
+    return document
+
+
+def _apply(document: Any, operation: dict[str, Any]) -> Any:
+    path = _pointer(operation.get("path"))
+    match operation.get("op"):
+        case "add":
+            return _add(document, path, _value(operation))
+        case "remove":
+            return _remove(document, path)
+        case "replace":
+            _look(document, path)
+            return _put(document, path, _value(operation))
+        case "move":
+            source = _pointer(operation.get("from"))
+            moved = _look(document, source)
+            return _add(_remove(document, source), path, moved)
+        case "copy":
+            return _add(document, path, _copy(_look(document, _pointer(operation.get("from")))))
+        case "test":
+            if _look_or_none(document, path) != operation.get("value"):
+                raise PatchFailed(f"testing value {operation.get('path')} failed")
+            return document
+        case other:
+            raise PatchFailed(f"Unexpected kind: {other}")
+
+
+def _value(operation: dict[str, Any]) -> Any:
+    if "value" not in operation:
+        raise PatchFailed("missing value")
+    return operation["value"]
+
+
+def _pointer(path: Any) -> list[str]:
+    if not isinstance(path, str) or (path and not path.startswith("/")):
+        raise PatchFailed(f"bad path {path!r}")
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+
+
+def _index(container: list[Any], part: str, *, end: bool = False) -> int:
+    if end and part == "-":
+        return len(container)
+    try:
+        index = int(part)
+    except ValueError:
+        raise PatchFailed(f"bad index {part!r}") from None
+    if not 0 <= index < len(container) + end:
+        raise PatchFailed(f"index {index} is out of bounds")
+    return index
+
+
+def _step(container: Any, part: str) -> Any:
+    if isinstance(container, dict):
+        if part not in container:
+            raise PatchFailed(f"missing path {part!r}")
+        return container[part]
+    if isinstance(container, list):
+        return container[_index(container, part)]
+    raise PatchFailed(f"missing path {part!r}")
+
+
+def _look(document: Any, path: list[str]) -> Any:
+    for part in path:
+        document = _step(document, part)
+    return document
+
+
+def _look_or_none(document: Any, path: list[str]) -> Any:
+    parent = _look(document, path[:-1])
+    if path and isinstance(parent, dict):
+        return parent.get(path[-1])
+    return _look(parent, path[-1:])
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent = _look(document, path[:-1])
+    if isinstance(parent, list):
+        parent.insert(_index(parent, path[-1], end=True), value)
+        return document
+    return _put(document, path, value)
+
+
+def _put(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent = _look(document, path[:-1])
+    if isinstance(parent, list):
+        parent[_index(parent, path[-1])] = value
+    elif isinstance(parent, dict):
+        parent[path[-1]] = value
+    else:
+        raise PatchFailed(f"missing path {path[-1]!r}")
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    if not path:
+        return None
+    parent = _look(document, path[:-1])
+    _step(parent, path[-1])
+    if isinstance(parent, list):
+        del parent[_index(parent, path[-1])]
+    else:
+        del parent[path[-1]]
+    return document
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
