@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import ipaddress
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -118,15 +119,21 @@ def _told(error: Exception, where: str, patience: timedelta) -> str:
         case aiohttp.ClientConnectorDNSError():
             return f"the name of {where} cannot be resolved"
         case aiohttp.ClientConnectorSSLError():
-            return f"no TLS connection to {where}: {error.os_error.strerror or 'refused'}"
+            return f"no TLS connection to {where}: {_reason(error.os_error)}"
         case aiohttp.ClientConnectorError():
-            return f"cannot connect to {where}: {error.os_error.strerror or 'refused'}"
+            return f"cannot connect to {where}: {_reason(error.os_error)}"
         case aiohttp.ConnectionTimeoutError():
             return f"no connection to {where} in time"
         case TimeoutError():
             return f"no answer from {where} within {patience.total_seconds():.0f} s"
         case _:
             return f"the connection to {where} broke off ({type(error).__name__})"
+
+
+def _reason(error: OSError) -> str:
+    """The system's words for it: asyncio's own repeat the address."""
+    number = error.errno or 0
+    return os.strerror(number).lower() if number > 0 else error.strerror or "refused"
 
 
 def _session(tls: Any) -> aiohttp.ClientSession:
