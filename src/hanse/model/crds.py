@@ -95,7 +95,7 @@ def _stand_in(kind: type[Object]) -> Wire:
     if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):
         # an API server refuses definitions in these groups that do not say who approved them
         metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, a stand-in"}
-    return _definition(kind, Crd(), schema, metadata)
+    return _definition(kind, Crd(categories=()), schema, metadata)
 
 
 def _definition(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
@@ -121,7 +121,7 @@ def _names(kind: Kind, crd: Crd) -> Wire:
         "plural": kind.plural,
         "singular": kind.name.lower(),
         **({"shortNames": list(crd.short_names)} if crd.short_names else {}),
-        "categories": list(crd.categories),
+        **({"categories": list(crd.categories)} if crd.categories else {}),
     }
 
 

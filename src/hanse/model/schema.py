@@ -63,7 +63,10 @@ class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Column(Struct, frozen=True):
-    """A column of `kubectl get`; priority 1 is shown by `-o wide` only."""
+    """A column of `kubectl get`; priority 1 is shown by `-o wide` only.
+
+    The path must find one value: of several an API server shows the first alone.
+    """
 
     name: str
     path: str

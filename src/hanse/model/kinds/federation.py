@@ -103,8 +103,7 @@ class Federation(Object, frozen=True, kw_only=True):
         short_names=("fed",),
         columns=(
             Column("ClusterSet", ".spec.clusterSet"),
-            Column("Members", ".spec.members[*].clusterID"),
-            Column("Leaders", ".status.leaders", priority=1),
+            Column("Leaders", ".status.leaders"),
         ),
     )
 
@@ -155,7 +154,6 @@ class VirtualMachine(Object, frozen=True, kw_only=True):
         columns=(
             Column("ID", ".spec.id"),
             Column("State", ".status.state"),
-            Column("Addresses", ".spec.networkInterfaces[*].ips[*].address", priority=1),
         ),
     )
 
@@ -218,10 +216,7 @@ class NativeService(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind(GROUP, VERSION, "NativeService", "nativeservices")
     crd: ClassVar[Crd] = Crd(
         short_names=("nsvc",),
-        columns=(
-            Column("Interface", ".spec.networkInterface"),
-            Column("Ports", ".spec.ports[*].port"),
-        ),
+        columns=(Column("Interface", ".spec.networkInterface"),),
         status=False,
     )
 

@@ -141,7 +141,6 @@ class GSLBConfig(Object, frozen=True, kw_only=True):
         short_names=("gc",),
         columns=(
             Column("Controller", ".spec.gslbLeader.controllerIP"),
-            Column("Clusters", ".spec.memberClusters[*].clusterContext"),
             Column("State", ".status.state"),
         ),
     )
@@ -283,10 +282,7 @@ class GlobalDeploymentPolicy(Object, frozen=True, kw_only=True):
     )
     crd: ClassVar[Crd] = Crd(
         short_names=("gdp",),
-        columns=(
-            Column("Clusters", ".spec.matchClusters[*].cluster"),
-            Column("Error", ".status.errorStatus"),
-        ),
+        columns=(Column("Error", ".status.errorStatus"),),
     )
 
     spec: GlobalDeploymentPolicySpec

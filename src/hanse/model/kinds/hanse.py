@@ -76,7 +76,6 @@ class ClusterSet(Object, frozen=True, kw_only=True):
         columns=(
             Column("Profile", ".spec.profile"),
             Column("Paused", ".spec.paused", "boolean"),
-            Column("Clusters", ".status.clusters[*].id"),
         ),
     )
 
@@ -188,7 +187,6 @@ class FederatedStatefulSet(Object, frozen=True, kw_only=True):
         columns=(
             Column("Wanted", ".spec.template.spec.replicas", "integer"),
             Column("Ready", ".status.readyReplicas", "integer"),
-            Column("Clusters", ".status.clusters[*].name", priority=1),
         ),
         scale=Scale(".spec.template.spec.replicas", ".status.replicas", ".status.selector"),
     )

@@ -120,7 +120,6 @@ class ServiceImport(Object, frozen=True, kw_only=True):
         columns=(
             Column("Type", ".spec.type"),
             Column("IP", ".spec.ips"),
-            Column("Clusters", ".status.clusters[*].cluster"),
         ),
     )
 
