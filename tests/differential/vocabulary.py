@@ -1,0 +1,152 @@
+"""Requests as data: what is sent to two API servers so that their answers can be compared.
+
+A case is a short story in a namespace of its own. `$ns` stands for that namespace, and `$name` for
+what an earlier step kept under that name (a resourceVersion, a uid, a continue token).
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.kube.request import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+
+Body = dict[str, Any] | list[Any] | str | None
+"""An object, or text to be sent as it is."""
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+
+
+class Ask(Struct, frozen=True):
+    """One request; `keep` names what later steps need of its answer, by dotted path."""
+
+    method: str
+    path: str
+    body: Body = None
+    query: dict[str, str] = {}
+    content_type: str = JSON
+    accept: str = JSON
+    keep: dict[str, str] = {}
+
+
+class Follow(Struct, frozen=True):
+    """A watch that is read until the server ends it after a second."""
+
+    path: str
+    query: dict[str, str] = {}
+    accept: str = JSON
+
+
+Step = Ask | Follow
+
+
+class Case(Struct, frozen=True):
+    """A story; `differs` says why its answers are allowed to be different."""
+
+    name: str
+    steps: tuple[Step, ...]
+    differs: str = ""
+
+
+def case(name: str, *steps: Step, differs: str = "") -> Case:
+    return Case(name, steps, differs)
+
+
+def grouped(group: str, cases: tuple[Case, ...]) -> list[Case]:
+    """Cases under a common heading."""
+    return [Case(f"{group}: {one.name}", one.steps, one.differs) for one in cases]
+
+
+CORE = "/api/v1/namespaces/$ns"
+APPS = "/apis/apps/v1/namespaces/$ns"
+NETWORKING = "/apis/networking.k8s.io/v1/namespaces/$ns"
+CONFIGMAPS = f"{CORE}/configmaps"
+SECRETS = f"{CORE}/secrets"
+SERVICES = f"{CORE}/services"
+PODS = f"{CORE}/pods"
+DEPLOYMENTS = f"{APPS}/deployments"
+STATEFULSETS = f"{APPS}/statefulsets"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/$ns/endpointslices"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+RV = {"rv": "metadata.resourceVersion"}
+UID = {"uid": "metadata.uid"}
+
+
+def create(path: str, body: Body, **options: Any) -> Ask:
+    return Ask("POST", path, body, **options)
+
+
+def get(path: str, **options: Any) -> Ask:
+    return Ask("GET", path, **options)
+
+
+def put(path: str, body: Body, **options: Any) -> Ask:
+    return Ask("PUT", path, body, **options)
+
+
+def merge(path: str, body: Body, **options: Any) -> Ask:
+    return Ask("PATCH", path, body, content_type=MERGE_PATCH, **options)
+
+
+def strategic(path: str, body: Body, **options: Any) -> Ask:
+    return Ask("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH, **options)
+
+
+def json_patch(path: str, *operations: dict[str, Any] | str, **options: Any) -> Ask:
+    return Ask("PATCH", path, list(operations), content_type=JSON_PATCH, **options)
+
+
+def delete(path: str, body: Body = None, **options: Any) -> Ask:
+    return Ask("DELETE", path, body, **options)
+
+
+def watch(path: str, accept: str = JSON, **query: str) -> Follow:
+    return Follow(path, {"watch": "true", "timeoutSeconds": "1", **query}, accept)
+
+
+def obj(api_version: str, kind: str, name: str = "", **fields: Any) -> dict[str, Any]:
+    """An object; metadata given among the fields is added to its name."""
+    metadata = ({"name": name} if name else {}) | fields.pop("metadata", {})
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def configmap(name: str = "c", **fields: Any) -> dict[str, Any]:
+    return obj("v1", "ConfigMap", name, **fields)
+
+
+def service(name: str = "s", **spec: Any) -> dict[str, Any]:
+    return obj("v1", "Service", name, spec={"ports": [{"port": 80}], **spec})
+
+
+def pod_spec(**fields: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "web", "image": "nginx"}], **fields}
+
+
+def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
+    # Without a ServiceAccount controller there is no account whose token could be mounted.
+    return obj("v1", "Pod", name, spec=pod_spec(automountServiceAccountToken=False, **spec))
+
+
+def template(**labels: str) -> dict[str, Any]:
+    return {"metadata": {"labels": labels or {"app": "web"}}, "spec": pod_spec()}
+
+
+def deployment(name: str = "d", **spec: Any) -> dict[str, Any]:
+    selector = {"matchLabels": {"app": "web"}}
+    return obj(
+        "apps/v1", "Deployment", name, spec={"selector": selector, "template": template(), **spec}
+    )
+
+
+def statefulset(name: str = "t", **spec: Any) -> dict[str, Any]:
+    selector = {"matchLabels": {"app": "web"}}
+    given = {"serviceName": "s", "selector": selector, "template": template(), **spec}
+    return obj("apps/v1", "StatefulSet", name, spec=given)
+
+
+def endpoint_slice(name: str = "e", **fields: Any) -> dict[str, Any]:
+    given = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], **fields}
+    return obj("discovery.k8s.io/v1", "EndpointSlice", name, **given)
