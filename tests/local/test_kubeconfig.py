@@ -5,10 +5,18 @@ from pathlib import Path
 
 import yaml
 
-from hanse.local.kubeconfig import Access, BearerToken, ClientCertificate, write_kubeconfig
+from hanse.kube.access import Access, Endpoint, Identity
+from hanse.local.kubeconfig import Context, write_kubeconfig
 
-LUBECK = Access("lubeck", "https://127.0.0.1:1", b"CA", ClientCertificate(b"CERT", b"KEY"))
-BROKER = Access("broker", "https://127.0.0.1:2", b"CA2", BearerToken("secret"), user="agent")
+LUBECK = Context(
+    "lubeck",
+    Access(Endpoint("https://127.0.0.1:1", ca=b"CA"), Identity(certificate=b"CERT", key=b"KEY")),
+)
+BROKER = Context(
+    "broker",
+    Access(Endpoint("https://127.0.0.1:2", ca=b"CA2"), Identity(token="secret")),
+    user="agent",
+)
 
 
 def test_the_first_cluster_is_the_current_context(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from ipaddress import IPv4Network
 
 import pytest
 import yaml
+from msgspec import structs
 
+from hanse.kube.access import Access, Fixed, Identity
 from hanse.kube.errors import BadCredentials, Forbidden, Unreachable
-from hanse.local.kubeconfig import Access, BearerToken
+from hanse.kube.http import HttpTransport
 from hanse.local.real.accounts import Account, grant
-from hanse.local.real.connection import connect
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl
 from tests.real.scenarios import admin_of, get, post
@@ -101,8 +102,8 @@ async def test_kubectl_has_a_context_for_each_cluster_and_starts_with_the_first(
 
 async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealFleet) -> None:
     lubeck, bergen = (real_clusters.clusters[name].access for name in ("lubeck", "bergen"))
-    misled = connect(
-        Access("lubeck", lubeck.server, authority=bergen.authority, credential=lubeck.credential)
+    misled = _transport(
+        Access(structs.replace(lubeck.endpoint, ca=bergen.endpoint.ca), lubeck.identity)
     )
 
     with pytest.raises(Unreachable, match="certificate"):
@@ -112,9 +113,7 @@ async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealF
 
 async def test_credentials_of_one_cluster_open_no_other(real_clusters: RealFleet) -> None:
     lubeck, bergen = (real_clusters.clusters[name].access for name in ("lubeck", "bergen"))
-    stranger = connect(
-        Access("lubeck", lubeck.server, authority=lubeck.authority, credential=bergen.credential)
-    )
+    stranger = _transport(Access(lubeck.endpoint, bergen.identity))
 
     with pytest.raises((BadCredentials, Unreachable)):
         await get(stranger, "/api/v1/nodes")
@@ -123,7 +122,7 @@ async def test_credentials_of_one_cluster_open_no_other(real_clusters: RealFleet
 
 async def test_an_unknown_token_is_refused(real_clusters: RealFleet) -> None:
     lubeck = real_clusters.clusters["lubeck"].access
-    stranger = connect(Access("lubeck", lubeck.server, lubeck.authority, BearerToken("guessed")))
+    stranger = _transport(Access(lubeck.endpoint, Identity(token="guessed")))
 
     with pytest.raises(BadCredentials):
         await get(stranger, "/api/v1/nodes")
@@ -141,7 +140,7 @@ async def test_a_service_account_may_do_what_its_rules_say_and_nothing_else(
 
     async with admin_of(bergen) as admin:
         access = await grant(admin, bergen.access, account, lifetime=timedelta(minutes=10))
-    agent = connect(access)
+    agent = _transport(access)
 
     assert (await get(agent, "/api/v1/services"))["kind"] == "ServiceList"
     await post(agent, f"/api/v1/namespaces/{namespace}/configmaps", mark)
@@ -177,9 +176,9 @@ async def test_a_deployment_becomes_ready_with_addresses_of_its_own_cluster(
         assert all(cluster.layout.ranges.pods.supernet_of(_host(one)) for one in addresses)
         assert cluster.layout.ranges.services.supernet_of(_host(service["spec"]["clusterIP"]))
         assert {pod["spec"]["nodeName"] for pod in pods["items"]} == {
-            f"{name}-1",
-            f"{name}-2",
-            f"{name}-3",
+            f"{name}-node-1",
+            f"{name}-node-2",
+            f"{name}-node-3",
         }
 
 
@@ -249,6 +248,10 @@ async def test_memory_of_a_cluster_stays_within_half_a_gigabyte(real_clusters: R
 
     assert set(memory) == {*NAMES, "broker"}
     assert all(0 < used < 512 * 2**20 for used in memory.values()), memory
+
+
+def _transport(access: Access) -> HttpTransport:
+    return HttpTransport(Fixed(access))
 
 
 def _host(address: str) -> IPv4Network:

@@ -4,56 +4,42 @@ import base64
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import yaml
 from msgspec import Struct
 
-
-class BearerToken(Struct, frozen=True):
-    """The holder of this token is the user."""
-
-    token: str
+from hanse.kube.access import Access, Identity
 
 
-class ClientCertificate(Struct, frozen=True):
-    """The holder of this certificate's key is the user; both are PEM."""
-
-    certificate: bytes
-    key: bytes
-
-
-Credential = BearerToken | ClientCertificate
-
-
-class Access(Struct, frozen=True):
-    """How one user reaches one cluster: its URL, the authority to trust (PEM), who asks."""
+class Context(Struct, frozen=True):
+    """One user's way into one cluster, under the cluster's name."""
 
     cluster: str
-    server: str
-    authority: bytes
-    credential: Credential
+    access: Access
     user: str = "admin"
 
 
-def kubeconfig(accesses: Sequence[Access]) -> dict[str, Any]:
+def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
     """A context named after each cluster; the first is the current one."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": accesses[0].cluster if accesses else "",
-        "clusters": [{"name": one.cluster, "cluster": _cluster(one)} for one in accesses],
-        "users": [{"name": _user_name(one), "user": _user(one.credential)} for one in accesses],
+        "current-context": contexts[0].cluster if contexts else "",
+        "clusters": [{"name": one.cluster, "cluster": _cluster(one.access)} for one in contexts],
+        "users": [
+            {"name": _user_name(one), "user": _user(one.access.identity)} for one in contexts
+        ],
         "contexts": [
             {"name": one.cluster, "context": {"cluster": one.cluster, "user": _user_name(one)}}
-            for one in accesses
+            for one in contexts
         ],
     }
 
 
-def write_kubeconfig(path: Path, accesses: Sequence[Access]) -> None:
+def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
     """Write the file whole or not at all, with mode 0600 from its first byte on."""
-    write_private(path, yaml.safe_dump(kubeconfig(accesses), sort_keys=False).encode())
+    write_private(path, yaml.safe_dump(kubeconfig(contexts), sort_keys=False).encode())
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -67,24 +53,21 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def _cluster(access: Access) -> dict[str, str]:
-    return {"server": access.server, "certificate-authority-data": _base64(access.authority)}
+    authority = _base64(access.endpoint.ca)
+    return {"server": access.endpoint.url, "certificate-authority-data": authority}
 
 
-def _user(credential: Credential) -> dict[str, str]:
-    match credential:
-        case BearerToken(token):
-            return {"token": token}
-        case ClientCertificate(certificate, key):
-            return {
-                "client-certificate-data": _base64(certificate),
-                "client-key-data": _base64(key),
-            }
-        case _:
-            assert_never(credential)
+def _user(identity: Identity) -> dict[str, str]:
+    shown = {
+        "token": identity.token,
+        "client-certificate-data": _base64(identity.certificate),
+        "client-key-data": _base64(identity.key),
+    }
+    return {name: value for name, value in shown.items() if value}
 
 
-def _user_name(access: Access) -> str:
-    return f"{access.user}@{access.cluster}"
+def _user_name(context: Context) -> str:
+    return f"{context.user}@{context.cluster}"
 
 
 def _base64(content: bytes) -> str:

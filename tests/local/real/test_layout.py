@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hanse.local.real.layout import Broker, Layout, Role, Workloads, commands, ranges_of
-from hanse.local.real.nodes import node
+from hanse.local.real.nodes import nodes_of
 from hanse.local.real.programs import ALL
 
 BINARIES = {program.name: Path("/bin") / program.name for program in ALL}
@@ -62,7 +62,7 @@ def test_only_the_api_server_takes_a_port() -> None:
 
 def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
     ranges = ranges_of(4)
-    nodes = [node("bergen", number, ranges) for number in (1, 2, 3)]
+    nodes = nodes_of("bergen", 3, ranges)
 
     addresses = [one["address"] for found in nodes for one in found["status"]["addresses"]]
     zones = {one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in nodes}
@@ -74,4 +74,5 @@ def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
     ]
     assert len(set(addresses)) == 9
     assert zones == {"bergen-a", "bergen-b", "bergen-c"}
-    assert not any(address in map(str, ranges.load_balancers) for address in outside)
+    assert not set(outside) & set(map(str, ranges.load_balancers))
+    assert str(ranges.api_server) not in addresses

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hanse.kube.access import Access, Identity
 from hanse.kube.errors import error_of
 from hanse.kube.request import Request, Response, Transport
-from hanse.local.kubeconfig import Access, BearerToken
 
 Rule = dict[str, Any]
 """A PolicyRule of Kubernetes, as it stands in a Role."""
@@ -51,13 +51,8 @@ async def grant(
     )
     for path, granted in _rights(account):
         await _ensure(transport, path, granted)
-    return Access(
-        cluster=admin.cluster,
-        server=admin.server,
-        authority=admin.authority,
-        credential=BearerToken(await token(transport, account, lifetime)),
-        user=account.name,
-    )
+    issued = await token(transport, account, lifetime)
+    return Access(admin.endpoint, Identity(token=issued), namespace=account.namespace)
 
 
 async def token(transport: Transport, account: Account, lifetime: timedelta) -> str:

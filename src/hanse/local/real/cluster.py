@@ -6,11 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
 
+from hanse.kube.access import Access, Fixed
 from hanse.kube.errors import Unreachable
+from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
-from hanse.local.kubeconfig import Access
+from hanse.local.kubeconfig import Context
 from hanse.local.real import etcd
-from hanse.local.real.connection import connect
 from hanse.local.real.failures import NotReady, ServerDied
 from hanse.local.real.files import prepare
 from hanse.local.real.layout import Broker, Layout, Workloads, commands
@@ -49,9 +50,14 @@ class RealCluster:
     def name(self) -> str:
         return self.layout.name
 
+    @property
+    def context(self) -> Context:
+        """The administrator's part of a kubeconfig."""
+        return Context(self.name, self.access)
+
     def connect(self) -> Transport:
         """A transport for the administrator; the caller closes it."""
-        return connect(self.access)
+        return HttpTransport(Fixed(self.access))
 
     async def start(self) -> None:
         """Start every server that does not run, and wait until pods could run."""
@@ -59,6 +65,7 @@ class RealCluster:
         await self._await(_serves, "its API server answers")
         others = [server for name, server in self.servers.items() if name not in _FOUNDATION]
         await asyncio.gather(*(server.start() for server in others))
+        await self._await(_has_controllers, "its controllers run")
         await self._await_workloads()
 
     async def stop(self) -> None:
@@ -107,7 +114,7 @@ class RealCluster:
                     await create_nodes(transport, self.name, nodes, self.layout.ranges)
                 finally:
                     await transport.close()
-                await self._await(lambda api: _runs_pods(api, nodes), "pods can run")
+                await self._await(lambda api: all_schedulable(api, nodes), "pods can run")
             case _:
                 assert_never(self.layout.role)
 
@@ -149,9 +156,11 @@ async def _serves(transport: Transport) -> bool:
     return response.status == 200
 
 
-async def _runs_pods(transport: Transport, nodes: int) -> bool:
-    """Pods need nodes without taints, and the ServiceAccount that admission gives to each."""
+async def _has_controllers(transport: Transport) -> bool:
+    """Whether a controller has done something: none does before all are set up.
+
+    A controller manager that is still setting up ends when its API server goes away; and pods need
+    the account that is looked for here.
+    """
     account = Request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
-    if (await transport.send(account)).status != 200:
-        return False
-    return await all_schedulable(transport, nodes)
+    return (await transport.send(account)).status == 200

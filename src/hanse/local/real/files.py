@@ -6,8 +6,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from hanse.kube.access import Access, Endpoint, Identity
 from hanse.local.embedded.tls import Authority, Issued
-from hanse.local.kubeconfig import Access, ClientCertificate, write_kubeconfig, write_private
+from hanse.local.kubeconfig import Context, write_kubeconfig, write_private
 from hanse.local.real.layout import Layout
 from hanse.local.real.pods import kwok_configuration
 
@@ -39,7 +40,8 @@ def _write_configurations(layout: Layout, authority: Authority) -> None:
     }
     for file, (user, *groups) in users.items():
         access = _access(layout, authority, user, *groups)
-        write_kubeconfig(layout.directory / f"{file}.kubeconfig", [access])
+        context = Context(layout.name, access, user)
+        write_kubeconfig(layout.directory / f"{file}.kubeconfig", [context])
     (layout.directory / "scheduler.yaml").write_text(_scheduler_configuration())
     (layout.directory / "kwok.yaml").write_text(kwok_configuration())
 
@@ -47,11 +49,8 @@ def _write_configurations(layout: Layout, authority: Authority) -> None:
 def _access(layout: Layout, authority: Authority, user: str, *groups: str) -> Access:
     issued = authority.client(user, groups)
     return Access(
-        cluster=layout.name,
-        server=layout.server,
-        authority=authority.certificate,
-        credential=ClientCertificate(issued.certificate, issued.key),
-        user=user,
+        Endpoint(layout.server, ca=authority.certificate),
+        Identity(certificate=issued.certificate, key=issued.key),
     )
 
 

@@ -79,8 +79,8 @@ class RealFleet:
         self._lock = _lock(self.directory)
         self._keeper = Keeper()
         self.clusters = self._laid_out(self._keeper)
-        accesses = [cluster.access for cluster in self.clusters.values()]
-        write_kubeconfig(self.kubeconfig, accesses)
+        contexts = [cluster.context for cluster in self.clusters.values()]
+        write_kubeconfig(self.kubeconfig, contexts)
         try:
             async with asyncio.TaskGroup() as group:
                 for cluster in self.clusters.values():

@@ -24,9 +24,11 @@ ETCD_PEERS = "unix://peer.sock:0"
 BROKER_CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
+    "serviceaccount-controller",
     "serviceaccount-token-controller",
+    "root-ca-certificate-publisher-controller",
 )
-"""What keeps a cluster without workloads clean, and gives tokens to those who ask by Secret."""
+"""What keeps a cluster without workloads clean, and what every namespace and account has."""
 
 WORKLOAD_CONTROLLERS = (
     "*",
@@ -66,7 +68,7 @@ class Ranges(Struct, frozen=True):
     @property
     def api_server(self) -> IPv4Address:
         """What `default/kubernetes` points at; slices cannot hold the loopback address it has."""
-        return self.nodes[1]
+        return self.nodes[-2]
 
 
 def ranges_of(index: int) -> Ranges:
@@ -189,7 +191,7 @@ def _kwok(layout: Layout) -> _Part:
         "--kubeconfig=kwok.kubeconfig",
         "--config=kwok.yaml",
         f"--cidr={layout.ranges.pods[1]}/{layout.ranges.pods.prefixlen}",
-        f"--node-ip={layout.ranges.nodes[2]}",
+        f"--node-ip={layout.ranges.nodes[-3]}",
         "--node-port=0",
         "--manage-all-nodes=true",
         "--node-lease-duration-seconds=40",

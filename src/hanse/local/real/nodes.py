@@ -6,47 +6,30 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import Request, Transport
+from hanse.local.embedded.controllers.nodes import NodeRanges, plan_nodes
 from hanse.local.real.layout import Ranges
 
-_FIRST_HOST = 10
-"""Lower addresses of a node range are for the API server and for kwok."""
-
-
-def node(cluster: str, number: int, ranges: Ranges) -> dict[str, Any]:
-    """A node with addresses inside and outside, in a zone of its own, with room for everything."""
-    name = f"{cluster}-{number}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "topology.kubernetes.io/region": cluster,
-                "topology.kubernetes.io/zone": f"{cluster}-{chr(ord('a') + (number - 1) % 26)}",
-            },
-        },
-        "status": {
-            "addresses": [
-                {"type": "InternalIP", "address": str(ranges.nodes[_FIRST_HOST + number])},
-                {"type": "ExternalIP", "address": str(ranges.outside[_FIRST_HOST + number])},
-                {"type": "Hostname", "address": name},
-            ],
-            "capacity": _ROOM,
-            "allocatable": _ROOM,
-        },
-    }
-
-
 _ROOM = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "pods": "10000"}
+"""Enough for every scenario on three nodes: here a scheduler counts."""
+
+
+def nodes_of(cluster: str, count: int, ranges: Ranges) -> list[dict[str, Any]]:
+    """The nodes of an embedded cluster of that name: scenarios cannot tell them apart."""
+    # kwok gives out a range from its very first address, which must not be the network's own.
+    upper_half = list(ranges.pods.subnets())[1]
+    inside = NodeRanges(
+        pods=(str(upper_half),), internal=str(ranges.nodes), external=str(ranges.outside)
+    )
+    return [
+        {**node, "status": {**node["status"], "capacity": _ROOM, "allocatable": _ROOM}}
+        for node in plan_nodes(cluster, count, inside)
+    ]
 
 
 async def create_nodes(transport: Transport, cluster: str, count: int, ranges: Ranges) -> None:
     """Make sure that the nodes exist; those of an earlier run are left as they are."""
-    for number in range(1, count + 1):
-        body = msgspec.json.encode(node(cluster, number, ranges))
+    for node in nodes_of(cluster, count, ranges):
+        body = msgspec.json.encode(node)
         response = await transport.send(Request("POST", "/api/v1/nodes", body=body))
         if response.status not in (201, 409):
             raise error_of(response)

@@ -5,7 +5,8 @@ the living pod:
 
     sim.hanse.dev/ready: "false"                   runs, and is not ready
     sim.hanse.dev/ready-after: 2s                  is ready that long after it runs
-    sim.hanse.dev/phase: Pending|Failed|CrashLoop  never starts, fails, or restarts for ever
+    sim.hanse.dev/phase: Pending|CrashLoop         never starts, or restarts for ever
+    sim.hanse.dev/phase: Failed|Succeeded          ends that way
 """
 
 from typing import Any
@@ -31,6 +32,8 @@ _SEEN = (
     ' elif any(.status.conditions[]?; .type == "Ready" and .status == "True") then "ready"'
     ' else "unready" end)'
 )
+
+_NOT_STARTED = "any(.status.containerStatuses[]?; .started == false)"
 
 _STARTED = """
 phase: Running
@@ -60,7 +63,7 @@ containerStatuses:
   image: {{ .image | Quote }}
   imageID: ""
   ready: {{ $up }}
-  started: {{ not $crash }}
+  started: {{ not ( or $crash $late ) }}
   restartCount: {{ ternary 1 0 $crash }}
   {{ if $crash }}
   state: {waiting: {reason: CrashLoopBackOff, message: "as its annotation says"}}
@@ -89,7 +92,9 @@ initContainerStatuses:
 {{ end }}
 """
 
-_RUNS_READY = "{{ $ready := true }}{{ $up := true }}{{ $crash := false }}" + _RUNNING
+_RUNS_READY = (
+    "{{ $ready := true }}{{ $up := true }}{{ $crash := false }}{{ $late := false }}" + _RUNNING
+)
 
 _RUNS_UNREADY = (
     """
@@ -138,10 +143,13 @@ def kwok_configuration() -> str:
 
 def stages() -> list[dict[str, Any]]:
     """Each stage: which pods it moves on, and what they become."""
+    ends = ("Failed", "Succeeded")
     alive = _is(".metadata.deletionTimestamp", "DoesNotExist")
-    new = (alive, _is(".status.podIP", "DoesNotExist"), _not(_PHASE, "Pending", "Failed"))
-    running = (alive, _in(".status.phase", "Running"), _not(_PHASE, "Failed"))
-    finishing = _in(".metadata.ownerReferences[]?.kind", "Job")
+    new = (alive, _is(".status.podIP", "DoesNotExist"), _not(_PHASE, "Pending", *ends))
+    running = (alive, _in(".status.phase", "Running"), _not(_PHASE, *ends))
+    unended = _not(".status.phase", *ends)
+    of_job = 'any(.metadata.ownerReferences[]?; .kind == "Job")'
+    turning_ready = _true(f'{_WANTED} == "ready" and {_SEEN} != "ready"')
     return [
         _stage(
             "pod-starts-ready",
@@ -154,10 +162,15 @@ def stages() -> list[dict[str, Any]]:
             status=_STARTED + _RUNS_UNREADY,
         ),
         _stage(
-            "pod-turns-ready",
-            (*running, _true(f'{_WANTED} == "ready" and {_SEEN} != "ready"')),
+            "pod-turns-ready-for-the-first-time",
+            (*running, turning_ready, _true(_NOT_STARTED)),
             status=_RUNS_READY,
             delay={"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _READY_AFTER}},
+        ),
+        _stage(
+            "pod-turns-ready-again",
+            (*running, turning_ready, _true(f"{_NOT_STARTED} | not")),
+            status=_RUNS_READY,
         ),
         _stage(
             "pod-turns-unready",
@@ -165,13 +178,18 @@ def stages() -> list[dict[str, Any]]:
             status=_RUNS_UNREADY,
         ),
         _stage(
+            "pod-of-a-job-completes",
+            (*running, _true(f'{of_job} and {_WANTED} == "ready" and {_SEEN} == "ready"')),
+            status=_ended("Succeeded", exit_code=0, reason="Completed"),
+        ),
+        _stage(
             "pod-completes",
-            (*running, finishing, _true(f'{_WANTED} == "ready" and {_SEEN} == "ready"')),
+            (alive, unended, _in(_PHASE, "Succeeded")),
             status=_ended("Succeeded", exit_code=0, reason="Completed"),
         ),
         _stage(
             "pod-fails",
-            (alive, _in(_PHASE, "Failed"), _not(".status.phase", "Failed", "Succeeded")),
+            (alive, unended, _in(_PHASE, "Failed")),
             status=_ended("Failed", exit_code=1, reason="Error"),
         ),
         _stage(
