@@ -254,4 +254,6 @@ def test_each_kind_has_a_good_example_and_a_bad_one() -> None:
     ids=lambda case: case.id,
 )
 def test_a_value_out_of_bounds_is_still_read_so_that_it_can_be_told(case: Refused) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(case.applied()), type=case.kind)
+    obj = msgspec.json.decode(msgspec.json.encode(case.applied()), type=case.kind)
+
+    assert obj.name == case.applied()["metadata"]["name"]

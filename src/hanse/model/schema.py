@@ -4,7 +4,6 @@ The decoder does not enforce any of this. An API server does, for what is writte
 object that was stored under a looser definition must still be read, and be told what is wrong.
 """
 
-import inspect
 import types
 from collections.abc import Callable
 from copy import deepcopy
@@ -171,7 +170,7 @@ def properties_of(struct: type[Struct]) -> Wire:
 
 def described(struct: type[Struct]) -> str:
     """The first paragraph of a struct's docstring, on one line."""
-    return " ".join(inspect.cleandoc(struct.__doc__ or "").split("\n\n")[0].split())
+    return " ".join((struct.__doc__ or "").split("\n\n")[0].split())
 
 
 def _field(field: FieldInfo) -> Wire:
