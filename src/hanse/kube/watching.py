@@ -7,6 +7,8 @@ from datetime import timedelta
 from random import Random
 from typing import Generic
 
+from msgspec import Struct
+
 from hanse.kube import requests
 from hanse.kube.client import Client
 from hanse.kube.errors import Gone, Invalid, KubeError, NotFound, Status, Unreachable
@@ -29,15 +31,29 @@ _BREATH = 128
 """Lines after which other tasks get their turn, in case lines never have to be waited for."""
 
 
+class _Selection(Struct, frozen=True):
+    """Which objects of a kind are followed: those of a namespace, and by labels and fields."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
 async def follow(
-    client: Client, kind: type[K], *, namespace: str = "", labels: str = "", random: Random
+    client: Client,
+    kind: type[K],
+    *,
+    namespace: str = "",
+    labels: str = "",
+    fields: str = "",
+    random: Random,
 ) -> AsyncGenerator[Event[K], None]:
     """Tell all there is of a kind and then every change, for as long as somebody listens.
 
     An outage is told once, by `Interrupted`, and its end by `Alive`; a list in between does not
     end it. Whoever stops listening early closes the generator (`contextlib.aclosing`).
     """
-    stream = _Stream(client, kind, namespace, labels, random)
+    stream = _Stream(client, kind, _Selection(namespace, labels, fields), random)
     while True:
         rung = client.kinds.changed.rung
         try:
@@ -61,12 +77,11 @@ class _Stream(Generic[K]):
     """Where one stream stands: what it may resume from, and how it fared lately."""
 
     def __init__(
-        self, client: Client, kind: type[K], namespace: str, labels: str, random: Random
+        self, client: Client, kind: type[K], selection: _Selection, random: Random
     ) -> None:
         self._client = client
         self._kind = kind
-        self._namespace = namespace
-        self._labels = labels
+        self._selection = selection
         self._random = random
         self._after = ""  # the resourceVersion to resume from; empty: a list is due
         self._attempt = 0  # failures since the last sign that a watch works
@@ -105,7 +120,7 @@ class _Stream(Generic[K]):
 
     def lost_kind(self) -> bool:
         """Note that the kind is not served; whether that is news."""
-        news = not self._absent
+        news = self._down or not self._absent
         self._absent = True
         self._down = False
         self._after = ""
@@ -152,7 +167,10 @@ class _Stream(Generic[K]):
         self._absent = False
 
     async def _list_by_pages(self) -> Event[K]:
-        listed = await self._client.list(self._kind, namespace=self._namespace, labels=self._labels)
+        chosen = self._selection
+        listed = await self._client.list(
+            self._kind, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
+        )
         if self._by_pages and self._client.streams_lists is None:
             self._client.streams_lists = False
         self._after = listed.resource_version
@@ -161,7 +179,7 @@ class _Stream(Generic[K]):
 
     async def _check_history(self) -> None:
         """A server restored from a backup would let us wait in silence for what is its future."""
-        newest = await self._client.newest(self._kind, namespace=self._namespace)
+        newest = await self._client.newest(self._kind, namespace=self._selection.namespace)
         self._no_older(newest)
         self._doubtful = False
 
@@ -170,13 +188,22 @@ class _Stream(Generic[K]):
             raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
 
     def _request(self, lasting: timedelta) -> Request:
-        served = self._client.kinds.as_served(self._kind)
+        served, chosen = self._client.kinds.as_served(self._kind), self._selection
         if not self._after:
             return requests.watch_list(
-                served, self._namespace, labels=self._labels, lasting=lasting
+                served,
+                chosen.namespace,
+                labels=chosen.labels,
+                fields=chosen.fields,
+                lasting=lasting,
             )
         return requests.watch(
-            served, self._namespace, labels=self._labels, after=self._after, lasting=lasting
+            served,
+            chosen.namespace,
+            labels=chosen.labels,
+            fields=chosen.fields,
+            after=self._after,
+            lasting=lasting,
         )
 
     async def _told(
