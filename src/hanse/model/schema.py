@@ -164,7 +164,7 @@ def properties_of(struct: type[Struct]) -> Wire:
         "type": "object",
         **({"required": required} if required else {}),
         **({"properties": properties} if properties else {}),
-        **validations(getattr(struct, "rules", ())),
+        **validations(getattr(struct, "must_hold", ())),
     }
 
 

@@ -86,7 +86,7 @@ class ClusterSet(Object, frozen=True, kw_only=True):
 class ClusterPreference(Value, frozen=True, kw_only=True):
     """How many replicas one cluster should get."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
+    must_hold: ClassVar[tuple[Rule, ...]] = (
         Rule("!has(self.max) || self.min <= self.max", "must not be greater than max", ".min"),
     )
 
