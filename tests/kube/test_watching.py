@@ -310,6 +310,15 @@ async def test_an_unserved_kind_is_told_once_and_found_when_it_appears() -> None
     assert names(told[1]) == ["a"]
 
 
+async def test_the_end_of_an_outage_is_told_of_an_unserved_kind_too() -> None:
+    absent = refusal(404, "NotFound")
+    server = Scripted(absent, *[DOWN] * 3, *[absent] * 3)
+
+    told = await events(server, 3)
+
+    assert told == [NotServed(), Interrupted(DOWN), NotServed()]
+
+
 async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
     server = Scripted(*[refusal(404, "NotFound")] * 8, page(service("a", 1), version=5), Lines())
     client = Client(server)

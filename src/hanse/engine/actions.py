@@ -75,6 +75,11 @@ class Todo(Struct, frozen=True):
     waiting_for: frozenset[ClusterId] = frozenset()
 
 
+def is_omission(action: Action) -> bool:
+    """Whether an action deletes what is ours and no longer wanted."""
+    return isinstance(action, Delete) and action.cause == OMITTED
+
+
 def place_of(action: Action) -> Place:
     """What an action writes."""
     obj = action.object if isinstance(action, Create) else action.base
@@ -100,7 +105,8 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
             _compare_omitted(where, owner, obj, seen, sink, last)
     for patch in plan.patches:
         _compare_patch(patch, seen, sink)
-    return Todo(tuple(sink.actions), tuple(sink.obstacles), frozenset(sink.waiting_for))
+    actions = tuple(a for a in sink.actions if is_omission(a) or not sink.stops(a))
+    return Todo(actions, tuple(sink.obstacles), frozenset(sink.waiting_for))
 
 
 def serves(desired: Desired, seen: Snapshot) -> ClusterId:
@@ -117,15 +123,27 @@ class _Sink:
         self.actions: list[Action] = []
         self.obstacles: list[Obstacle] = []
         self.waiting_for: set[ClusterId] = set()
+        self._stopped: dict[ClusterId, int] = {}
 
     def obstacle(self, place: Place, result: WriteResult, message: str) -> None:
         self.obstacles.append(Obstacle(place, result, message))
+
+    def stop_after(self, where: ClusterId, step: int) -> None:
+        """Let nothing go to a destination after a step that cannot be done there."""
+        self._stopped[where] = min(step, self._stopped.get(where, step))
+
+    def stops(self, action: Action) -> bool:
+        return action.step > self._stopped.get(action.where, action.step)
 
 
 def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink) -> None:
     obj, where = desired.object, desired.where
     place = Place(where, ref_of(obj))
     if not _writable(place, type(obj), desired.as_leader_of, seen, sink):
+        sink.stop_after(where, desired.step)
+        return
+    if partial := {c for c in desired.sources if _is_partial(c, seen)}:
+        sink.waiting_for |= partial
         return
     epoch = _epoch(desired.as_leader_of, seen)
     wanted = recorded(stamped(obj, owner, desired.sources, epoch))
@@ -134,6 +152,7 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
         sink.actions.append(Create(where, wanted, desired.step, desired.as_leader_of, desired.rank))
         return
     if not _ours_to_write(standing, owner, desired, epoch, place, sink):
+        sink.stop_after(where, desired.step)
         return
     change = difference(wanted, standing)
     subresource = ""
@@ -236,6 +255,12 @@ def _writable(
         sink.waiting_for.add(place.where)
         return False
     return True
+
+
+def _is_partial(source: ClusterId, seen: Snapshot) -> bool:
+    """Whether a source was never seen whole: what rests on it now might lack half of itself."""
+    state = seen.fact(ClusterState, source)
+    return state is not None and not state.listed
 
 
 def _is_party(source: ClusterId, seen: Snapshot) -> bool:

@@ -71,10 +71,9 @@ class Connection:
         """The state as it is now; `since` moves only with what it says."""
         phase, reason = self._phase()
         known = self.state
-        if (known.phase, known.reason, known.roles) == (phase, reason, self.roles):
-            return known
         since = known.since if known.phase == phase else now
-        return ClusterState(self.cluster, self.roles, phase, since, reason)
+        listed = all(s.settled for s in self.streams.values())
+        return ClusterState(self.cluster, self.roles, phase, since, reason, listed)
 
     def mark_restored(self) -> None:
         """Nothing known of the cluster holds until every stream has listed once more."""

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
 
-from hanse.engine.actions import OMITTED, Action, Delete, Todo, Update, place_of, todo
+from hanse.engine.actions import Action, Todo, Update, is_omission, place_of, todo
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
 from hanse.engine.metrics import Metrics
@@ -211,6 +211,10 @@ class Engine:
         if feature is None or not self.active:
             return
         seen = self.snapshot()
+        home = seen.fact(ClusterState, seen.local)
+        if home is None or not home.listed:
+            self._waiting.setdefault(seen.local, set()).add(item)
+            return
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
             wanted = todo(name, key, plan, self.owned.of(name, key), seen)
@@ -241,7 +245,7 @@ class Engine:
     def _guarded(self, item: Item, actions: list[Action]) -> list[Action]:
         omitted: dict[ClusterId, list[Action]] = {}
         for action in actions:
-            if isinstance(action, Delete) and action.cause == OMITTED:
+            if is_omission(action):
                 omitted.setdefault(action.where, []).append(action)
         for where, several in omitted.items():
             owned = self.owned.count(where, item[0])

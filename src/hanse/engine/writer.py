@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from hanse.engine.actions import OMITTED, Action, Create, Delete, Update, place_of
+from hanse.engine.actions import OMITTED, Action, Create, Delete, Update, is_omission, place_of
 from hanse.engine.fleet import Fleet
 from hanse.engine.ownership import owner_of
 from hanse.kube.errors import (
@@ -63,11 +63,14 @@ class Writer:
         steps: dict[int, list[Action]] = {}
         for action in actions:
             steps.setdefault(action.step, []).append(action)
+        refused = False
         for step in sorted(steps):
-            ended = await _all([self._write(action) for action in steps[step]])
+            due = [a for a in steps[step] if not refused or is_omission(a)]
+            ended = await _all([self._write(action) for action in due])
             done.extend(ended)
             if any(w.result == "Failed" for w in ended):
                 break
+            refused = refused or any(w.result != "Done" for w in ended)
         return done
 
     async def _write(self, action: Action) -> Written:

@@ -65,7 +65,8 @@ def cluster(
     name: ClusterId, *roles: Role, phase: Phase = Phase.SYNCED, since: datetime = EPOCH
 ) -> ClusterState:
     """The fact that a cluster is connected."""
-    return ClusterState(name, frozenset(roles), phase, since)
+    listed = phase is not Phase.CONNECTING
+    return ClusterState(name, frozenset(roles), phase, since, listed=listed)
 
 
 def snapshot(

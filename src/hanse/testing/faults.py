@@ -120,6 +120,10 @@ class Network:
         self._on_crash = asyncio.get_running_loop().create_future()
         return self._on_crash
 
+    def disarm(self) -> None:
+        """Call off a crash that has not come."""
+        self._on_crash = None
+
     def count(self, link: Link) -> bool:
         """Count a request; True when its sender is to crash now."""
         self.requests += 1

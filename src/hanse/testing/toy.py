@@ -22,6 +22,7 @@ RECORD = "toy.hanse.dev/record"
 FROM = "toy.hanse.dev/from"
 OFFERED = "toy.hanse.dev/offered"
 HOME = "toy"
+TOLD = ("Foreign", "Refused", "Forbidden")
 
 BY_OFFER: Index[ConfigMap] = Index("toy-offer", lambda c: [c.metadata.labels.get(RECORD, "")])
 
@@ -47,9 +48,10 @@ class Toy:
                 return [key for o in objects for key in _record_keys(o)]
             case FactChange():
                 fact = change.fact
-                if isinstance(fact, ClusterState):
-                    return self._all(seen)
-                return []
+                if isinstance(fact, Outcome):
+                    namespace, _, rest = fact.place.ref.name.partition(".")
+                    return [Key("offer", rest.removesuffix(f".{seen.local}"), namespace)]
+                return self._all(seen) if isinstance(fact, ClusterState) else []
 
     def plan(self, key: Key, seen: Snapshot) -> Plan:
         match key.topic:
@@ -77,7 +79,8 @@ class Toy:
             desired.append(Desired(record, broker, sources=frozenset({seen.local})))
         place = Place(seen.local, ref_of(offer))
         trouble = [seen.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired]
-        told = "; ".join(t.message for t in trouble if t is not None) or "yes"
+        refused = [t.message for t in trouble if t is not None and t.result in TOLD]
+        told = "; ".join(refused) or "yes"
         patch = Patch(place, {"metadata": {"annotations": {OFFERED: told}}})
         notice = Notice(place, "Offered", f"{key.name} is offered: {told}")
         return Plan(tuple(desired), patches=(patch,), notices=(notice,))

@@ -45,7 +45,9 @@ class World:
         self.network = Network(self.random)
         self.clock = LoopClock()
         self.names = tuple(names)
-        self.clusters = {n: ApiServer(n, clock=self.clock) for n in (*self.names, BROKER)}
+        self.clusters = {
+            n: ApiServer(n, clock=self.clock, seed=seed) for n in (*self.names, BROKER)
+        }
         self.agents: dict[ClusterId, Agent] = {}
         self._features = features
         self._guard = guard
