@@ -104,7 +104,6 @@ class LoadBalancerIngress(Value, frozen=True, kw_only=True):
 
     ip: str = ""
     hostname: str = ""
-    ip_mode: str = ""
     ports: tuple[IngressPort, ...] = ()
 
 
