@@ -103,26 +103,35 @@ def list_page(
 
 
 def watch(
-    kind: Kind, namespace: str = "", *, labels: str = "", after: str, lasting: timedelta
+    kind: Kind,
+    namespace: str = "",
+    *,
+    labels: str = "",
+    fields: str = "",
+    after: str,
+    lasting: timedelta,
 ) -> Request:
     """Every change after a resourceVersion."""
-    query = _watching(labels, lasting) + _query(resourceVersion=after)
+    query = _watching(labels, fields, lasting) + _query(resourceVersion=after)
     return Request("GET", path_of(kind, namespace), query)
 
 
-def watch_list(kind: Kind, namespace: str = "", *, labels: str = "", lasting: timedelta) -> Request:
+def watch_list(
+    kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", lasting: timedelta
+) -> Request:
     """Everything there is as a stream of events, a bookmark that ends it, then every change."""
-    query = _watching(labels, lasting) + _query(
+    query = _watching(labels, fields, lasting) + _query(
         sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
     )
     return Request("GET", path_of(kind, namespace), query)
 
 
-def _watching(labels: str, lasting: timedelta) -> Query:
+def _watching(labels: str, fields: str, lasting: timedelta) -> Query:
     return _query(
         watch="true",
         allowWatchBookmarks="true",
         labelSelector=labels,
+        fieldSelector=fields,
         timeoutSeconds=str(int(lasting.total_seconds())),
     )
 
