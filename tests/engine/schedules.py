@@ -1,4 +1,4 @@
-"""Random schedules of users, faults and time over a toy federation, and the laws they must leave whole.
+"""Random schedules of users, faults and time over a toy federation, and the laws that must hold.
 
 A schedule is a function of its seed: `python -m tests.engine.schedules SEED [COUNT]` replays.
 """

@@ -130,6 +130,12 @@ class Engine:
             self._wake_owner(change, lane)
             self._wake_waiting(change)
 
+    def reconsider(self, cluster: ClusterId) -> None:
+        """Look again at every key that owns something in a cluster."""
+        for name, key in self.owned.items():
+            if any(where == cluster for where, _, _ in self.owned.of(name, key)):
+                self.queue.add((name, key), Lane.BACKLOG)
+
     def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
         """What is no longer watched is no longer ours to look after."""
         self.owned.change(where, obj, None)

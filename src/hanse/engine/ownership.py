@@ -147,6 +147,12 @@ class Owned:
         held = self._by_key.get((feature, key), {})
         return [(where, owner, obj) for (where, _), (owner, obj) in held.items()]
 
+    def objects(self) -> Iterable[tuple[ClusterId, Object]]:
+        """Everything that is owned by anyone, with where it is."""
+        for held in self._by_key.values():
+            for (where, _), (_, obj) in held.items():
+                yield where, obj
+
     def count(self, where: ClusterId, feature: str) -> int:
         """How many objects a feature owns in a cluster."""
         return self._count.get((where, feature), 0)

@@ -24,9 +24,9 @@ from hanse.model.objects import ClusterId, Object, Place, Wire
 
 
 class Fence(Protocol):
-    """Whether we may still write as a member's leader, at this very moment."""
+    """Whether we may still write, as a member's leader or as this agent, at this very moment."""
 
-    def holds(self, member: ClusterId) -> bool: ...
+    def holds(self, member: ClusterId | None) -> bool: ...
 
 
 class Written(Struct, frozen=True):
@@ -74,8 +74,9 @@ class Writer:
         return done
 
     async def _write(self, action: Action) -> Written:
-        if action.as_leader_of is not None and not self._fence.holds(action.as_leader_of):
-            written = Written(action, "Fenced", f"no longer the leader of {action.as_leader_of}")
+        if not self._fence.holds(action.as_leader_of):
+            led = action.as_leader_of or "this agent's replicas"
+            written = Written(action, "Fenced", f"no longer the leader of {led}")
         else:
             written = await self._send(action)
         self._count(written)
@@ -174,8 +175,7 @@ async def _all(several: Sequence[Any]) -> list[Any]:
 
 
 class NoFence:
-    """For agents that lead nobody."""
+    """For an agent that is alone and leads nobody."""
 
-    def holds(self, member: ClusterId) -> bool:
-        assert member, "a member has a name"
-        return False
+    def holds(self, member: ClusterId | None) -> bool:
+        return member is None

@@ -47,7 +47,7 @@ class Store(Generic[K]):
         """What is there and cannot be read; its last readable version, if any, is kept."""
         self._objects: dict[Name, K] = {}
         self._namespaces: dict[str, dict[str, K]] = {}
-        self._indexes = {index.name: index for index in indexes}
+        self.indexes = {index.name: index for index in indexes}
         self._found: dict[tuple[str, str], dict[Name, K]] = {}
         self._forgotten: dict[str, int] = {}
         """Version by uid of what we deleted and the watch may still tell of."""
@@ -184,7 +184,7 @@ class Store(Generic[K]):
             self._found.setdefault(found, {})[name] = after
 
     def _entries(self, obj: K) -> Iterator[tuple[str, str]]:
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             for value in index.values(obj):
                 yield (index.name, value)
 

@@ -50,6 +50,8 @@ class ClusterState(Fact, frozen=True):
     phase: Phase
     since: datetime
     reason: str = ""
+    listed: bool = False
+    """Whether everything watched in it was listed in full once: before that, all is partial."""
 
     @property
     def key(self) -> ClusterId:

@@ -1,7 +1,5 @@
 """The group `crd.antrea.io`, which is Antrea's: policies, and what they select."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import ClassVar
 
 from hanse.model.kinds.core import Protocol

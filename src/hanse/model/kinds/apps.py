@@ -1,7 +1,5 @@
 """The group `apps`: StatefulSets, whose pod templates are not ours to read."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import ClassVar, Literal
 
 from hanse.model.kinds.core import ObservedCondition

@@ -1,7 +1,5 @@
 """The core group: Services and what stands around them."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The group `externaldns.k8s.io`, which is ExternalDNS's: records for the world."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import ClassVar
 
 from hanse.model.objects import Kind, Object, Value, renamed

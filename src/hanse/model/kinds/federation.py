@@ -1,7 +1,5 @@
 """The group `antreaplus.vmware-tanzu.com`: who is in a federation, and what is not a pod."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The group `amko.vmware.com`: global load balancing, and whose configuration leads."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Address, ContextName

@@ -1,7 +1,5 @@
 """The group `hanse.dev`: the fleet itself, and stateful sets spread over it."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Virtual machines as others describe them: nephe's for clouds, KubeVirt's for clusters."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import ClassVar
 
 from hanse.model.objects import Kind, Object, Value, renamed

@@ -1,7 +1,5 @@
 """The group `multicluster.x-k8s.io`: services that span clusters (KEP-1645)."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.core import Affinity, IPFamily, Protocol, SessionAffinityConfig

@@ -1,7 +1,5 @@
 """The group `networking.k8s.io`: ways in, who may talk to whom, and ranges of addresses."""
 
-# ruff: noqa: RUF012 -- msgspec copies empty defaults for each value
-
 from typing import ClassVar, Literal
 
 from hanse.model.kinds.core import LoadBalancerStatus, ObservedCondition, Protocol

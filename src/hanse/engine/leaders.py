@@ -1,0 +1,121 @@
+"""Leadership over members, and of one replica among several: who may write, at this very moment."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+from hanse.engine.fleet import Fleet
+from hanse.kube.client import Client
+from hanse.kube.clock import Clock
+from hanse.kube.elector import Elector, Following, Leading, Standing
+from hanse.kube.lease import Terms
+from hanse.model.facts import Leadership, Role
+from hanse.model.objects import ClusterId
+
+MEMBER_LEASES = "antrea-plus-system"
+AGENT_LEASE = "hanse-agent"
+
+
+class Leaders:
+    """Stands for election in members, and in its own cluster among the agent's replicas.
+
+    Without a lease of its own the agent is taken to be the only one.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        identity: str,
+        *,
+        clock: Clock,
+        random: Random,
+        terms: Terms = Terms(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._fleet = fleet
+        self._identity = identity
+        self._clock = clock
+        self._random = random
+        self._terms = terms
+        self._electors: dict[ClusterId, Elector] = {}
+        self._tasks: dict[ClusterId, asyncio.Task[None]] = {}
+        self._own: Elector | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Take part in elections until the block ends; then every lease is given back."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                yield
+            finally:
+                self._group = None
+                for task in self._tasks.values():
+                    task.cancel()
+
+    def holds(self, member: ClusterId | None) -> bool:
+        """Whether a write is ours to send now: as the leader of a member, or as this agent."""
+        if self._own is not None and not self._own.may_write():
+            return False
+        if member is None:
+            return True
+        elector = self._electors.get(member)
+        return elector is not None and elector.may_write()
+
+    def stand(self, member: ClusterId, client: Client) -> None:
+        """Stand for election in a connected member."""
+        assert self._group is not None, "elections run while the agent does"
+        elector = self._elector(client, MEMBER_LEASES, member)
+        self._electors[member] = elector
+
+        def tell(standing: Standing) -> None:
+            self._stands(member, standing)
+
+        self._tasks[member] = self._group.create_task(elector.run(tell), name=f"stand in {member}")
+
+    async def withdraw(self, member: ClusterId) -> None:
+        """Stand no longer in a member; a lease that is ours is given back."""
+        task = self._tasks.pop(member, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        self._electors.pop(member, None)
+        self._fleet.drop_fact(Leadership, member)
+
+    def stand_at_home(self, client: Client, namespace: str, tell: Callable[[bool], None]) -> None:
+        """Be one of several replicas: `tell` says when this one is to work and when not."""
+        assert self._group is not None, "elections run while the agent does"
+        self._own = self._elector(client, namespace, AGENT_LEASE)
+
+        def told(standing: Standing) -> None:
+            tell(isinstance(standing, Leading))
+
+        home = self._fleet.local
+        self._tasks[f"{home} (replicas)"] = self._group.create_task(
+            self._own.run(told), name="stand among replicas"
+        )
+
+    def _elector(self, client: Client, namespace: str, name: str) -> Elector:
+        return Elector(
+            client,
+            namespace,
+            name,
+            self._identity,
+            clock=self._clock,
+            random=self._random,
+            terms=self._terms,
+        )
+
+    def _stands(self, member: ClusterId, standing: Standing) -> None:
+        match standing:
+            case Leading(epoch):
+                self._fleet.put_fact(Leadership(member, self._identity, epoch, ours=True))
+            case Following(holder):
+                known = self._fleet.facts.get(Leadership, member)
+                epoch = known.epoch if known is not None else 0
+                self._fleet.put_fact(Leadership(member, holder, epoch, ours=False))
+        connection = self._fleet.connections.get(member)
+        if connection is not None:
+            led = {Role.LED} if isinstance(standing, Leading) else set()
+            self._fleet.set_roles(member, (connection.roles - {Role.LED}) | led)

@@ -1,0 +1,61 @@
+"""Leaving a cluster: what we made there goes first, or is written down as left behind."""
+
+import asyncio
+import logging
+
+from msgspec import Struct
+
+from hanse.engine.engine import Engine
+from hanse.engine.ownership import OWNER, owner_of
+from hanse.kube.errors import KubeError
+from hanse.model.objects import ClusterId, Object, Place, ref_of
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 0.5
+
+
+class Left(Struct, frozen=True):
+    """A cluster was left; what could not be withdrawn from it is named."""
+
+    cluster: ClusterId
+    abandoned: tuple[Place, ...] = ()
+
+
+async def leave(engine: Engine, cluster: ClusterId) -> Left:
+    """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
+
+    This lasts until the cluster can be reached; cancelling it leaves the cluster in state Leaving.
+    """
+    engine.fleet.start_leaving(cluster)
+    engine.reconsider(cluster)
+    while await _ours_in(engine, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
+        await asyncio.sleep(LOOK_AGAIN)
+    await engine.fleet.disconnect(cluster)
+    return Left(cluster)
+
+
+async def leave_by_force(engine: Engine, cluster: ClusterId) -> Left:
+    """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known."""
+    abandoned = tuple(
+        sorted(
+            Place(where, ref_of(obj)) for where, obj in engine.owned.objects() if where == cluster
+        )
+    )
+    await engine.fleet.disconnect(cluster)
+    log.warning("cluster abandoned", extra={"cluster": cluster, "objects": len(abandoned)})
+    return Left(cluster, abandoned)
+
+
+async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | None:
+    """What a labelled list finds of ours; None while the cluster cannot be asked."""
+    connection = engine.fleet.connections[cluster]
+    mine = {engine.fleet.local, cluster}
+    found: list[Object] = []
+    try:
+        for kind in {scope.kind for scope in connection.streams}:
+            listed = await connection.api.list(kind, labels=OWNER)
+            found += [o for o in listed.objects if (w := owner_of(o)) and w.serves in mine]
+    except KubeError:
+        return None
+    return tuple(found)

@@ -1,0 +1,136 @@
+"""Systems that are not clusters (a name server, a load balancer, a VPC), seen as if they were.
+
+A small adapter lists, creates, updates and deletes; the engine's own comparison, ownership and
+retries serve it as they serve clusters.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from hanse.engine.compare import merge
+from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
+from hanse.kube.events import Alive, Event, Interrupted, Listed, NotServed
+from hanse.model.objects import K, Object, Wire
+
+
+class System(Protocol):
+    """What an adapter does; it raises `Unreachable` and the other errors of `hanse.kube.errors`.
+
+    Objects are whole: `update` replaces one. A system without versions of its own may leave
+    `resource_version` empty; then it is compared before it is written.
+    """
+
+    @property
+    def kinds(self) -> Sequence[type[Object]]: ...
+
+    async def list(self, kind: type[K]) -> Sequence[K]: ...
+
+    async def create(self, obj: K) -> K: ...
+
+    async def update(self, obj: K) -> K: ...
+
+    async def delete(self, obj: K) -> None: ...
+
+
+class Outside:
+    """An outside system as the engine's `Api`: polled, and compared first."""
+
+    def __init__(self, system: System, every: timedelta = timedelta(seconds=30)) -> None:
+        self._system = system
+        self._every = every.total_seconds()
+        self._round = 0
+        self._versions: dict[tuple[Any, str, str], tuple[bytes, int]] = {}
+
+    async def follow(
+        self, kind: type[K], namespace: str, labels: str
+    ) -> AsyncGenerator[Event[K], None]:
+        """List again and again; selectors are left to whoever reads."""
+        assert not namespace, "outside systems have no namespaces to watch by themselves"
+        assert not labels, "outside systems are watched whole"
+        if kind not in self._system.kinds:
+            yield NotServed()
+            await asyncio.get_running_loop().create_future()
+        down = False
+        while True:
+            try:
+                listed = await self._listed(kind)
+            except KubeError as error:
+                if not down:
+                    yield Interrupted(error)
+                down = True
+            else:
+                yield listed
+                if down:
+                    yield Alive(listed.resource_version)
+                down = False
+            await asyncio.sleep(self._every)
+
+    async def list(self, kind: type[K], *, labels: str = "") -> Listed[K]:
+        listed = await self._listed(kind)
+        chosen = tuple(o for o in listed.objects if not labels or labels in o.metadata.labels)
+        return Listed(chosen, listed.resource_version)
+
+    async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        for obj in (await self._listed(kind)).objects:
+            if (obj.metadata.namespace, obj.metadata.name) == (namespace, name):
+                return obj
+        raise NotFound(Status(404, "NotFound", f"{kind.kind} {name} is not there"))
+
+    async def create(self, obj: K) -> K:
+        try:
+            await self.read(type(obj), obj.metadata.name, obj.metadata.namespace)
+        except NotFound:
+            return self._versioned(await self._system.create(obj))
+        raise AlreadyExists(Status(409, "AlreadyExists", f"{obj.metadata.name} exists already"))
+
+    async def patch(
+        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
+    ) -> K:
+        assert subresource in ("", "status"), f"no subresource {subresource} outside"
+        standing = await self.read(kind, name, namespace)
+        wanted_version = change.get("metadata", {}).get("resourceVersion", "")
+        self._require_version(standing, wanted_version)
+        after = msgspec.convert(merge(msgspec.to_builtins(standing), change), kind)
+        return self._versioned(await self._system.update(after))
+
+    async def delete(
+        self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
+    ) -> K | None:
+        standing = await self.read(kind, name, namespace)
+        if uid and standing.metadata.uid != uid:
+            raise Conflict(Status(409, "Conflict", f"{name} is another object now"))
+        self._require_version(standing, resource_version)
+        await self._system.delete(standing)
+        return None
+
+    async def close(self) -> None:
+        """Adapters hold what they hold; nothing is held here."""
+
+    async def _listed(self, kind: type[K]) -> Listed[K]:
+        objects = tuple(self._versioned(o) for o in await self._system.list(kind))
+        return Listed(objects, str(self._round))
+
+    def _require_version(self, standing: Object, version: str) -> None:
+        if version and version != standing.metadata.resource_version:
+            name = standing.metadata.name
+            raise Conflict(Status(409, "Conflict", f"{name} was changed by somebody else"))
+
+    def _versioned(self, obj: K) -> K:
+        """Versions that grow when the content changes; a name without a uid serves as one."""
+        meta = obj.metadata
+        content = replace(obj, metadata=replace(meta, resource_version="", uid=""))
+        digest = blake2b(msgspec.json.encode(content), digest_size=16).digest()
+        place = (type(obj).kind, meta.namespace, meta.name)
+        known = self._versions.get(place)
+        if known is None or known[0] != digest:
+            self._round += 1
+            known = self._versions[place] = (digest, self._round)
+        uid = meta.uid or f"{meta.namespace}/{meta.name}"
+        versioned = replace(meta, resource_version=str(known[1]), uid=uid)
+        return replace(obj, metadata=versioned)
