@@ -50,7 +50,6 @@ class Engine:
         clock: Clock,
         random: Random,
         system_namespace: str = "hanse-system",
-        fence: Fence | None = None,
         providers: dict[str, Provider] | None = None,
         guard: Guard | None = None,
     ) -> None:
@@ -70,11 +69,15 @@ class Engine:
         self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
         self._herald = Herald(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
-        self._writer = Writer(self.fleet, fence or NoFence(), self.metrics.written)
+        self._writer = Writer(self.fleet, NoFence(), self.metrics.written)
         self._waiting: dict[ClusterId, set[Item]] = {}
         self._braked: set[Item] = set()
         self._suspicious: dict[tuple[ClusterId, str], set[Item]] = {}
         self._group: asyncio.TaskGroup | None = None
+
+    def fence(self, fence: Fence) -> None:
+        """Let every write be allowed by this first."""
+        self._writer = Writer(self.fleet, fence, self.metrics.written)
 
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
