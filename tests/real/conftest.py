@@ -47,8 +47,11 @@ async def real_clusters(
     binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RealFleet]:
     """Three clusters and a broker, shared: work in a namespace of your own, and hurt nothing."""
-    async with RealFleet(tmp_path_factory.mktemp("fleet"), binaries) as fleet:
+    folder = tmp_path_factory.mktemp("fleet")
+    async with RealFleet(folder, binaries) as fleet, asyncio.TaskGroup() as group:
+        providing = group.create_task(fleet.provide(), name="provide")
         yield fleet
+        providing.cancel()
 
 
 class Said(Struct, frozen=True):

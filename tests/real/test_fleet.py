@@ -1,6 +1,7 @@
 """The shared fleet is what it says: versions, rights, certificates, pods."""
 
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from ipaddress import IPv4Network
 
 import pytest
@@ -14,6 +15,8 @@ from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl
 from tests.real.scenarios import admin_of, get, post
+
+Does = Callable[..., Awaitable[str]]
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -48,25 +51,18 @@ spec:
   - metadata: {name: disk}
     spec:
       accessModes: [ReadWriteOnce]
-      storageClassName: by-hand
       resources: {requests: {storage: 1Gi}}
 """
 
 
-def volume(number: int) -> str:
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"disk-{number}"},
-            "spec": {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": "by-hand",
-                "hostPath": {"path": f"/disks/{number}"},
-            },
-        }
-    )
+GATED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: gated}
+spec:
+  readinessGates: [{conditionType: example.com/open}]
+  containers: [{name: gated, image: gated}]
+"""
 
 
 @pytest.fixture
@@ -182,61 +178,101 @@ async def test_a_deployment_becomes_ready_with_addresses_of_its_own_cluster(
         }
 
 
-async def test_a_pod_can_be_kept_from_being_ready_and_let_go_again(
+async def test_a_pod_lives_as_its_annotations_say_and_obeys_when_they_change(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    def on(*arguments: str) -> list[str]:
-        return [f"--namespace={namespace}", *arguments]
+    does = _doing(kubectl, real_clusters, "hamburg", namespace)
+    ready = ("wait", "pod/one", "--for=condition=Ready", "--timeout=30s")
+    unready = ("wait", "pod/one", "--for=condition=Ready=false", "--timeout=30s")
 
-    async def does(*arguments: str) -> None:
-        said = await kubectl(real_clusters.kubeconfig, "hamburg", *on(*arguments))
-        assert said.status == 0, said.errors
-
-    held = "--annotations=sim.hanse.dev/ready=false"
-    await does("run", "one", "--image=one", held)
+    await does("run", "one", "--image=one", "--annotations=sim.hanse.dev/ready=false")
     await does("wait", "pod/one", "--for=jsonpath={.status.phase}=Running", "--timeout=30s")
-    await does("wait", "pod/one", "--for=condition=Ready=false", "--timeout=30s")
+    await does(*unready)
 
     await does("annotate", "pod/one", "sim.hanse.dev/ready-")
-    await does("wait", "pod/one", "--for=condition=Ready", "--timeout=30s")
+    await does(*ready)
 
     await does("annotate", "pod/one", "sim.hanse.dev/phase=CrashLoop")
-    await does("wait", "pod/one", "--for=condition=Ready=false", "--timeout=30s")
+    await does(*unready)
+    assert "CrashLoopBackOff" in await does("get", "pod/one")
 
-    await does("annotate", "--overwrite", "pod/one", "sim.hanse.dev/phase=Failed")
+    await does("annotate", "pod/one", "sim.hanse.dev/phase-")
+    await does(*ready)
+
+    await does("annotate", "pod/one", "sim.hanse.dev/phase=Failed")
     await does("wait", "pod/one", "--for=jsonpath={.status.phase}=Failed", "--timeout=30s")
 
 
-async def test_a_stateful_set_waits_for_volumes_and_is_ready_once_they_are_there(
+async def test_a_pod_that_needs_time_is_ready_that_long_after_it_started(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    inside = f"--namespace={namespace}"
+    does = _doing(kubectl, real_clusters, "hamburg", namespace)
 
-    async def does(*arguments: str, given: str = "") -> None:
-        said = await kubectl(real_clusters.kubeconfig, "lubeck", *arguments, given=given)
-        assert said.status == 0, said.errors
+    await does("run", "late", "--image=late", "--annotations=sim.hanse.dev/ready-after=2s")
+    await does("wait", "pod/late", "--for=condition=Ready", "--timeout=30s")
 
-    await does(inside, "apply", "-f-", given=STATEFUL_SET)
-    unscheduled = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].status}=False"
-    await does(inside, "wait", "--for=create", "pod/db-0", "--timeout=30s")
-    await does(inside, "wait", "pod/db-0", unscheduled, "--timeout=30s")
+    async with admin_of(real_clusters.clusters["hamburg"]) as admin:
+        pod = await get(admin, f"/api/v1/namespaces/{namespace}/pods/late")
+    [ready] = [one for one in pod["status"]["conditions"] if one["type"] == "Ready"]
+    started = datetime.fromisoformat(pod["status"]["startTime"])
+    assert datetime.fromisoformat(ready["lastTransitionTime"]) - started >= timedelta(seconds=1)
 
-    await does("apply", "-f-", given=f"{volume(1)}---\n{volume(2)}")
 
-    await does(inside, "rollout", "status", "statefulset/db", "--timeout=60s")
-    await does("delete", "pv", "disk-1", "disk-2", "--wait=false")
+async def test_a_pod_behind_a_readiness_gate_is_ready_once_the_gate_opens(
+    real_clusters: RealFleet, kubectl: Kubectl, namespace: str
+) -> None:
+    does = _doing(kubectl, real_clusters, "bergen", namespace)
+    opened = '{"status": {"conditions": [{"type": "example.com/open", "status": "True"}]}}'
+
+    await does("apply", "-f-", given=GATED)
+    await does("wait", "pod/gated", "--for=condition=ContainersReady", "--timeout=30s")
+    await does("wait", "pod/gated", "--for=condition=Ready=false", "--timeout=30s")
+
+    await does("patch", "pod/gated", "--subresource=status", "-p", opened)
+    await does("wait", "pod/gated", "--for=condition=Ready", "--timeout=30s")
+
+
+async def test_a_job_completes(real_clusters: RealFleet, kubectl: Kubectl, namespace: str) -> None:
+    does = _doing(kubectl, real_clusters, "bergen", namespace)
+
+    await does("create", "job", "once", "--image=once")
+
+    await does("wait", "job/once", "--for=condition=Complete", "--timeout=30s")
+
+
+async def test_a_stateful_set_gets_its_volumes_and_is_ready(
+    real_clusters: RealFleet, kubectl: Kubectl, namespace: str
+) -> None:
+    does = _doing(kubectl, real_clusters, "lubeck", namespace)
+
+    await does("apply", "-f-", given=STATEFUL_SET)
+
+    await does("rollout", "status", "statefulset/db", "--timeout=60s")
+    claims = await does("get", "pvc", "-o", "jsonpath={.items[*].status.phase}")
+    assert claims.split() == ["Bound", "Bound"]
+
+
+async def test_a_load_balancer_gets_an_address_of_its_cluster(
+    real_clusters: RealFleet, kubectl: Kubectl, namespace: str
+) -> None:
+    does = _doing(kubectl, real_clusters, "lubeck", namespace)
+    ingress = "{.status.loadBalancer.ingress[0].ip}"
+
+    await does("create", "service", "loadbalancer", "web", "--tcp=80")
+    await does("wait", "service/web", f"--for=jsonpath={ingress}", "--timeout=30s")
+
+    address = await does("get", "service/web", "-o", f"jsonpath={ingress}")
+    ranges = real_clusters.clusters["lubeck"].layout.ranges
+    assert ranges.load_balancers.supernet_of(_host(address))
 
 
 async def test_the_broker_cleans_up_namespaces_and_runs_no_workloads(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    async def does(*arguments: str) -> str:
-        said = await kubectl(real_clusters.kubeconfig, "broker", *arguments)
-        assert said.status == 0, said.errors
-        return said.output
+    does = _doing(kubectl, real_clusters, "broker", namespace)
 
-    await does("create", "deployment", "web", "--image=web", f"--namespace={namespace}")
-    await does("create", "configmap", "mark", f"--namespace={namespace}")
+    await does("create", "deployment", "web", "--image=web")
+    await does("create", "configmap", "mark")
     await does("delete", "namespace", namespace, "--timeout=60s")
 
     assert await does("get", "nodes", "-o", "name") == ""
@@ -248,6 +284,18 @@ async def test_memory_of_a_cluster_stays_within_half_a_gigabyte(real_clusters: R
 
     assert set(memory) == {*NAMES, "broker"}
     assert all(0 < used < 512 * 2**20 for used in memory.values()), memory
+
+
+def _doing(kubectl: Kubectl, fleet: RealFleet, cluster: str, namespace: str) -> Does:
+    """kubectl in one namespace of one cluster: what it says, and never a failure."""
+
+    async def does(*arguments: str, given: str = "") -> str:
+        inside = f"--namespace={namespace}"
+        said = await kubectl(fleet.kubeconfig, cluster, inside, *arguments, given=given)
+        assert said.status == 0, said.errors
+        return said.output
+
+    return does
 
 
 def _transport(access: Access) -> HttpTransport:

@@ -10,6 +10,8 @@ from hanse.kube.access import Access, Fixed
 from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
+from hanse.local.embedded.controllers.loadbalancer import LoadBalancerAddresses
+from hanse.local.embedded.controllers.volumes import Volumes
 from hanse.local.kubeconfig import Context
 from hanse.local.real import etcd
 from hanse.local.real.failures import NotReady, ServerDied
@@ -98,6 +100,24 @@ class RealCluster:
         await self.stop()
         await etcd.restore(self._binaries, self.layout.directory, snapshot)
         await self.start()
+
+    async def provide(self) -> None:
+        """Give Services load-balancer addresses and claims volumes, until cancelled."""
+        match self.layout.role:
+            case Broker():
+                return
+            case Workloads():
+                balancers = [str(self.layout.ranges.load_balancers)]
+                transport = self.connect()
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        addresses = LoadBalancerAddresses(transport, balancers)
+                        group.create_task(addresses.run(), name="load-balancer addresses")
+                        group.create_task(Volumes(transport).run(), name="volumes")
+                finally:
+                    await transport.close()
+            case _:
+                assert_never(self.layout.role)
 
     def memory(self) -> int:
         """What the cluster's servers take, in bytes."""

@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from hanse.local.kubeconfig import write_kubeconfig
+from hanse.local.ranges import ranges_of
 from hanse.local.real.cluster import RealCluster
 from hanse.local.real.failures import FolderInUse, RealClusterError, ServerDied
-from hanse.local.real.layout import Broker, Layout, Role, Workloads, ranges_of
+from hanse.local.real.layout import Broker, Layout, Role, Workloads
 from hanse.local.real.ports import free_ports
 from hanse.local.real.server import Keeper
 
@@ -100,6 +101,15 @@ class RealFleet:
             if self._lock is not None:
                 self._lock.close()
                 self._lock = None
+
+    async def provide(self) -> None:
+        """Give Services their load balancers and claims their volumes, until cancelled.
+
+        No controller of Kubernetes does, where there is no cloud.
+        """
+        async with asyncio.TaskGroup() as group:
+            for cluster in self.clusters.values():
+                group.create_task(cluster.provide(), name=f"provide for {cluster.name}")
 
     async def next_death(self) -> ServerDied:
         """Wait until a server ends that nobody stopped; each death is given once."""

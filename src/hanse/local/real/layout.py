@@ -1,12 +1,12 @@
 """One real cluster as values: its name, its ranges, its files, and the commands of its servers."""
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import assert_never
 
 from msgspec import Struct
 
+from hanse.local.ranges import Ranges
 from hanse.local.real.programs import (
     API_SERVER,
     CONTROLLER_MANAGER,
@@ -50,37 +50,6 @@ class Broker(Struct, frozen=True):
 
 
 Role = Workloads | Broker
-
-
-class Ranges(Struct, frozen=True):
-    """The addresses of one cluster; no two clusters of a fleet share any."""
-
-    services: IPv4Network
-    pods: IPv4Network
-    nodes: IPv4Network
-    outside: IPv4Network
-    """Where nodes are reached from outside, and load balancers in its upper half."""
-
-    @property
-    def load_balancers(self) -> IPv4Network:
-        return list(self.outside.subnets(prefixlen_diff=1))[1]
-
-    @property
-    def api_server(self) -> IPv4Address:
-        """What `default/kubernetes` points at; slices cannot hold the loopback address it has."""
-        return self.nodes[-2]
-
-
-def ranges_of(index: int) -> Ranges:
-    """The ranges of the cluster at an index from 0 to 99."""
-    if not 0 <= index < 100:
-        raise ValueError(f"cluster {index + 1}: a local fleet has at most 100 clusters")
-    return Ranges(
-        services=IPv4Network(f"10.{index + 1}.0.0/16"),
-        pods=IPv4Network(f"10.{index + 101}.0.0/16"),
-        nodes=IPv4Network(f"172.20.{index}.0/24"),
-        outside=IPv4Network(f"198.18.{index}.0/24"),
-    )
 
 
 class Layout(Struct, frozen=True):
@@ -180,6 +149,8 @@ def _controllers(which: tuple[str, ...]) -> _Part:
         "--use-service-account-credentials=true",
         "--service-account-private-key-file=pki/service-accounts.key",
         "--root-ca-file=pki/ca.crt",
+        # By default claims look for new volumes every 15 s only.
+        "--pvclaimbinder-sync-period=1s",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--profiling=false",

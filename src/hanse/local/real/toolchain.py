@@ -33,8 +33,9 @@ def new_enough(version_text: str) -> bool:
 
 def build_environment(go: Path) -> dict[str, str]:
     """Settings that make a build the same everywhere; where modules come from is left alone."""
+    kept = {name: value for name, value in os.environ.items() if name != "GOROOT"}
     return {
-        **os.environ,
+        **kept,
         "PATH": f"{go.parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",

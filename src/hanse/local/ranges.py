@@ -1,0 +1,36 @@
+"""The addresses of local clusters: no two clusters of a fleet share any, on either engine."""
+
+from ipaddress import IPv4Address, IPv4Network
+
+from msgspec import Struct
+
+MOST_CLUSTERS = 100
+
+
+class Ranges(Struct, frozen=True):
+    """The addresses of one cluster; none is loopback, which the API refuses in slices."""
+
+    services: IPv4Network
+    pods: IPv4Network
+    nodes: IPv4Network
+    outside: IPv4Network
+    """Where its nodes are reached from outside."""
+    load_balancers: IPv4Network
+
+    @property
+    def api_server(self) -> IPv4Address:
+        """What `default/kubernetes` points at."""
+        return self.nodes[-2]
+
+
+def ranges_of(index: int) -> Ranges:
+    """The ranges of the cluster at an index, from 0 on."""
+    if not 0 <= index < MOST_CLUSTERS:
+        raise ValueError(f"cluster {index + 1}: a fleet has at most {MOST_CLUSTERS} clusters")
+    return Ranges(
+        services=IPv4Network(f"10.{index + 1}.0.0/16"),
+        pods=IPv4Network(f"10.{index + 101}.0.0/16"),
+        nodes=IPv4Network(f"172.20.{index}.0/24"),
+        outside=IPv4Network(f"198.18.{index}.0/24"),
+        load_balancers=IPv4Network(f"198.19.{index}.0/24"),
+    )
