@@ -1,0 +1,61 @@
+"""Which clusters a command is about: those of a kubeconfig, or of a local federation that runs."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from hanse.cli.settings import Settings
+from hanse.kube import credentials
+from hanse.kube.access import Credentials
+from hanse.kube.errors import BadCredentials
+
+LOCAL_FOLDER = Path(".hanse")
+KUBECONFIG = "kubeconfig"
+CONTROL = "control.sock"
+
+
+class Way(Struct, frozen=True):
+    """A cluster by the name of its context, and how to get in."""
+
+    name: str
+    credentials: Credentials
+
+
+def ways(settings: Settings, environment: Mapping[str, str] = os.environ) -> tuple[Way, ...]:
+    """The clusters asked for; raises `BadCredentials` when the kubeconfig is at fault."""
+    files = kubeconfig_files(settings, environment)
+    if files is None:
+        return (Way("in-cluster", credentials.in_cluster(environment)),)
+    known = credentials.kubeconfig_of(files).contexts
+    if settings.context and settings.context not in known:
+        listed = ", ".join(known) or "none"
+        raise BadCredentials(
+            f"no context {settings.context!r} in the kubeconfig; there is: {listed}"
+        )
+    names = (settings.context,) if settings.context else known
+    if not names:
+        shown = ", ".join(str(file) for file in files)
+        raise BadCredentials(f"{shown} names no cluster; add a context, or start `hanse up`")
+    return tuple(Way(name, credentials.from_files(files, context=name)) for name in names)
+
+
+def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tuple[Path, ...] | None:
+    """The files to read; None inside a pod that has nothing but its own account."""
+    if settings.kubeconfig is not None:
+        return (settings.kubeconfig,)
+    if environment.get("KUBECONFIG"):
+        return credentials.files_in(environment["KUBECONFIG"])
+    if (LOCAL_FOLDER / CONTROL).exists():
+        return (LOCAL_FOLDER / KUBECONFIG,)
+    home = Path(environment.get("HOME", "~")).expanduser() / ".kube/config"
+    if not home.exists() and environment.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    return (home,)
+
+
+def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the clusters are those of a local federation: it runs beside its kubeconfig."""
+    files = kubeconfig_files(settings, environment) or ()
+    return any((file.parent / CONTROL).exists() for file in files)

@@ -1,0 +1,69 @@
+"""`hanse doctor`: what is wrong, and the command that mends it."""
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.oops import WRONG
+from hanse.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.checks import Report
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Find what is wrong and say how to mend it.
+
+    Looks at every cluster of the kubeconfig, or of a local federation that runs here: whether it
+    answers, whether the credentials last, its version, its clock, our definitions, its agent, its
+    nodes, and the rights we have there. Nothing is changed. The exit status is 1 if anything is
+    wrong.
+
+    \b
+    Examples:
+      hanse doctor
+      hanse doctor --context lubeck
+      hanse doctor --json | jq '.findings[].problem'
+    """
+    report = _examine(settings_of(context))
+    if as_json:
+        import msgspec
+
+        click.echo(json.dumps(msgspec.to_builtins(report), indent=2))
+    else:
+        _show(report)
+    context.exit(WRONG if report.findings else 0)
+
+
+def _examine(settings: Settings) -> "Report":
+    from datetime import UTC, datetime
+
+    from hanse.cli.checks import RIGHTS, Finding, Known, Report, findings
+    from hanse.cli.clusters import is_local, ways
+    from hanse.cli.looking import look_at
+    from hanse.cli.running import run_async, start_logging
+    from hanse.kube.errors import BadCredentials
+    from hanse.model.crds import crds
+
+    start_logging(settings)
+    try:
+        chosen = ways(settings)
+    except BadCredentials as error:
+        remedy = "name a readable file with --kubeconfig, or start `hanse up`"
+        return Report((), (Finding("kubeconfig", str(error), remedy),))
+    seen = run_async(lambda: look_at(chosen, RIGHTS))
+    known = Known(datetime.now(UTC), crds(), is_local(settings))
+    return Report(tuple(way.name for way in chosen), tuple(findings(seen, known)))
+
+
+def _show(report: "Report") -> None:
+    for one in report.findings:
+        click.echo(f"{click.style('✗', fg='red')} {one.cluster}: {one.problem}")
+        click.echo(f"  mend it: {one.remedy}")
+    if not report.findings:
+        mark = click.style("✓", fg="green")
+        click.echo(f"{mark} nothing is wrong in {', '.join(report.clusters)}")

@@ -1,0 +1,233 @@
+"""One look at a cluster from outside: everything that status and doctor tell about it."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import Way
+from hanse.kube.access import Identity
+from hanse.kube.errors import BadCredentials, KubeError, error_of
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request, Response, Transport
+
+PATIENCE = timedelta(seconds=5)
+SYSTEM_NAMESPACE = "hanse-system"
+AGENT_LEASE = "hanse-agent"
+
+
+class Right(Struct, frozen=True):
+    """Something that may be allowed or not."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+
+
+class LeaseSeen(Struct, frozen=True):
+    """An agent's lease: whose it is, and for how long it has not been renewed."""
+
+    holder: str
+    silent: timedelta
+    duration: timedelta
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.holder) and self.silent <= self.duration
+
+
+class NodesSeen(Struct, frozen=True):
+    """How many nodes there are, and how many of them are ready."""
+
+    all: int
+    ready: int
+
+
+class Unanswered(Struct, frozen=True):
+    """The cluster did not let us look; `ours` when our own credentials are at fault."""
+
+    name: str
+    why: str
+    ours: bool = False
+
+
+class Look(Struct, frozen=True):
+    """What was seen; None where the cluster would not tell."""
+
+    name: str
+    server: str
+    version: str
+    skew: timedelta
+    """How far its clock is from ours, as far as a header in whole seconds can tell."""
+    nodes: NodesSeen | None = None
+    agent: LeaseSeen | None = None
+    definitions: dict[str, dict[str, Any]] | None = None
+    is_broker: bool = False
+    expires: datetime | None = None
+    """When the credentials by which we looked end, if they say so."""
+    denied: tuple[Right, ...] = ()
+
+
+Seen = Look | Unanswered
+
+
+async def look_at(ways: Iterable[Way], rights: Iterable[Right] = ()) -> list[Seen]:
+    """Look at every cluster at once; one that does not answer hides no other."""
+    asked = tuple(rights)
+    return list(await asyncio.gather(*(_look(way, asked) for way in ways)))
+
+
+async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
+    transport = HttpTransport(way.credentials)
+    try:
+        access = await way.credentials.access()
+        version, answered, began = await _version(transport)
+        now = began + (datetime.now(UTC) - began) / 2
+        nodes, agent, definitions, sets, denied = await asyncio.gather(
+            _read(transport, "/api/v1/nodes"),
+            _read(transport, _agent_lease()),
+            _read(transport, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+            _read(transport, "/apis/hanse.dev/v1alpha1/clustersets"),
+            _denied(transport, rights),
+        )
+        clock = _clock_of(answered, now)
+        return Look(
+            name=way.name,
+            server=access.endpoint.url,
+            version=version,
+            skew=clock - now,
+            nodes=_nodes(nodes),
+            agent=_agent(agent, clock),
+            definitions=_by_name(definitions),
+            is_broker=bool(sets and sets.get("items")),
+            expires=expiry_of(access.identity),
+            denied=denied,
+        )
+    except BadCredentials as error:
+        return Unanswered(way.name, str(error), ours=True)
+    except KubeError as error:
+        return Unanswered(way.name, str(error))
+    finally:
+        await transport.close()
+
+
+def _agent_lease() -> str:
+    group = "/apis/coordination.k8s.io/v1"
+    return f"{group}/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT_LEASE}"
+
+
+async def _version(transport: Transport) -> tuple[str, Response, datetime]:
+    await transport.send(_get("/version"))  # connects, so that the next one tells the time
+    began = datetime.now(UTC)
+    answer = await transport.send(_get("/version"))
+    if answer.status != 200:
+        raise error_of(answer)
+    return str(msgspec.json.decode(answer.body).get("gitVersion", "")), answer, began
+
+
+def _get(path: str) -> Request:
+    return Request("GET", path, timeout=PATIENCE)
+
+
+async def _read(transport: Transport, path: str) -> dict[str, Any] | None:
+    """A document, or nothing where it is absent or not for us."""
+    answer = await transport.send(_get(path))
+    if answer.status == 401:
+        raise error_of(answer)
+    found: dict[str, Any] | None = (
+        msgspec.json.decode(answer.body) if answer.status == 200 else None
+    )
+    return found
+
+
+async def _denied(transport: Transport, rights: tuple[Right, ...]) -> tuple[Right, ...]:
+    allowed = await asyncio.gather(*(_allowed(transport, right) for right in rights))
+    return tuple(right for right, may in zip(rights, allowed, strict=True) if not may)
+
+
+async def _allowed(transport: Transport, right: Right) -> bool:
+    attributes = {name: value for name, value in msgspec.structs.asdict(right).items() if value}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    body = msgspec.json.encode(review)
+    answer = await transport.send(Request("POST", path, body=body, timeout=PATIENCE))
+    if answer.status != 201:
+        raise error_of(answer)
+    return bool(msgspec.json.decode(answer.body).get("status", {}).get("allowed"))
+
+
+def _clock_of(answer: Response, now: datetime) -> datetime:
+    """The server's time by its Date header, read in our favour: it leaves out the fraction."""
+    try:
+        told = parsedate_to_datetime(answer.headers.get("date", ""))
+    except ValueError:
+        return now
+    earliest = told if told.tzinfo is not None else told.replace(tzinfo=UTC)
+    return min(max(now, earliest), earliest + timedelta(seconds=1))
+
+
+def _nodes(listed: dict[str, Any] | None) -> NodesSeen | None:
+    if listed is None:
+        return None
+    nodes = listed.get("items") or []
+    return NodesSeen(len(nodes), sum(_is_ready(node) for node in nodes))
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _agent(lease: dict[str, Any] | None, now: datetime) -> LeaseSeen | None:
+    if lease is None:
+        return None
+    spec = lease.get("spec") or {}
+    try:
+        renewed = datetime.fromisoformat(spec.get("renewTime") or "")
+    except ValueError:
+        renewed = datetime.min.replace(tzinfo=UTC)
+    duration = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
+    silent = max(now - renewed, timedelta(0))
+    return LeaseSeen(spec.get("holderIdentity") or "", silent, duration)
+
+
+def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
+    if listed is None:
+        return None
+    return {one["metadata"]["name"]: one for one in listed.get("items") or ()}
+
+
+def expiry_of(identity: Identity) -> datetime | None:
+    """When credentials end: a certificate's last day, or what a token says of itself."""
+    if identity.certificate:
+        from cryptography import x509
+
+        try:
+            return x509.load_pem_x509_certificate(identity.certificate).not_valid_after_utc
+        except ValueError:
+            return None
+    return _token_expiry(identity.token)
+
+
+def _token_expiry(token: str) -> datetime | None:
+    match token.split("."):
+        case [_, payload, _]:
+            try:
+                padded = payload + "=" * (-len(payload) % 4)
+                claims = msgspec.json.decode(base64.urlsafe_b64decode(padded))
+                return datetime.fromtimestamp(claims["exp"], UTC)
+            except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError):
+                return None
+        case _:
+            return None

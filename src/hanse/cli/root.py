@@ -1,0 +1,98 @@
+"""The program itself: finds the command, runs it, and tells in one line what went wrong."""
+
+import difflib
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from hanse.cli.oops import INTERRUPTED, OUR_FAULT, one_line
+from hanse.cli.settings import accept_global_options, with_global_options
+
+COMMANDS = {
+    "up": "Run a whole federation on this machine.",
+    "local": "Make things go wrong in a running local federation, and right again.",
+    "status": "Show every cluster at a glance.",
+    "doctor": "Find what is wrong and say how to mend it.",
+    "agent": "Run one cluster's agent.",
+    "crds": "Print the definitions of all kinds that Hanse brings.",
+    "completion": "Print the completion script of a shell.",
+    "help": "Show the help of a command.",
+    "version": "Print the version of Hanse, and of clusters.",
+}
+"""Each command lives in the module of its name; this line is also the first of its help."""
+
+
+class Commands(click.Group):
+    """Commands that are imported when they are called, so that each starts fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"hanse.cli.{cmd_name}").command
+        return accept_global_options(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"There is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@with_global_options
+@click.group(
+    "hanse",
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.pass_context
+def hanse(context: click.Context) -> None:
+    """Hanse: a federation control plane for Kubernetes. Many clusters, one network.
+
+    \b
+    Examples:
+      hanse up                       three clusters and their agents, in two seconds
+      hanse status                   what the clusters of the kubeconfig look like
+      hanse doctor                   what is wrong with them
+      hanse help up                  all about one command
+
+    As a plugin it is also `kubectl hanse ...`.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit status. Nothing but one line is shown for any error."""
+    name = "kubectl hanse" if Path(sys.argv[0]).name == "kubectl-hanse" else "hanse"
+    try:
+        status = hanse.main(
+            list(arguments), name, complete_var="_HANSE_COMPLETE", standalone_mode=False
+        )
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        click.echo(one_line(error), err=True)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the boundary to a person
+        if "--debug" in arguments:
+            traceback.print_exc()
+        else:
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            click.echo(f"hanse: unexpected {what}; run it with --debug to see where", err=True)
+        return OUR_FAULT
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,78 @@
+"""What holds for every command: which clusters, how much is told, and in what form."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from msgspec import Struct
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+class Settings(Struct, frozen=True):
+    """The global options as they were given."""
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    verbose: bool = False
+    log_format: str = ""
+    debug: bool = False
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings of the call that a context belongs to."""
+    found = context.find_root().obj
+    return found if isinstance(found, Settings) else Settings()
+
+
+def with_global_options(command: C) -> C:
+    """Add the global options to the root."""
+    for option in reversed(_options(hidden=False)):
+        command.params.insert(0, option)  # type: ignore[attr-defined]  # click's decorators make a Command of it
+    return command
+
+
+def accept_global_options(command: click.Command) -> click.Command:
+    """Let the global options also stand behind a command, where people write them."""
+    taken = {name for param in command.params for name in param.opts}
+    if "--debug" not in taken:
+        command.params += [o for o in _options(hidden=True) if not taken & set(o.opts)]
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            accept_global_options(inner)
+    return command
+
+
+def _options(*, hidden: bool) -> list[click.Option]:
+    def option(*names: str, **about: Any) -> click.Option:
+        about.setdefault("default", None)
+        return click.Option(
+            names, **about, expose_value=False, callback=_remember, hidden=hidden, is_eager=True
+        )
+
+    return [
+        option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Read clusters from this file; else $KUBECONFIG, else ~/.kube/config.",
+        ),
+        option("--context", metavar="NAME", help="Only the cluster of this context."),
+        option("-v", "--verbose", is_flag=True, help="Tell more while working."),
+        option(
+            "--log-format",
+            type=click.Choice(("human", "json")),
+            help="How log lines look; an agent writes JSON unless a person watches.",
+        ),
+        option("--debug", is_flag=True, help="Show where in the program an error arose."),
+    ]
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is None or value is False:
+        return
+    root = context.find_root()
+    assert parameter.name is not None, "options have names"
+    root.obj = msgspec.structs.replace(settings_of(context), **{parameter.name: value})

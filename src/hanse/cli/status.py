@@ -1,0 +1,100 @@
+"""`hanse status`: the fleet at a glance."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
+
+from hanse.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.looking import Look, Seen
+
+
+@click.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show every cluster at a glance.
+
+    Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
+    cluster answers, its version, whether its agent is alive, and how many nodes are ready. A
+    cluster that does not answer is shown as such; the exit status is 0 all the same (see
+    `hanse doctor`).
+
+    \b
+    Examples:
+      hanse status
+      hanse status --context lubeck
+      hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
+    """
+    seen = _look(settings_of(context))
+    if as_json:
+        click.echo(json.dumps({"clusters": [_document(one) for one in seen]}, indent=2))
+    else:
+        _show(seen)
+
+
+def _look(settings: Settings) -> "list[Seen]":
+    from hanse.cli.clusters import ways
+    from hanse.cli.looking import look_at
+    from hanse.cli.oops import Oops
+    from hanse.cli.running import run_async, start_logging
+    from hanse.kube.errors import BadCredentials
+
+    start_logging(settings)
+    try:
+        chosen = ways(settings)
+    except BadCredentials as error:
+        raise Oops(str(error)) from None
+    return run_async(lambda: look_at(chosen))
+
+
+def _document(seen: "Seen") -> dict[str, Any]:
+    from hanse.cli.looking import Look, Unanswered
+
+    match seen:
+        case Unanswered(name, why):
+            return {"name": name, "reachable": False, "why": why}
+        case Look(name, server, version, nodes=nodes, agent=agent):
+            return {
+                "name": name,
+                "reachable": True,
+                "server": server,
+                "version": version,
+                "broker": seen.is_broker,
+                "agent": None
+                if agent is None
+                else {
+                    "alive": agent.alive,
+                    "holder": agent.holder,
+                    "silentSeconds": round(agent.silent.total_seconds(), 1),
+                },
+                "nodes": None if nodes is None else {"all": nodes.all, "ready": nodes.ready},
+            }
+        case _:
+            assert_never(seen)
+
+
+def _show(seen: "Sequence[Seen]") -> None:
+    from hanse.cli.looking import Look
+    from hanse.cli.tables import table
+
+    rows = []
+    for one in seen:
+        if isinstance(one, Look):
+            nodes = f"{one.nodes.ready}/{one.nodes.all}" if one.nodes is not None else "?"
+            answers = click.style("yes", fg="green")
+            rows.append((one.name, answers, one.version, _agent(one), nodes, one.server))
+        else:
+            rows.append((one.name, click.style("no", fg="red"), "-", "-", "-", one.why))
+    click.echo(table(("CLUSTER", "ANSWERS", "VERSION", "AGENT", "NODES", "WHERE"), rows))
+
+
+def _agent(look: "Look") -> str:
+    if look.agent is None:
+        return "broker" if look.is_broker else click.style("none", fg="yellow")
+    if look.agent.alive:
+        return click.style("alive", fg="green")
+    return click.style("silent", fg="red")

@@ -1,0 +1,22 @@
+"""Plain tables: columns as wide as their longest cell, two blanks between."""
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lines without trailing blanks; cells may be coloured."""
+    lines = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [
+        max(len(click.unstyle(cell)) for cell in column) for column in zip(*lines, strict=True)
+    ]
+    return "\n".join(_line(cells, widths) for cells in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (
+        cell + " " * (width - len(click.unstyle(cell)))
+        for cell, width in zip(cells, widths, strict=True)
+    )
+    return "  ".join(padded).rstrip()

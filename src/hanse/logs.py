@@ -1,0 +1,57 @@
+"""Log lines for people or for machines: a constant message, and fields beside it."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+Format = Literal["human", "json"]
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure(
+    form: Format = "human", *, level: int = logging.WARNING, stream: TextIO | None = None
+) -> None:
+    """Write all log lines from a level on to one stream, in one form; a second call replaces it."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else HumanLines())
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    if level <= logging.DEBUG:
+        logging.getLogger("asyncio").setLevel(logging.INFO)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: when, level, logger, message, and the fields by their names."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class HumanLines(logging.Formatter):
+    """Time, level, message, and the fields as name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        fields = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
+        line = f"{at} {record.levelname.lower():<7} {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or any(c.isspace() or c in '="' for c in text) else text
