@@ -167,7 +167,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it() -> None:
             await there.create(config("late"), "shop")
         await there.until(lambda: there.get("namespaces", "shop") is None)
 
-        left = [one for one in there.api.storage.stores() if there.all(one, "shop")]
+        left = [one for one in there.api.storage.stores() if there.api.storage.count(one, "shop")]
         assert left == []
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.local.embedded.controllers.contract import Create, Outcome, Patch
-from hanse.local.embedded.controllers.scheduler import accepts, assign, is_open
+from hanse.local.embedded.controllers.contract import Patch
+from hanse.local.embedded.controllers.scheduler import accepts, choose, fits_nowhere, is_open
 from hanse.local.embedded.resources import Object
 
 from .builders import NOW, node, pod
@@ -17,24 +17,17 @@ def waiting(**spec: Any) -> Object:
     return made
 
 
-def chosen(outcome: Outcome) -> str:
-    (binding,) = [one.object for one in outcome.writes if isinstance(one, Create)]
-    return str(binding["target"]["name"])
-
-
 def test_the_emptiest_node_is_taken() -> None:
     nodes = [node("n1"), node("n2"), node("n3")]
 
-    outcome = assign(waiting(), nodes, {"n1": 2, "n2": 1, "n3": 1}, NOW)
-
-    assert chosen(outcome) == "n2"
+    assert choose(waiting(), nodes, {"n1": 2, "n2": 1, "n3": 1}) == "n2"
 
 
 def test_unready_and_closed_nodes_are_passed_over() -> None:
     nodes = [node("n1", ready=False), node("n2", unschedulable=True), node("n3")]
 
     assert [is_open(one) for one in nodes] == [False, False, True]
-    assert chosen(assign(waiting(), nodes, {}, NOW)) == "n3"
+    assert choose(waiting(), nodes, {}) == "n3"
 
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
@@ -114,11 +107,12 @@ def test_taints_keep_pods_off(tolerations: list[Object], fits: bool) -> None:
 def test_a_pod_that_fits_nowhere_says_so_once() -> None:
     member = waiting(nodeSelector={"disk": "fast"})
 
-    outcome = assign(member, [node()], {}, NOW)
+    assert choose(member, [node()], {}) == ""
+    outcome = fits_nowhere(member, 1, NOW)
     patch = outcome.writes[0]
     assert isinstance(patch, Patch)
     member["status"] |= patch.body["status"]
 
     reason = next(one for one in member["status"]["conditions"] if one["type"] == "PodScheduled")
     assert reason["reason"] == "Unschedulable"
-    assert assign(member, [node()], {}, NOW).writes == ()
+    assert fits_nowhere(member, 1, NOW).writes == ()

@@ -1,6 +1,7 @@
 """Assigning pods to nodes: the emptiest ready node that a pod may run on."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from hanse.local.embedded.controllers.conditions import condition, status_patch, timed
@@ -40,6 +41,10 @@ class Scheduler:
     name = "scheduler"
     follows = frozenset((PODS, NODES, VOLUME_CLAIMS))
 
+    def __init__(self) -> None:
+        self._assumed: dict[Key, str] = {}
+        """Nodes of pods whose bindings are still under way, or all would go to the same one."""
+
     def wakes(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == PODS:
             if not spec_of(change.object).get("nodeName") and change.type != "DELETED":
@@ -59,30 +64,49 @@ class Scheduler:
         if trouble := _claim_trouble(pod, view):
             return _unassigned(pod, "Unschedulable", trouble, view.now)
         nodes = tuple(view.objects(NODES))
-        load = {name_of(node): len(view.pods_on(name_of(node))) for node in nodes}
-        return assign(pod, nodes, load, view.now)
+        chosen = choose(pod, nodes, self._load(key, nodes, view))
+        if not chosen:
+            return fits_nowhere(pod, len(nodes), view.now)
+        self._assumed[key] = chosen
+        return bind(pod, chosen)
+
+    def _load(self, key: Key, nodes: Sequence[Object], view: View) -> Counter[str]:
+        for other in tuple(self._assumed):
+            pod = view.get(PODS, other.namespace, other.name)
+            if other == key or pod is None or spec_of(pod).get("nodeName"):
+                del self._assumed[other]
+        load = Counter(self._assumed.values())
+        for node in nodes:
+            load[name_of(node)] += len(view.pods_on(name_of(node)))
+        return load
 
 
-def assign(pod: Object, nodes: Sequence[Object], load: dict[str, int], now: datetime) -> Outcome:
-    """Bind a pod to the node with the fewest pods among those that take it."""
-    fitting = [node for node in nodes if is_open(node) and accepts(node, pod)]
-    if not fitting:
-        count = len(nodes)
-        text = f"0/{count} nodes are available: {count} node(s) didn't match what the pod asks for."
-        told = _unassigned(pod, "Unschedulable", text, now)
-        event = Tell(pod, "FailedScheduling", text, _BY, warning=True)
-        return Outcome((*told.writes, event)) if told.writes else told
-    chosen = min(map(name_of, fitting), key=lambda name: (load.get(name, 0), name))
+def choose(pod: Object, nodes: Sequence[Object], load: Mapping[str, int]) -> str:
+    """The node with the fewest pods among those that take this one; empty when none does."""
+    fitting = [name_of(node) for node in nodes if is_open(node) and accepts(node, pod)]
+    return min(fitting, key=lambda name: (load.get(name, 0), name), default="")
+
+
+def bind(pod: Object, node: str) -> Outcome:
+    """Assign a pod to a node."""
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": name_of(pod), "namespace": namespace_of(pod)},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": chosen},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-    text = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {chosen}"
+    text = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {node}"
     return Outcome(
         (Create(PODS, binding, subresource="binding"), Tell(pod, "Scheduled", text, _BY))
     )
+
+
+def fits_nowhere(pod: Object, nodes: int, now: datetime) -> Outcome:
+    """Say once that no node takes a pod."""
+    text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
+    told = _unassigned(pod, "Unschedulable", text, now)
+    event = Tell(pod, "FailedScheduling", text, _BY, warning=True)
+    return Outcome((*told.writes, event)) if told.writes else told
 
 
 def is_open(node: Object) -> bool:

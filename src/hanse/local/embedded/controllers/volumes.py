@@ -36,7 +36,7 @@ class HostPath(Value, frozen=True, kw_only=True):
 class VolumeSpec(Value, frozen=True, kw_only=True):
     """What a volume offers and whose it is."""
 
-    capacity: dict[str, str] = {}  # noqa: RUF012 - msgspec copies empty defaults
+    capacity: dict[str, str] = {}
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
