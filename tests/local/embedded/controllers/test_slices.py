@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hanse.local.embedded.controllers.contract import Create, Delete, Patch, Write
 from hanse.local.embedded.controllers.endpoints import plan_endpoints
-from hanse.local.embedded.controllers.endpointslices import groups, is_selected
+from hanse.local.embedded.controllers.endpointslices import groups, is_reachable
 from hanse.local.embedded.controllers.objects import name_of
 from hanse.local.embedded.controllers.slices import plan_slices
 from hanse.local.embedded.resources import Object
@@ -115,11 +115,10 @@ def test_a_host_name_is_told_only_under_its_own_service() -> None:
     [
         pytest.param(pod(phase="Failed"), id="failed"),
         pytest.param(pod(ip=""), id="without an address"),
-        pytest.param(pod(labels={"app": "db"}), id="not selected"),
     ],
 )
 def test_some_pods_are_no_endpoints(member: Object) -> None:
-    assert not is_selected(service(), member)
+    assert not is_reachable(member)
 
 
 def test_named_ports_part_pods_that_serve_them_differently() -> None:

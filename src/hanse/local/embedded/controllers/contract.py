@@ -1,6 +1,6 @@
 """What a controller is: a pure function from a key and what is observed to the writes it wants."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
@@ -120,6 +120,14 @@ class View(Protocol):
 
     def pods_on(self, node: str) -> tuple[Key, ...]:
         """The pods assigned to a node."""
+        ...
+
+    def pods_with(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+        """The pods of a namespace that have all of some labels, of which there is at least one."""
+        ...
+
+    def services_for(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+        """The Services of a namespace whose selectors match some labels."""
         ...
 
     def is_used(self, address: str) -> bool:

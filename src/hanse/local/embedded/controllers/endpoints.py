@@ -16,7 +16,7 @@ from hanse.local.embedded.controllers.contract import (
     Write,
 )
 from hanse.local.embedded.controllers.endpointslices import (
-    is_selected,
+    selected_pods,
     selector_of,
     services_of,
     target_port,
@@ -64,8 +64,7 @@ class LegacyEndpoints:
             return Outcome((Delete(ENDPOINTS, standing),)) if standing and ours else SETTLED
         if is_deleting(service) or not selector_of(service):
             return SETTLED
-        pods = [pod for pod in view.objects(PODS, key.namespace) if is_selected(service, pod)]
-        return Outcome(tuple(plan_endpoints(service, pods, standing)))
+        return Outcome(tuple(plan_endpoints(service, selected_pods(service, view), standing)))
 
 
 def plan_endpoints(service: Object, pods: Iterable[Object], standing: Object | None) -> list[Write]:

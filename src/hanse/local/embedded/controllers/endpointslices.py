@@ -8,14 +8,12 @@ from hanse.local.embedded.controllers.contract import (
     PODS,
     SERVICES,
     SETTLED,
-    Delete,
     Key,
     Outcome,
     View,
 )
 from hanse.local.embedded.controllers.nodes import ZONE
 from hanse.local.embedded.controllers.objects import (
-    is_controlled_by,
     is_deleting,
     is_finished,
     is_ready,
@@ -56,18 +54,14 @@ class EndpointSlices:
 
     def reconcile(self, key: Key, view: View) -> Outcome:
         service = view.get(SERVICES, key.namespace, key.name)
-        slices = [
+        if service is None or is_deleting(service) or not selector_of(service):
+            return SETTLED  # slices go with their Service by garbage collection
+        ours = [
             one
-            for one in view.objects(ENDPOINT_SLICES, key.namespace)
-            if labels_of(one).get(SERVICE_NAME) == key.name
-            and labels_of(one).get(MANAGED_BY) == MANAGER
+            for one in view.controlled(ENDPOINT_SLICES, service)
+            if labels_of(one).get(MANAGED_BY) == MANAGER
         ]
-        if service is None:
-            return Outcome(tuple(Delete(ENDPOINT_SLICES, one) for one in slices))
-        if is_deleting(service) or not selector_of(service):
-            return SETTLED
-        ours = [one for one in slices if is_controlled_by(one, service)]
-        pods = [pod for pod in view.objects(PODS, key.namespace) if is_selected(service, pod)]
+        pods = selected_pods(service, view)
         nodes = {name_of(node): node for node in view.objects(NODES)}
         return Outcome(tuple(plan_slices(service, groups(service, pods, nodes), ours)))
 
@@ -77,13 +71,17 @@ def services_of(change: Change, view: View) -> Iterable[Key]:
     pod, before = change.object, change.before
     if change.type == "MODIFIED" and before is not None and _reached(before) == _reached(pod):
         return
-    spoken = [labels_of(pod).items()]
-    if before is not None:
-        spoken.append(labels_of(before).items())
-    for service in view.objects(SERVICES, namespace_of(pod)):
-        wanted = selector_of(service).items()
-        if wanted and any(wanted <= labels for labels in spoken):
-            yield key_of(SERVICES, service)
+    found = view.services_for(namespace_of(pod), labels_of(pod))
+    if before is not None and labels_of(before) != labels_of(pod):
+        found += view.services_for(namespace_of(pod), labels_of(before))
+    for service in found:
+        yield key_of(SERVICES, service)
+
+
+def selected_pods(service: Object, view: View) -> list[Object]:
+    """The pods that are endpoints of a Service, by name."""
+    found = view.pods_with(namespace_of(service), selector_of(service))
+    return [pod for pod in found if is_reachable(pod)]
 
 
 def selector_of(service: Object) -> Mapping[str, str]:
@@ -93,13 +91,9 @@ def selector_of(service: Object) -> Mapping[str, str]:
     return spec_of(service).get("selector") or {}
 
 
-def is_selected(service: Object, pod: Object) -> bool:
-    """Whether a pod is an endpoint of a Service: selected, with an address, not at its end."""
-    return (
-        selector_of(service).items() <= labels_of(pod).items()
-        and bool(status_of(pod).get("podIP"))
-        and not is_finished(pod)
-    )
+def is_reachable(pod: Object) -> bool:
+    """Whether a pod can be an endpoint: it has an address and is not at its end."""
+    return bool(status_of(pod).get("podIP")) and not is_finished(pod)
 
 
 def _reached(pod: Object) -> tuple[object, ...]:

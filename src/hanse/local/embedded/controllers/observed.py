@@ -1,6 +1,6 @@
 """What controllers see of one cluster: its storage, and indexes kept up with its changes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -9,6 +9,7 @@ from hanse.local.embedded.controllers.contract import (
     CONTROLLER_REVISIONS,
     PODS,
     REPLICA_SETS,
+    SERVICES,
     Key,
 )
 from hanse.local.embedded.controllers.objects import (
@@ -16,6 +17,7 @@ from hanse.local.embedded.controllers.objects import (
     is_controlled_by,
     is_finished,
     key_of,
+    labels_of,
     owners_of,
     spec_of,
     status_of,
@@ -27,6 +29,9 @@ from hanse.local.embedded.storage import Change, Storage
 _ADOPTABLE = frozenset((PODS, REPLICA_SETS, CONTROLLER_REVISIONS))
 
 K = TypeVar("K")
+Label = tuple[str, str, str]
+"""Namespace, name and value."""
+
 Shelf = dict[Key, None]
 """Keys in the order in which they came."""
 
@@ -43,6 +48,8 @@ class Observed:
         self._orphans: dict[tuple[str, str], Shelf] = {}
         self._on_node: dict[str, Shelf] = {}
         self._addresses: dict[str, Shelf] = {}
+        self._labelled: dict[Label, Shelf] = {}
+        self._selecting: dict[Label, Shelf] = {}
 
     @property
     def now(self) -> datetime:
@@ -68,6 +75,18 @@ class Observed:
     def pods_on(self, node: str) -> tuple[Key, ...]:
         return tuple(self._on_node.get(node, ()))
 
+    def pods_with(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+        shelves = [self._labelled.get((namespace, *one), {}) for one in labels.items()]
+        fewest = min(shelves, key=len)
+        found = self._found(iter(sorted(fewest, key=lambda key: key.name)))
+        return [pod for pod in found if labels.items() <= labels_of(pod).items()]
+
+    def services_for(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+        keys = (key for one in labels.items() for key in self._selecting.get((namespace, *one), ()))
+        return [
+            service for service in self._found(keys) if _selector(service).items() <= labels.items()
+        ]
+
     def is_used(self, address: str) -> bool:
         return address in self._addresses
 
@@ -87,6 +106,8 @@ class Observed:
         self._orphans.clear()
         self._on_node.clear()
         self._addresses.clear()
+        self._labelled.clear()
+        self._selecting.clear()
         self.refusals.clear()
         told = [
             Change("ADDED", store, self._storage.version, obj)
@@ -107,11 +128,20 @@ class Observed:
             _file(self._dependents, reference.get("uid", ""), key, add=add)
         if store in _ADOPTABLE and controller_of(obj) is None:
             _file(self._orphans, (store, key.namespace), key, add=add)
+        if store == SERVICES and (selector := _selector(obj)):
+            # found by one of its labels: whoever has all of them has that one
+            _file(self._selecting, (key.namespace, *min(selector.items())), key, add=add)
         if store == PODS:
+            for label in labels_of(obj).items():
+                _file(self._labelled, (key.namespace, *label), key, add=add)
             _file(self._on_node, spec_of(obj).get("nodeName", ""), key, add=add)
             if not is_finished(obj):
                 for address in status_of(obj).get("podIPs") or ():
                     _file(self._addresses, address["ip"], key, add=add)
+
+
+def _selector(service: Object) -> dict[str, str]:
+    return spec_of(service).get("selector") or {}
 
 
 def _file(index: dict[K, Shelf], at: K, key: Key, *, add: bool) -> None:
