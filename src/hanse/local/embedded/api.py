@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from random import Random
 
 from hanse.kube.clock import Clock
@@ -13,6 +14,7 @@ from hanse.local.embedded.admission import Admission
 from hanse.local.embedded.bootstrap import Bootstrap
 from hanse.local.embedded.builtins import BUILTINS
 from hanse.local.embedded.calls import Call
+from hanse.local.embedded.crds import Definitions
 from hanse.local.embedded.deletion import Deletion
 from hanse.local.embedded.failures import NoSuchPath, Refusal, method_not_allowed
 from hanse.local.embedded.paths import is_resource_path, locate
@@ -49,6 +51,7 @@ class ApiServer:
         self._writes = Writes(self.storage, clock, admission, addresses, random)
         self._deletion = Deletion(self.storage, clock, admission, addresses)
         self._watches = Watches(self.storage, clock)
+        self._definitions = Definitions(self.storage, self.registry, clock, self._deletion.remove)
         if snapshot is None:
             bootstrap = Bootstrap(self.storage, clock, random, addresses)
             bootstrap.fill(service_range, advertise, port)
@@ -97,7 +100,15 @@ class ApiServer:
             return document
         call = self._call(request, user)
         now = self.clock.now()
-        match self._checked_verb(call):
+        verb = self._checked_verb(call)
+        try:
+            return await self._answer_verb(call, verb, now)
+        finally:
+            if verb not in ("get", "list"):
+                self._definitions.settle(call.resource)
+
+    async def _answer_verb(self, call: Call, verb: str, now: datetime) -> Response:
+        match verb:
             case "get":
                 return reads.get(self.storage, call, now)
             case "list":

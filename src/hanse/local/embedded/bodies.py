@@ -7,7 +7,7 @@ import msgspec
 import yaml
 
 from hanse.kube.request import JSON, Request
-from hanse.local.embedded import protobuf, typed
+from hanse.local.embedded import custom, protobuf, typed
 from hanse.local.embedded.calls import Call
 from hanse.local.embedded.failures import bad_request, too_large, unsupported_media_type
 from hanse.local.embedded.fields import fields_of, type_of
@@ -99,11 +99,9 @@ def sent_object(call: Call) -> Object:
         kind, api_version = subresource.kind, f"{subresource.group}/{subresource.version}"
     elif subresource is not None:
         kind = subresource.kind
-    if (
-        (resource.custom is not None
-        and subresource is None)
-        or fields_of(type_of(api_version, kind)) is None
-    ):
+    if (resource.custom is not None and subresource is None) or fields_of(
+        type_of(api_version, kind)
+    ) is None:
         return _custom(call, value)
     return _builtin(call, value, kind, api_version)
 
@@ -214,4 +212,12 @@ def _custom(call: Call, value: Object) -> Object:
             f"the API version in the data ({sent_version}) does not match the expected "
             f"API version ({resource.api_version})"
         )
-    return value
+    shaped, unknown = custom.shaped(resource, value)
+    problems = [f'unknown field "{path}"' for path in unknown]
+    if call.field_validation != "Ignore" and media_type(call.request) == JSON:
+        problems = duplicate_fields(call.request.body) + problems
+    version = resource.version
+    tell_strict(call, problems, f'{kind} in version "{version}" cannot be handled as a {kind}')
+    if resource.custom is not None and resource.custom.deprecation_warning:
+        call.warn(resource.custom.deprecation_warning)
+    return shaped

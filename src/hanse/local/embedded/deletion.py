@@ -11,6 +11,7 @@ from hanse.local.embedded import bodies
 from hanse.local.embedded.addresses import Addresses
 from hanse.local.embedded.admission import Admission, Event
 from hanse.local.embedded.calls import Call
+from hanse.local.embedded.crds import CRD_CLEANUP, CRDS
 from hanse.local.embedded.failures import (
     Refusal,
     bad_request,
@@ -30,7 +31,6 @@ from hanse.local.embedded.versions import kept, shown
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
-CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Preconditions(Struct, frozen=True, rename="camel"):
@@ -48,6 +48,9 @@ class DeleteOptions(Struct, frozen=True, rename="camel"):
     orphan_dependents: bool | None = None
     preconditions: Preconditions | None = None
     dry_run: list[str] | None = None
+
+
+PLAIN = DeleteOptions()
 
 
 class Removed(Struct, frozen=True):
@@ -151,7 +154,7 @@ class Deletion:
             if self._storage.get(resource.store, namespace, name) is stored:
                 return self.remove(resource, stored, options)
 
-    def remove(self, resource: Resource, stored: Object, options: DeleteOptions) -> Removed:
+    def remove(self, resource: Resource, stored: Object, options: DeleteOptions = PLAIN) -> Removed:
         """Delete a stored object as far as finalizers and grace allow, at once."""
         dry = bool(options.dry_run)
         now = self._clock.now()
@@ -229,7 +232,7 @@ def _finalizers(resource: Resource, metadata: dict[str, Any], options: DeleteOpt
     """The object's finalizers, with the garbage collector's own as the options ask."""
     present = metadata.get("finalizers") or []
     kept_on = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
-    if resource.store == "customresourcedefinitions.apiextensions.k8s.io":
+    if resource.store == CRDS:
         kept_on = list(dict.fromkeys([*kept_on, CRD_CLEANUP]))
     match _dependents(resource, present, options):
         case "orphan":
@@ -304,4 +307,18 @@ def _marked(
     marked = {**stored, "metadata": metadata}
     if resource.store == "namespaces":
         marked["status"] = {**stored.get("status", {}), "phase": "Terminating"}
+    if resource.store == CRDS and first:
+        marked["status"] = _terminating(stored.get("status", {}), now)
     return kept(resource, marked) if resource.custom else marked
+
+
+def _terminating(status: Object, now: datetime) -> Object:
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": timestamp(now),
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    others = [c for c in status.get("conditions") or () if c["type"] != "Terminating"]
+    return {**status, "conditions": [*others, condition]}

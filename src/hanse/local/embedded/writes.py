@@ -223,7 +223,7 @@ class Writes:
             *metadata.metadata_update_errors(new["metadata"], old["metadata"], rules.name_problems)
         ]
         if resource.custom is not None:
-            errors += custom.errors(resource, new, old)
+            errors += custom.errors(resource, new, old, call.target.subresource)
         elif not call.target.subresource:
             errors += rules.validate_update(new, old)
             errors = errors or [*rules.validate(new)]

@@ -1,9 +1,10 @@
 """The rules of each built-in kind."""
 
+from hanse.local.embedded.crds import CRD_RULES, CRDS
 from hanse.local.embedded.resources import Resource
 from hanse.local.embedded.rules import COMMON, Rules
 
-_RULES: dict[str, Rules] = {}
+_RULES: dict[str, Rules] = {CRDS: CRD_RULES}
 _CUSTOM = Rules(generation=True, unconditional=False)
 
 
