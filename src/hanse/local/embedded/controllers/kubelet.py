@@ -163,13 +163,22 @@ class Kubelet:
         taken: list[str] = []
         for pods in spec_of(node).get("podCIDRs") or ():
             start = self._cursors.get(pods, 1)
-            found = next_free(pods, start, lambda one: one in self._promised or view.is_used(one))
+            found = next_free(pods, start, lambda one: self._is_taken(one, view))
             if found is None:
                 return ()
             self._cursors[pods] = found.following
             self._promised[found.address] = key
             taken.append(found.address)
         return tuple(taken)
+
+    def _is_taken(self, address: str, view: View) -> bool:
+        """Whether a pod has an address, or was promised it and is still there."""
+        holder = self._promised.get(address)
+        if holder is None:
+            return view.is_used(address)
+        pod = view.get(PODS, holder.namespace, holder.name)
+        sandbox = self._sandboxes.get(holder)
+        return pod is not None and sandbox is not None and sandbox.uid == uid_of(pod)
 
 
 class Found(Struct, frozen=True):

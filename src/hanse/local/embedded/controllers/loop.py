@@ -163,6 +163,8 @@ class WorkLoop:
             self._active.add(work)
             self._idle.clear()
             group.create_task(self._send(work, outcome.writes), name=f"{controller.name} writes")
+        else:
+            self._succeeded(work)
 
     async def _send(self, work: Work, writes: Sequence[Write]) -> None:
         controller, key = work
@@ -177,8 +179,7 @@ class WorkLoop:
         finally:
             self._active.discard(work)
         if failed is None:
-            self._attempts.pop(work, None)
-            self._view.refusals.pop((controller.name, key), None)
+            self._succeeded(work)
         else:
             if not isinstance(failed, Conflict):
                 self._view.refusals[(controller.name, key)] = str(failed)
@@ -189,6 +190,11 @@ class WorkLoop:
                 self._enqueue(work)
         self._freed.set()
         self._stirred.set()
+
+    def _succeeded(self, work: Work) -> None:
+        controller, key = work
+        self._attempts.pop(work, None)
+        self._view.refusals.pop((controller.name, key), None)
 
     def _look_again(self, work: Work, outcome: Outcome) -> None:
         if outcome.again_after is not None:
