@@ -148,8 +148,10 @@ def _locked(opened: int) -> bool:
 def _chosen(arguments: Sequence[str]) -> tuple[Program, ...]:
     by_name = {program.name: program for program in ALL}
     parser = argparse.ArgumentParser(description="Find or build the programs of real clusters.")
-    parser.add_argument("program", nargs="*", choices=[*by_name, []], help="default: all of them")
+    parser.add_argument("program", nargs="*", help=f"of {', '.join(by_name)}; default: all")
     names = parser.parse_args(arguments).program or list(by_name)
+    if unknown := [name for name in names if name not in by_name]:
+        sys.exit(f"error: no program is named {unknown[0]}; there are {', '.join(by_name)}")
     return tuple(by_name[name] for name in names)
 
 

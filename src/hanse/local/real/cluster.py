@@ -1,7 +1,8 @@
 """One real cluster: its servers, when it is ready, and what can be done to it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
@@ -17,8 +18,8 @@ from hanse.local.real import etcd
 from hanse.local.real.failures import NotReady, ServerDied
 from hanse.local.real.files import prepare
 from hanse.local.real.layout import Broker, Layout, Workloads, commands
-from hanse.local.real.nodes import all_schedulable, create_nodes
-from hanse.local.real.programs import API_SERVER, ETCD_SERVER
+from hanse.local.real.nodes import all_schedulable, create_nodes, release_nodes
+from hanse.local.real.programs import API_SERVER, ETCD_SERVER, KWOK_CONTROLLER
 from hanse.local.real.server import Keeper, Server, proportional_memory
 
 READY_PATIENCE = timedelta(seconds=120)
@@ -66,6 +67,7 @@ class RealCluster:
         await asyncio.gather(*(self.servers[program].start() for program in _FOUNDATION))
         await self._await(_serves, "its API server answers")
         others = [server for name, server in self.servers.items() if name not in _FOUNDATION]
+        await self._release_nodes()
         await asyncio.gather(*(server.start() for server in others))
         await self._await(_has_controllers, "its controllers run")
         await self._await_workloads()
@@ -79,6 +81,8 @@ class RealCluster:
 
     async def start_server(self, program: str) -> None:
         """Start one server again; an API server is waited for until it answers."""
+        if program == KWOK_CONTROLLER.name:
+            await self._release_nodes()
         await self.servers[program].start()
         if program in _FOUNDATION and self._all_running(_FOUNDATION):
             await self._await(_serves, "its API server answers")
@@ -108,14 +112,10 @@ class RealCluster:
                 return
             case Workloads():
                 balancers = [str(self.layout.ranges.load_balancers)]
-                transport = self.connect()
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        addresses = LoadBalancerAddresses(transport, balancers)
-                        group.create_task(addresses.run(), name="load-balancer addresses")
-                        group.create_task(Volumes(transport).run(), name="volumes")
-                finally:
-                    await transport.close()
+                async with self._connected() as transport, asyncio.TaskGroup() as group:
+                    addresses = LoadBalancerAddresses(transport, balancers)
+                    group.create_task(addresses.run(), name="load-balancer addresses")
+                    group.create_task(Volumes(transport).run(), name="volumes")
             case _:
                 assert_never(self.layout.role)
 
@@ -124,16 +124,19 @@ class RealCluster:
         running = (server.pid for server in self.servers.values())
         return sum(proportional_memory(pid) for pid in running if pid is not None)
 
+    async def _release_nodes(self) -> None:
+        if self.servers.get(KWOK_CONTROLLER.name) is None:
+            return
+        async with self._connected() as transport:
+            await release_nodes(transport)
+
     async def _await_workloads(self) -> None:
         match self.layout.role:
             case Broker():
                 return
             case Workloads(nodes):
-                transport = self.connect()
-                try:
+                async with self._connected() as transport:
                     await create_nodes(transport, self.name, nodes, self.layout.ranges)
-                finally:
-                    await transport.close()
                 await self._await(lambda api: all_schedulable(api, nodes), "pods can run")
             case _:
                 assert_never(self.layout.role)
@@ -141,8 +144,8 @@ class RealCluster:
     async def _await(self, ready: Callable[[Transport], Awaitable[bool]], what: str) -> None:
         """Ask until the answer is yes; a server that dies meanwhile, or patience, ends it."""
         loop = asyncio.get_running_loop()
-        began, transport = loop.time(), self.connect()
-        try:
+        began = loop.time()
+        async with self._connected() as transport:
             while not await _asked(ready, transport):
                 self._fail_if_dead()
                 if loop.time() - began > READY_PATIENCE.total_seconds():
@@ -151,9 +154,15 @@ class RealCluster:
                         f"still waiting until {what}; see the logs in {self.layout.logs}"
                     )
                 await asyncio.sleep(0.1)
+        self._say(f"{self.name}: {what}")
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Transport]:
+        transport = self.connect()
+        try:
+            yield transport
         finally:
             await transport.close()
-        self._say(f"{self.name}: {what}")
 
     def _fail_if_dead(self) -> None:
         for server in self.servers.values():

@@ -133,6 +133,8 @@ def _api_server(layout: Layout) -> _Part:
         "--client-ca-file=pki/ca.crt",
         "--tls-cert-file=pki/api-server.crt",
         "--tls-private-key-file=pki/api-server.key",
+        # Without it, a server that is stopped alone waits for its clients to end their watches.
+        "--shutdown-watch-termination-grace-period=1s",
         f"--service-account-issuer=https://kubernetes.{layout.name}.hanse.local",
         "--service-account-key-file=pki/service-accounts.key",
         "--service-account-signing-key-file=pki/service-accounts.key",

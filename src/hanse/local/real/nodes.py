@@ -35,6 +35,14 @@ async def create_nodes(transport: Transport, cluster: str, count: int, ranges: R
             raise error_of(response)
 
 
+async def release_nodes(transport: Transport) -> None:
+    """Let a new kwok have the nodes at once: it respects the leases of one that is gone."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    response = await transport.send(Request("DELETE", path))
+    if response.status != 200:
+        raise error_of(response)
+
+
 async def all_schedulable(transport: Transport, count: int) -> bool:
     """Whether that many nodes are ready and bear no taint that would keep pods away."""
     response = await transport.send(Request("GET", "/api/v1/nodes"))

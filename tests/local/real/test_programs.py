@@ -1,0 +1,50 @@
+"""What is pinned: the modules hold the versions that the programs say they have."""
+
+import re
+
+import pytest
+
+from hanse.local.real.build import main
+from hanse.local.real.programs import ALL, API_SERVER, KUBERNETES, MODULES, Program
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda program: program.name)
+def test_a_module_pins_the_version_of_its_program(program: Program) -> None:
+    pinned = (MODULES / program.module / "go.mod").read_text()
+
+    [module] = re.findall(rf"^\t({_module_of(program)}) {program.version}\b", pinned, re.MULTILINE)
+    assert re.search(rf"^(tool |\t){re.escape(program.package)}$", pinned, re.MULTILINE)
+    assert f"{module} {program.version} h1:" in (MODULES / program.module / "go.sum").read_text()
+
+
+def test_every_library_of_kubernetes_is_of_the_same_release() -> None:
+    replaced = re.findall(
+        r"^\tk8s\.io/\S+ => k8s\.io/\S+ (\S+)$",
+        (MODULES / "kubernetes" / "go.mod").read_text(),
+        re.MULTILINE,
+    )
+
+    assert len(replaced) > 20
+    assert set(replaced) == {KUBERNETES.replace("v1", "v0")}
+
+
+def test_the_version_is_stamped_where_servers_and_clients_look_for_it() -> None:
+    assert f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}" in API_SERVER.linker_flags
+    assert f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES}" in API_SERVER.linker_flags
+
+
+def test_there_is_a_module_for_each_program_and_none_besides() -> None:
+    used = {program.module for program in ALL}
+
+    assert used == {path.name for path in MODULES.iterdir()}
+
+
+def test_an_unknown_program_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["build", "kubelet"])
+
+    with pytest.raises(SystemExit, match=r"no program is named kubelet; there are kube-apiserver,"):
+        main()
+
+
+def _module_of(program: Program) -> str:
+    return re.escape(program.package.partition("/cmd/")[0])
