@@ -12,14 +12,15 @@ from hanse.local.real.programs import ALL, API_SERVER, KUBERNETES, MODULES, Prog
 def test_a_module_pins_the_version_of_its_program(program: Program) -> None:
     pinned = (MODULES / program.module / "go.mod").read_text()
 
-    [module] = re.findall(rf"^\t({_module_of(program)}) {program.version}\b", pinned, re.MULTILINE)
+    required = rf"^(?:require |\t)({_module_of(program)}) {program.version}\b"
+    [module] = re.findall(required, pinned, re.MULTILINE)
     assert re.search(rf"^(tool |\t){re.escape(program.package)}$", pinned, re.MULTILINE)
     assert f"{module} {program.version} h1:" in (MODULES / program.module / "go.sum").read_text()
 
 
 def test_every_library_of_kubernetes_is_of_the_same_release() -> None:
     replaced = re.findall(
-        r"^\tk8s\.io/\S+ => k8s\.io/\S+ (\S+)$",
+        r"^(?:replace |\t)k8s\.io/\S+ => k8s\.io/\S+ (\S+)$",
         (MODULES / "kubernetes" / "go.mod").read_text(),
         re.MULTILINE,
     )
