@@ -136,7 +136,7 @@ def node_status(node: Object, now: datetime) -> Object:
         "capacity": standing.get("capacity") or room,
         "allocatable": standing.get("allocatable") or room,
         "conditions": timed(standing.get("conditions") or (), wanted, now),
-        "nodeInfo": standing.get("nodeInfo") or _node_info(name_of(node)),
+        "nodeInfo": _node_info(name_of(node)),
     }
 
 

@@ -40,8 +40,8 @@ class VolumeSpec(Value, frozen=True, kw_only=True):
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
-    volume_mode: str = "Filesystem"
-    persistent_volume_reclaim_policy: str = "Retain"
+    volume_mode: str = ""
+    persistent_volume_reclaim_policy: str = ""
     host_path: HostPath | None = None
 
 
@@ -91,13 +91,19 @@ def volume_for(claim: PersistentVolumeClaim) -> PersistentVolume:
             capacity=dict(claim.spec.resources.requests),
             access_modes=claim.spec.access_modes,
             claim_ref=_reference(claim),
-            storage_class_name=claim.spec.storage_class_name or "",
+            storage_class_name=_class_of(claim),
             volume_mode=claim.spec.volume_mode,
             # what is provided here is removed here: the controller manager could not
             persistent_volume_reclaim_policy="Retain",
             host_path=HostPath(path=f"/var/lib/hanse/volumes/{name}"),
         ),
     )
+
+
+def _class_of(claim: PersistentVolumeClaim) -> str:
+    """The class a claim names; one that names none gets the default one, an empty one stays so."""
+    named = claim.spec.storage_class_name
+    return CLASS if named is None else named
 
 
 def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
@@ -223,7 +229,7 @@ class Volumes:
                 "uid": claim.metadata.uid,
                 "annotations": {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"},
             },
-            "spec": {"volumeName": name},
+            "spec": {"volumeName": name, "storageClassName": _class_of(claim)},
         }
         if not claim.spec.volume_name:
             await self._patch_claim(claim, change)
