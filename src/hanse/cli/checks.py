@@ -68,12 +68,13 @@ def findings(seen: Iterable[Seen], known: Known) -> list[Finding]:
 
 
 def _unanswered(seen: Unanswered, known: Known) -> Finding:
-    if seen.ours:
-        remedy = f"renew the credentials of context {seen.name}; see `kubectl config view`"
-    elif known.local:
-        remedy = f"hanse local start {seen.name}"
-    else:
-        remedy = f"kubectl --context {seen.name} cluster-info"
+    match seen.fault:
+        case "credentials":
+            remedy = f"renew the credentials of context {seen.name}; see `kubectl config view`"
+        case "silence" if known.local:
+            remedy = f"hanse local start {seen.name}"
+        case _:
+            remedy = f"kubectl --context {seen.name} cluster-info"
     return Finding(seen.name, seen.why, remedy)
 
 

@@ -6,14 +6,14 @@ import binascii
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
 from hanse.kube.access import Identity
-from hanse.kube.errors import BadCredentials, KubeError, error_of
+from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_of
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
 
@@ -51,11 +51,11 @@ class NodesSeen(Struct, frozen=True):
 
 
 class Unanswered(Struct, frozen=True):
-    """The cluster did not let us look; `ours` when our own credentials are at fault."""
+    """The cluster did not let us look: no answer, a refusal, or credentials that are at fault."""
 
     name: str
     why: str
-    ours: bool = False
+    fault: Literal["silence", "refusal", "credentials"]
 
 
 class Look(Struct, frozen=True):
@@ -111,9 +111,11 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
             denied=denied,
         )
     except BadCredentials as error:
-        return Unanswered(way.name, str(error), ours=True)
+        return Unanswered(way.name, str(error), "credentials")
+    except Unreachable as error:
+        return Unanswered(way.name, str(error), "silence")
     except KubeError as error:
-        return Unanswered(way.name, str(error))
+        return Unanswered(way.name, str(error), "refusal")
     finally:
         await transport.close()
 
@@ -153,6 +155,7 @@ async def _denied(transport: Transport, rights: tuple[Right, ...]) -> tuple[Righ
 
 
 async def _allowed(transport: Transport, right: Right) -> bool:
+    """Whether we may do something; what the cluster would not tell does not count as allowed."""
     attributes = {name: value for name, value in msgspec.structs.asdict(right).items() if value}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -163,7 +166,7 @@ async def _allowed(transport: Transport, right: Right) -> bool:
     body = msgspec.json.encode(review)
     answer = await transport.send(Request("POST", path, body=body, timeout=PATIENCE))
     if answer.status != 201:
-        raise error_of(answer)
+        return False
     return bool(msgspec.json.decode(answer.body).get("status", {}).get("allowed"))
 
 

@@ -85,6 +85,7 @@ def _show(seen: "Sequence[Seen]") -> None:
     for one in seen:
         if isinstance(one, Look):
             nodes = f"{one.nodes.ready}/{one.nodes.all}" if one.nodes is not None else "?"
+            nodes = "-" if one.is_broker and nodes == "0/0" else nodes
             answers = click.style("yes", fg="green")
             rows.append((one.name, answers, one.version, _agent(one), nodes, one.server))
         else:

@@ -1,0 +1,114 @@
+"""`hanse agent`: the long-running part in each cluster."""
+
+import socket
+from pathlib import Path
+
+import click
+
+from hanse.cli.oops import Oops
+from hanse.cli.settings import settings_of
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("agent")
+@click.option(
+    "--cluster-id",
+    required=True,
+    envvar="HANSE_CLUSTER_ID",
+    show_envvar=True,
+    metavar="ID",
+    help="This cluster's name in the fleet.",
+)
+@click.option(
+    "--broker-kubeconfig",
+    type=_FILE,
+    envvar="HANSE_BROKER_KUBECONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="How to reach the broker; without it the cluster is on its own.",
+)
+@click.option(
+    "--broker-context",
+    default="",
+    envvar="HANSE_BROKER_CONTEXT",
+    show_envvar=True,
+    metavar="NAME",
+    help="The broker's context there, or in the cluster's own kubeconfig.",
+)
+@click.option(
+    "--namespace",
+    default="hanse-system",
+    show_default=True,
+    envvar="HANSE_NAMESPACE",
+    show_envvar=True,
+    help="Where its Lease and its own objects are.",
+)
+@click.option(
+    "--listen",
+    default="0.0.0.0:8080",
+    show_default=True,
+    envvar="HANSE_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Where /healthz, /readyz and /metrics are served.",
+)
+@click.option(
+    "--identity",
+    default=socket.gethostname,
+    envvar="HANSE_IDENTITY",
+    show_envvar=True,
+    metavar="NAME",
+    help="This replica's name among those of the cluster; by default the host's.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    cluster_id: str,
+    broker_kubeconfig: Path | None,
+    broker_context: str,
+    namespace: str,
+    listen: str,
+    identity: str,
+) -> None:
+    """Run one cluster's agent.
+
+    It watches its cluster and the broker, decides, and writes, until it is told to stop. Of several
+    replicas one works and the others stand by. In a pod it finds its cluster by itself; elsewhere
+    --kubeconfig and --context say which it is.
+
+    \b
+    Examples:
+      hanse agent --cluster-id lubeck
+      hanse agent --cluster-id lubeck --context lubeck --broker-context broker --listen 127.0.0.1:0
+    """
+    from hanse.cli.agent_process import Ways, run_agent
+    from hanse.cli.running import run_async, start_logging
+
+    settings = settings_of(context)
+    start_logging(settings, service=True)
+    listener = _listener(listen)
+    ways = Ways(
+        home_file=settings.kubeconfig,
+        home_context=settings.context,
+        broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
+        broker_context=broker_context,
+    )
+    context.exit(run_async(lambda: run_agent(cluster_id, identity, namespace, ways, listener)))
+
+
+def _listener(address: str) -> socket.socket:
+    """A bound socket; IPv6 addresses stand in brackets."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise Oops(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
+    bare = host.removeprefix("[").removesuffix("]")
+    made = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((bare, int(port)))
+    except OSError as error:
+        made.close()
+        why = error.strerror or "the address cannot be used"
+        raise Oops(f"--listen {address}: {why}; choose another address or port") from None
+    return made

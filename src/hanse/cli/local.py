@@ -1,0 +1,214 @@
+"""`hanse local`: faults by hand, on a federation that `hanse up` runs."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.local.up.orders import AnyOrder, Told
+
+FOLDER = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".hanse"),
+    envvar="HANSE_DIR",
+    show_default=True,
+    show_envvar=True,
+    metavar="DIR",
+    help="The folder in which it runs.",
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
+
+
+@click.group("local")
+def command() -> None:
+    """Make things go wrong in a running local federation, and right again.
+
+    \b
+    Examples:
+      hanse local cut lubeck hamburg     nothing passes between the two
+      hanse local heal lubeck hamburg
+      hanse local kill bergen            its API server is gone
+      hanse local start bergen           and back, with its data
+      hanse local slow broker 200ms      every answer takes that much longer
+      hanse local heal --all             everything as it was
+      hanse local list                   how things are
+    """
+
+
+@command.command("cut")
+@click.argument("one", metavar="CLUSTER")
+@click.argument("other", metavar="CLUSTER")
+@FOLDER
+@click.pass_context
+def cut(context: click.Context, one: str, other: str, folder: Path) -> None:
+    """Let nothing pass between two clusters.
+
+    The agent of each no longer reaches the API server of the other; `kubectl` reaches both.
+
+    \b
+    Examples:
+      hanse local cut lubeck hamburg
+      hanse local cut bergen broker
+    """
+    from hanse.local.up.orders import Cut
+
+    _order(context, folder, Cut(one, other))
+    click.echo(f"{one} and {other} no longer reach each other")
+
+
+@command.command("heal")
+@click.argument("clusters", metavar="[CLUSTER CLUSTER]", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Heal all cuts, slowness and deaths.")
+@FOLDER
+@click.pass_context
+def heal(context: click.Context, clusters: tuple[str, ...], everything: bool, folder: Path) -> None:
+    """Let everything pass between two clusters again.
+
+    \b
+    Examples:
+      hanse local heal lubeck hamburg
+      hanse local heal --all
+    """
+    from hanse.local.up.orders import Heal, HealAll
+
+    match clusters, everything:
+        case (), True:
+            _order(context, folder, HealAll())
+            click.echo("everything is whole again")
+        case (one, other), False:
+            _order(context, folder, Heal(one, other))
+            click.echo(f"{one} and {other} reach each other")
+        case _:
+            raise click.UsageError("Give two clusters, or --all", context)
+
+
+@command.command("kill")
+@click.argument("cluster")
+@FOLDER
+@click.pass_context
+def kill(context: click.Context, cluster: str, folder: Path) -> None:
+    """Stop the API server of a cluster: connections to it are refused.
+
+    \b
+    Examples:
+      hanse local kill bergen
+    """
+    from hanse.local.up.orders import Kill
+
+    _order(context, folder, Kill(cluster))
+    click.echo(f"{cluster} is gone; bring it back with `hanse local start {cluster}`")
+
+
+@command.command("start")
+@click.argument("cluster")
+@FOLDER
+@click.pass_context
+def start(context: click.Context, cluster: str, folder: Path) -> None:
+    """Bring a killed API server back, with all that it held.
+
+    \b
+    Examples:
+      hanse local start bergen
+    """
+    from hanse.local.up.orders import Start
+
+    _order(context, folder, Start(cluster))
+    click.echo(f"{cluster} runs")
+
+
+@command.command("slow")
+@click.argument("cluster")
+@click.argument("delay", metavar="DURATION")
+@FOLDER
+@click.pass_context
+def slow(context: click.Context, cluster: str, delay: str, folder: Path) -> None:
+    """Let a cluster answer late; 0s undoes it.
+
+    Everybody waits, `kubectl` too; with --engine kubernetes only agents do.
+
+    \b
+    Examples:
+      hanse local slow hamburg 200ms
+      hanse local slow hamburg 0s
+    """
+    from hanse.local.up.orders import Slow
+
+    milliseconds = _milliseconds(delay, context)
+    _order(context, folder, Slow(cluster, milliseconds))
+    late = f"answers {milliseconds} ms late" if milliseconds else "answers at once"
+    click.echo(f"{cluster} {late}")
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@FOLDER
+@click.pass_context
+def list_(context: click.Context, as_json: bool, folder: Path) -> None:
+    """Show the clusters that run here, and what was done to them.
+
+    \b
+    Examples:
+      hanse local list
+      hanse local list --json | jq '.cuts'
+    """
+    from hanse.local.up.orders import List
+
+    told = _order(context, folder, List())
+    if as_json:
+        import msgspec
+
+        click.echo(json.dumps(msgspec.to_builtins(told), indent=2))
+    else:
+        _show(told)
+
+
+def _show(told: "Told") -> None:
+    from hanse.cli.tables import table
+
+    rows = []
+    for one in told.clusters:
+        cut_off = sorted({name for pair in told.cuts if one.name in pair for name in pair})
+        late = f"{one.delay_milliseconds} ms" if one.delay_milliseconds else "-"
+        rows.append(
+            (
+                one.name,
+                one.standing,
+                click.style("yes", fg="green") if one.running else click.style("no", fg="red"),
+                late,
+                ", ".join(name for name in cut_off if name != one.name) or "-",
+                one.url,
+            )
+        )
+    click.echo(table(("CLUSTER", "ROLE", "RUNS", "LATE", "CUT FROM", "API SERVER"), rows))
+    click.echo(f"\nThe federation is process {told.pid}, engine {told.engine}.")
+
+
+def _order(context: click.Context, folder: Path, order: "AnyOrder") -> "Told":
+    from hanse.cli.oops import Oops
+    from hanse.cli.running import run_async, start_logging
+    from hanse.local.up.control import ask
+    from hanse.local.up.failures import UpError
+
+    start_logging(settings_of(context))
+    try:
+        return run_async(lambda: ask(folder / "control.sock", order))
+    except UpError as error:
+        raise Oops(str(error)) from None
+
+
+def _milliseconds(text: str, context: click.Context) -> int:
+    """A duration as people write it; a minute is the most that makes sense."""
+    found = _DURATION.fullmatch(text)
+    value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else -1
+    if not 0 <= value <= 60_000:
+        raise click.UsageError(
+            f"{text!r} is not a duration up to 60s; write it as 200ms or 1.5s", context
+        )
+    return round(value)

@@ -1,0 +1,100 @@
+"""`hanse up`: a whole federation on this machine."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.local.up.composition import Member
+
+_DEFAULT_FOLDER = Path(".hanse")
+
+
+@click.command("up")
+@click.option(
+    "--clusters",
+    default="lubeck,hamburg,bergen",
+    show_default=True,
+    metavar="NAME,...",
+    help="The clusters; a broker is added. The first two supervise the others.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(("embedded", "kubernetes")),
+    default="embedded",
+    show_default=True,
+    help="Clusters inside this process, or real servers beside it (`make kube-binaries`).",
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where kubeconfig and socket go, and what clusters hold is kept from run to run. "
+    "Without it the folder is ./.hanse, and nothing is kept.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(("lighthouse", "kep-1645")),
+    default="lighthouse",
+    show_default=True,
+    help="Whose rules services follow; stands in the ClusterSet on the broker.",
+)
+@click.option("--sample/--no-sample", default=True, help="With a small shop to look at, or empty.")
+@click.option(
+    "--exec",
+    "script",
+    metavar="CMD",
+    help="Run CMD in a shell when all is ready, end everything, and exit with its status.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    clusters: str,
+    engine: Literal["embedded", "kubernetes"],
+    folder: Path | None,
+    profile: str,
+    sample: bool,
+    script: str | None,
+) -> None:
+    """Run a whole federation on this machine.
+
+    Three clusters, an agent for each and a broker, ready in two seconds. `DIR/kubeconfig` has a
+    context for every cluster. It stays until it is interrupted, and leaves nothing running. While
+    it runs, `hanse status` shows it and `hanse local` makes things go wrong.
+
+    With --exec, CMD finds the clusters by KUBECONFIG, and the folder by HANSE_DIR.
+
+    \b
+    Examples:
+      hanse up
+      hanse up --clusters paris,rome --no-sample
+      hanse up --dir ~/fleet                      keep what the clusters hold
+      hanse up --exec 'kubectl get pods -A'       run something and clean up
+      hanse up --engine kubernetes                on real API servers
+    """
+    began = time.monotonic()
+    from hanse.cli.running import run_async, start_logging
+    from hanse.cli.upping import Upping
+    from hanse.local.up.federation import Wishes
+    from hanse.local.up.folder import Folder
+
+    start_logging(settings_of(context))
+    wishes = Wishes(_members(clusters), engine, profile, sample)
+    place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
+    context.exit(run_async(Upping(wishes, place, script, began).run))
+
+
+def _members(clusters: str) -> "tuple[Member, ...]":
+    from hanse.cli.oops import Oops
+    from hanse.local.up.composition import compose
+    from hanse.local.up.failures import BadNames
+
+    try:
+        return compose([name.strip() for name in clusters.split(",")])
+    except BadNames as error:
+        raise Oops(f"--clusters: {error}") from None

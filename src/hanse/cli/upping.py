@@ -1,0 +1,191 @@
+"""How a person meets a local federation: progress, a table of what is where, a clean end."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from hanse import app
+from hanse.cli.oops import INTERRUPTED, Oops, Trouble
+from hanse.cli.tables import table
+from hanse.kube.errors import KubeError
+from hanse.kube.request import Transport
+from hanse.local.real.failures import RealClusterError
+from hanse.local.up.composition import BROKER, Member
+from hanse.local.up.failures import UpError
+from hanse.local.up.federation import Wishes, federation
+from hanse.local.up.folder import Folder
+from hanse.local.up.orders import Told
+
+SCRIPT_PATIENCE = timedelta(seconds=3)
+"""How long a script that was told to end may take for it."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_KILLED = 128
+"""A shell's status of what a signal ended is this plus the signal's number."""
+
+
+class Upping:
+    """One run of `hanse up`."""
+
+    def __init__(self, wishes: Wishes, folder: Folder, script: str | None, began: float) -> None:
+        self._wishes = wishes
+        self._folder = folder
+        self._script = script
+        self._began = began
+        self._ready = False
+        self._caught: signal.Signals | None = None
+
+    async def run(self) -> int:
+        """Start, stay or run the script, and end everything; the exit status."""
+        life = asyncio.create_task(self._live(), name="federation")
+        with self._heeding_signals(life):
+            await asyncio.wait({life})
+        if not life.cancelled():
+            error = life.exception()
+            if error is not None:
+                raise _for_a_person(error)
+            return life.result()
+        stayed = self._ready and self._script is None
+        return 0 if stayed else _KILLED + (self._caught or signal.SIGINT)
+
+    async def _live(self) -> int:
+        async with federation(self._wishes, self._folder, _run_agent, self._say) as whole:
+            self._ready = True
+            took = time.monotonic() - self._began
+            self._say(f"{_counted(self._wishes)} ready in {took:.1f} s")
+            if self._script is not None:
+                return await self._run_script(self._script)
+            click.echo(self._what_is_where(whole.told()))
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
+            return 0
+
+    async def _run_script(self, script: str) -> int:
+        """Run it where a person could type to it, or else apart, so that all of it can be ended."""
+        apart = not sys.stdin.isatty()
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self._folder.kubeconfig),
+            "HANSE_DIR": str(self._folder.path),
+            "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _own_programs())),
+        }
+        shell = await asyncio.create_subprocess_shell(
+            script, env=environment, start_new_session=apart
+        )
+        try:
+            status = await shell.wait()
+        finally:
+            await _end(shell, everything=apart)
+        return status if status >= 0 else _KILLED - status
+
+    @contextmanager
+    def _heeding_signals(self, life: "asyncio.Task[int]") -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def caught(which: signal.Signals) -> None:
+            if self._caught is not None:
+                self._say("stopped by force")
+                os._exit(INTERRUPTED)  # servers of ours end with this process
+            self._caught = which
+            self._say("stopping; once more to force it")
+            life.cancel()
+
+        for which in _SIGNALS:
+            loop.add_signal_handler(which, caught, which)
+        try:
+            yield
+        finally:
+            for which in _SIGNALS:
+                loop.remove_signal_handler(which)
+
+    def _say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def _what_is_where(self, told: Told) -> str:
+        header = ("CLUSTER", "ROLE", "API SERVER", "SERVICES", "PODS", "NODES", "LOAD BALANCERS")
+        rows = [
+            (
+                click.style(one.name, bold=True),
+                one.standing,
+                one.url,
+                one.services,
+                one.pods or "-",
+                one.nodes or "-",
+                one.load_balancers or "-",
+            )
+            for one in told.clusters
+        ]
+        first, last = told.clusters[0].name, told.clusters[-2].name
+        kept = "kept from run to run" if self._folder.keep else "gone when this ends"
+        lines = [
+            "",
+            table(header, rows),
+            "",
+            f"Each is a context of its name; what they hold is {kept}. In another terminal:",
+            "",
+            f"  export KUBECONFIG={self._folder.kubeconfig}",
+            *(["  kubectl get deployments,services -n shop"] if self._wishes.sample else []),
+            f"  kubectl --context {last} get nodes",
+            "  hanse status",
+            f"  hanse local cut {first} {BROKER}",
+            "",
+            "Ctrl-C ends it.",
+        ]
+        return "\n".join(lines)
+
+
+@asynccontextmanager
+async def _run_agent(member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[None]:
+    # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
+    settings = app.Settings(cluster=member.name, identity="local")
+    agent = app.Agent(settings, ways[member.name], broker=ways[BROKER], features=app.features())
+    try:
+        async with agent.running():
+            yield
+    finally:
+        await agent.close()
+        for way in ways.values():
+            await way.close()
+
+
+async def _end(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
+    """End a script and, where it runs apart, all that it left behind."""
+    ways = ((signal.SIGTERM, SCRIPT_PATIENCE.total_seconds()), (signal.SIGKILL, None))
+    for sign, patience in ways:
+        with suppress(ProcessLookupError):
+            if everything:
+                os.killpg(shell.pid, sign)
+            elif shell.returncode is None:
+                shell.send_signal(sign)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await shell.wait()
+                return
+
+
+def _own_programs() -> str:
+    """Where `hanse` is, which a script may want to call: not everybody activates an environment."""
+    return str(Path(sys.executable).parent)
+
+
+def _counted(wishes: Wishes) -> str:
+    count = len(wishes.members) - 1
+    return f"{count} cluster{'s' if count > 1 else ''} and the broker are"
+
+
+def _for_a_person(error: BaseException) -> BaseException:
+    """What is foreseen as one line; a group of one is that one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, UpError):
+        return Oops(str(error))
+    if isinstance(error, RealClusterError | KubeError):
+        return Trouble(str(error))
+    return error

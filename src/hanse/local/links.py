@@ -1,0 +1,114 @@
+"""The ways between parties, which a person can cut and heal."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from hanse.kube.errors import Unreachable
+from hanse.kube.request import Request, Response, Transport
+
+
+class Link:
+    """The way from one party to another."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source = source
+        self.target = target
+        self.cut = False
+        self.broken = asyncio.Event()
+
+    @property
+    def silence(self) -> Unreachable:
+        """What the source is told of a target that it cannot reach."""
+        return Unreachable(f"{self.target} does not answer {self.source}")
+
+    def break_watches(self) -> None:
+        """End the watches that stand on the link; new ones may begin."""
+        self.broken.set()
+        self.broken = asyncio.Event()
+
+
+class Links:
+    """All ways between parties, by who asks and who answers."""
+
+    def __init__(self) -> None:
+        self._links: dict[tuple[str, str], Link] = {}
+
+    def link(self, source: str, target: str) -> Link:
+        return self._links.setdefault((source, target), Link(source, target))
+
+    def transport(self, source: str, target: str, inner: Transport) -> "LinkedTransport":
+        """A party's way to another's API, for as long as nobody cuts it."""
+        return LinkedTransport(self.link(source, target), inner)
+
+    def cut(self, one: str, other: str) -> None:
+        """Nothing gets through between the two any more, and watches break off."""
+        for link in self._between(one, other):
+            link.cut = True
+            link.break_watches()
+
+    def heal(self, one: str, other: str) -> None:
+        """Let everything through between the two again."""
+        for link in self._between(one, other):
+            link.cut = False
+
+    def heal_all(self) -> None:
+        """Let everything through everywhere."""
+        for link in self._links.values():
+            link.cut = False
+
+    @property
+    def cuts(self) -> list[tuple[str, str]]:
+        """The pairs that are cut, each once."""
+        pairs = (sorted(pair) for pair, link in self._links.items() if link.cut)
+        return sorted({(one, other) for one, other in pairs})
+
+    def _between(self, one: str, other: str) -> tuple[Link, Link]:
+        return self.link(one, other), self.link(other, one)
+
+
+class LinkedTransport:
+    """A transport whose link can be cut, also while an answer is on its way."""
+
+    def __init__(self, link: Link, inner: Transport) -> None:
+        self._link = link
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        if self._link.cut:
+            raise self._link.silence
+        answer = await self._inner.send(request)
+        if self._link.cut:  # cut meanwhile: it was done, and the source will never know
+            raise self._link.silence
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        if self._link.cut:
+            raise self._link.silence
+        broken = self._link.broken
+        async with self._inner.stream(request) as lines:
+            yield until_broken(lines, broken)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def until_broken(lines: AsyncIterator[bytes], broken: asyncio.Event) -> AsyncIterator[bytes]:
+    """The lines until an event breaks the connection, at which `Unreachable` is raised."""
+    breaking = asyncio.ensure_future(broken.wait())
+    try:
+        while True:
+            line = asyncio.ensure_future(anext(lines, None))
+            await asyncio.wait({line, breaking}, return_when=asyncio.FIRST_COMPLETED)
+            if not line.done():
+                line.cancel()
+                with suppress(asyncio.CancelledError):
+                    await line
+                raise Unreachable("the connection was reset")
+            told = line.result()
+            if told is None:
+                return
+            yield told
+    finally:
+        breaking.cancel()

@@ -1,0 +1,64 @@
+"""Who is in a local federation, and who reaches whom; pure."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from hanse.local.ranges import Ranges, ranges_of
+from hanse.local.up.failures import BadNames
+
+BROKER = "broker"
+NODES = 3
+MOST = 99
+"""Clusters beside the broker, for each has address ranges of its own."""
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+Standing = Literal["supervisor", "child", "broker"]
+
+
+class Member(Struct, frozen=True):
+    """One cluster: its name, its place in the federation, and its address ranges."""
+
+    name: str
+    standing: Standing
+    ranges: Ranges
+
+    @property
+    def runs_workloads(self) -> bool:
+        return self.standing != "broker"
+
+    @property
+    def nodes(self) -> int:
+        return NODES if self.runs_workloads else 0
+
+    def reaches(self, other: "Member") -> bool:
+        """Whether its agent finds a way to another cluster: children do not to supervisors."""
+        return not (self.standing == "child" and other.standing == "supervisor")
+
+
+def compose(names: Sequence[str]) -> tuple[Member, ...]:
+    """The members in order, the broker last; the first two supervise the others."""
+    _check(names)
+    standings: list[Standing] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
+    named = [*zip(names, standings, strict=True), (BROKER, "broker")]
+    return tuple(
+        Member(name, standing, ranges_of(index)) for index, (name, standing) in enumerate(named)
+    )
+
+
+def _check(names: Sequence[str]) -> None:
+    if not 1 <= len(names) <= MOST:
+        raise BadNames(f"{len(names)} clusters were asked for; give 1 to {MOST} names")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise BadNames(
+                f"cluster name {name!r} is not a DNS label; "
+                "use up to 63 lower-case letters, digits and dashes, beginning with a letter"
+            )
+        if name == BROKER:
+            raise BadNames(f"cluster name {name!r} is the broker's own; choose another")
+        if names.count(name) > 1:
+            raise BadNames(f"cluster name {name!r} is given twice; names must differ")

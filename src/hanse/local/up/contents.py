@@ -1,0 +1,89 @@
+"""What a local federation holds from its start; pure."""
+
+from msgspec import Struct
+
+from hanse.local.up.composition import Member
+from hanse.model.crds import crds, stand_ins
+from hanse.model.objects import Wire
+
+SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
+SAMPLE_NAMESPACE = "shop"
+CLUSTER_SET = "local"
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Wanted(Struct, frozen=True):
+    """An object and the collection it belongs to."""
+
+    collection: str
+    object: Wire
+
+    @property
+    def path(self) -> str:
+        return f"{self.collection}/{self.object['metadata']['name']}"
+
+
+def definitions() -> tuple[Wanted, ...]:
+    """Our kinds, and stand-ins for those of others."""
+    return tuple(Wanted(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
+
+
+def foundation(member: Member, profile: str) -> tuple[Wanted, ...]:
+    """What every cluster has, and on the broker the rules of the fleet."""
+    made = tuple(_namespace(name) for name in SYSTEM_NAMESPACES)
+    return made if member.runs_workloads else (*made, _cluster_set(profile))
+
+
+def sample(member: Member) -> tuple[Wanted, ...]:
+    """A small shop, the same in every cluster: two replicas of `web` behind a Service."""
+    if not member.runs_workloads:
+        return ()
+    labels = {"app": "web"}
+    metadata = {"name": "web", "namespace": SAMPLE_NAMESPACE, "labels": labels}
+    container = {
+        "name": "web",
+        "image": "registry.k8s.io/e2e-test-images/agnhost:2.53",
+        "args": ["netexec", "--http-port=8080"],
+        "ports": [{"name": "http", "containerPort": 8080}],
+    }
+    deployment: Wire = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    service: Wire = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "selector": labels,
+            "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+        },
+    }
+    inside = f"namespaces/{SAMPLE_NAMESPACE}"
+    return (
+        _namespace(SAMPLE_NAMESPACE),
+        Wanted(f"/apis/apps/v1/{inside}/deployments", deployment),
+        Wanted(f"/api/v1/{inside}/services", service),
+    )
+
+
+def _namespace(name: str) -> Wanted:
+    made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return Wanted("/api/v1/namespaces", made)
+
+
+def _cluster_set(profile: str) -> Wanted:
+    made: Wire = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "ClusterSet",
+        "metadata": {"name": CLUSTER_SET},
+        "spec": {"profile": profile},
+    }
+    return Wanted("/apis/hanse.dev/v1alpha1/clustersets", made)

@@ -1,0 +1,221 @@
+"""Clusters inside this process: served over HTTPS to people, and directly to agents."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from hanse.kube.access import Access, Endpoint, Identity
+from hanse.kube.clock import Clock, WallClock
+from hanse.kube.errors import Unreachable
+from hanse.kube.request import Request, Response, Transport
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.local.embedded.controllers.nodes import NodeRanges
+from hanse.local.embedded.controllers.suite import ALL, BROKER, Controllers, Simulation
+from hanse.local.embedded.http import serve
+from hanse.local.embedded.tls import LOOPBACK, Authority, server_context
+from hanse.local.embedded.users import ADMIN, User
+from hanse.local.kubeconfig import Context
+from hanse.local.up.composition import Member
+from hanse.local.up.failures import UpError
+from hanse.local.up.folder import Folder
+
+_HOST = "127.0.0.1"
+_GRACE = timedelta(milliseconds=200)
+_NO_DELAY = timedelta(0)
+
+
+@asynccontextmanager
+async def embedded_clusters(
+    members: Sequence[Member], folder: Folder
+) -> AsyncIterator[dict[str, "EmbeddedCluster"]]:
+    """All members running, until the block ends; what they hold is kept if the folder does so."""
+    clock = WallClock()
+    async with asyncio.TaskGroup() as group:  # what dies by itself ends the federation
+        clusters = {
+            member.name: EmbeddedCluster(member, folder, clock, group) for member in members
+        }
+        try:
+            for cluster in clusters.values():
+                await cluster.start()
+            yield clusters
+        finally:
+            for cluster in clusters.values():
+                await cluster.end()
+
+
+class EmbeddedCluster:
+    """An API server and its controllers, which live and die together."""
+
+    def __init__(
+        self, member: Member, folder: Folder, clock: Clock, group: asyncio.TaskGroup
+    ) -> None:
+        self.member = member
+        self._folder = folder
+        self._group = group
+        self._authority = Authority.create(f"{member.name}.hanse.local")
+        self._token = secrets.token_urlsafe(32)
+        self._socket: socket.socket | None = _listener(0)
+        self._port: int = self._socket.getsockname()[1]
+        ranges = member.ranges
+        self.api = ApiServer(
+            member.name,
+            clock=clock,
+            service_range=str(ranges.services),
+            advertise=str(ranges.api_server),
+            port=self._port,
+            snapshot=folder.load(member.name),
+        )
+        hosts = (*LOOPBACK, "kubernetes.default.svc", str(ranges.services[1]))
+        self._tls = server_context(self._authority.server(member.name, hosts))
+        self._door = _Door(self.api)
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://{_HOST}:{self._port}"
+
+    @property
+    def context(self) -> Context:
+        endpoint = Endpoint(self.url, ca=self._authority.certificate)
+        return Context(self.member.name, Access(endpoint, Identity(token=self._token)))
+
+    @property
+    def running(self) -> bool:
+        return self._life is not None and not self._life.done()
+
+    @property
+    def delay(self) -> timedelta:
+        return self._door.delay
+
+    def connect(self) -> Transport:
+        return _Way(self)
+
+    def slow(self, delay: timedelta) -> None:
+        self._door.delay = delay
+
+    async def start(self) -> None:
+        if self.running:
+            return
+        listener, self._socket = self._socket or self._bound(), None
+        ready = asyncio.Event()
+        self._life = self._group.create_task(
+            self._live(listener, ready), name=f"cluster {self.member.name}"
+        )
+        await ready.wait()
+
+    async def kill(self) -> None:
+        life, self._life = self._life, None
+        if life is not None:
+            life.cancel()
+            await asyncio.wait({life})
+            self.api.drop_watches()
+
+    async def end(self) -> None:
+        """Stop for good."""
+        await self.kill()
+        if self._socket is not None:
+            self._socket.close()
+        self._folder.save(self.member.name, self.api.storage.snapshot())
+
+    async def _live(self, listener: socket.socket, ready: asyncio.Event) -> None:
+        controllers = self._controllers()
+        tokens = {self._token: ADMIN}
+        async with (
+            serve(self._door, listener, tokens, self._tls, _GRACE),
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(controllers.run(), name=f"controllers {self.member.name}")
+            await asyncio.sleep(0)  # so that they have begun
+            await controllers.idle()
+            ready.set()
+
+    def _controllers(self) -> Controllers:
+        ranges = self.member.ranges
+        return Controllers(
+            self.api,
+            which=ALL if self.member.runs_workloads else BROKER,
+            simulation=Simulation(
+                nodes=self.member.nodes,
+                ranges=NodeRanges(
+                    pods=(str(ranges.pods),),
+                    internal=str(ranges.nodes),
+                    external=str(ranges.outside),
+                ),
+                load_balancers=(str(ranges.load_balancers),),
+            ),
+            root_ca=self._authority.certificate.decode(),
+        )
+
+    def _bound(self) -> socket.socket:
+        try:
+            return _listener(self._port)
+        except OSError as error:
+            raise UpError(
+                f"{self.member.name} cannot start: port {self._port}: {error.strerror}; "
+                "end the process that holds it"
+            ) from None
+
+
+def _listener(port: int) -> socket.socket:
+    """A bound socket; it refuses connections until it is served."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((_HOST, port))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class _Door:
+    """An API as slow as it was made."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self.delay = _NO_DELAY
+
+    async def send(self, request: Request, user: User) -> Response:
+        if self.delay:
+            await asyncio.sleep(self.delay.total_seconds())
+        return await self._api.send(request, user)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
+        if self.delay:
+            await asyncio.sleep(self.delay.total_seconds())
+        async with self._api.stream(request, user) as lines:
+            yield lines
+
+    def authenticate(self, token: str) -> User | None:
+        return self._api.authenticate(token)
+
+
+class _Way:
+    """An agent's way to a cluster of this process, while that one lives."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self._inside = InProcess(cluster.api)
+
+    async def send(self, request: Request) -> Response:
+        await self._arrive()
+        return await self._inside.send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._arrive()
+        async with self._inside.stream(request) as lines:
+            yield lines
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _arrive(self) -> None:
+        if self._cluster.delay:
+            await asyncio.sleep(self._cluster.delay.total_seconds())
+        if not self._cluster.running:
+            raise Unreachable(f"cannot connect to {self._cluster.member.name}: connection refused")

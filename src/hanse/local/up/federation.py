@@ -1,0 +1,189 @@
+"""One local federation: its clusters, its agents, and the orders it takes while it runs."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Literal, assert_never
+
+from msgspec import Struct
+
+from hanse.kube.request import Transport
+from hanse.local.kubeconfig import write_kubeconfig
+from hanse.local.links import Links
+from hanse.local.up.clusters import Cluster
+from hanse.local.up.composition import Member
+from hanse.local.up.contents import definitions, foundation, sample
+from hanse.local.up.control import listening
+from hanse.local.up.embedded import embedded_clusters
+from hanse.local.up.failures import Unknown, UpError
+from hanse.local.up.folder import Folder
+from hanse.local.up.installing import install, install_definitions
+from hanse.local.up.orders import (
+    AnyOrder,
+    ClusterTold,
+    Cut,
+    Heal,
+    HealAll,
+    Kill,
+    List,
+    Slow,
+    Start,
+    Told,
+)
+
+EngineName = Literal["embedded", "kubernetes"]
+Say = Callable[[str], None]
+
+RunAgent = Callable[[Member, Mapping[str, Transport]], AbstractAsyncContextManager[None]]
+"""Runs a member's agent until the block ends, given its ways to the clusters that it reaches."""
+
+
+class Wishes(Struct, frozen=True):
+    """What kind of federation is wanted."""
+
+    members: tuple[Member, ...]
+    engine: EngineName = "embedded"
+    profile: str = "lighthouse"
+    sample: bool = True
+
+
+@asynccontextmanager
+async def federation(
+    wishes: Wishes, folder: Folder, run_agent: RunAgent, say: Say
+) -> AsyncIterator["Federation"]:
+    """A whole federation, ready, until the block ends; then nothing of it runs any more."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(folder.held())
+        clusters = await stack.enter_async_context(_clusters(wishes, folder, say))
+        whole = Federation(wishes, clusters)
+        write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
+        await whole.furnish(say)
+        for member in wishes.members:
+            if member.runs_workloads:
+                await stack.enter_async_context(run_agent(member, whole.ways_of(member)))
+        await stack.enter_async_context(listening(folder.control, whole.carry_out))
+        yield whole
+
+
+@asynccontextmanager
+async def _clusters(
+    wishes: Wishes, folder: Folder, say: Say
+) -> AsyncIterator[Mapping[str, Cluster]]:
+    match wishes.engine:
+        case "embedded":
+            async with embedded_clusters(wishes.members, folder) as embedded:
+                yield embedded
+        case "kubernetes":
+            from hanse.local.up.kubernetes import real_clusters
+
+            async with real_clusters(wishes.members, folder, say) as real:
+                yield real
+        case _:
+            assert_never(wishes.engine)
+
+
+class Federation:
+    """Clusters by name, the links between them, and what may be done to both."""
+
+    def __init__(self, wishes: Wishes, clusters: Mapping[str, Cluster]) -> None:
+        self._wishes = wishes
+        self._clusters = clusters
+        self._links = Links()
+        self._orders = asyncio.Lock()
+
+    def ways_of(self, member: Member) -> dict[str, Transport]:
+        """Where a member's agent can go; each way can be cut, the one to its own home too."""
+        return {
+            other.name: self._links.transport(
+                member.name, other.name, self._clusters[other.name].connect()
+            )
+            for other in self._wishes.members
+            if member.reaches(other)
+        }
+
+    async def furnish(self, say: Say) -> None:
+        """Fill every cluster with what it holds from the start."""
+        kinds = definitions()
+
+        async def fill(member: Member) -> None:
+            transport = self._clusters[member.name].connect()
+            try:
+                await install_definitions(transport, kinds)
+                await install(transport, foundation(member, self._wishes.profile))
+                if self._wishes.sample:
+                    await install(transport, sample(member))
+            finally:
+                await transport.close()
+            say(f"{member.name} is ready")
+
+        await asyncio.gather(*(fill(member) for member in self._wishes.members))
+
+    async def carry_out(self, order: AnyOrder) -> Told:
+        """Do as told, one order at a time; raises `UpError` for what cannot be done."""
+        async with self._orders:
+            await self._do(order)
+        return self.told()
+
+    def told(self) -> Told:
+        """How things are."""
+        return Told(
+            os.getpid(),
+            self._wishes.engine,
+            tuple(self._describe(member) for member in self._wishes.members),
+            tuple(self._links.cuts),
+        )
+
+    async def _do(self, order: AnyOrder) -> None:
+        match order:
+            case Cut(one, other):
+                self._links.cut(*self._pair(one, other))
+            case Heal(one, other):
+                self._links.heal(*self._pair(one, other))
+            case HealAll():
+                await self._heal_all()
+            case Kill(name):
+                await self._cluster(name).kill()
+            case Start(name):
+                await self._cluster(name).start()
+            case Slow(name, milliseconds):
+                self._cluster(name).slow(timedelta(milliseconds=milliseconds))
+            case List():
+                pass
+            case _:
+                assert_never(order)
+
+    async def _heal_all(self) -> None:
+        self._links.heal_all()
+        for cluster in self._clusters.values():
+            cluster.slow(timedelta(0))
+            await cluster.start()
+
+    def _pair(self, one: str, other: str) -> tuple[str, str]:
+        for name in (one, other):
+            self._cluster(name)
+        if one == other:
+            raise UpError(f"{one} and {other} are the same cluster; to stop it, kill it")
+        return one, other
+
+    def _cluster(self, name: str) -> Cluster:
+        found = self._clusters.get(name)
+        if found is None:
+            raise Unknown(f"there is no cluster {name!r}; there is: {', '.join(self._clusters)}")
+        return found
+
+    def _describe(self, member: Member) -> ClusterTold:
+        cluster = self._clusters[member.name]
+        return ClusterTold(
+            name=member.name,
+            standing=member.standing,
+            url=cluster.url,
+            running=cluster.running,
+            delay_milliseconds=int(cluster.delay.total_seconds() * 1000),
+            services=str(member.ranges.services),
+            pods=str(member.ranges.pods) if member.runs_workloads else "",
+            nodes=str(member.ranges.nodes) if member.runs_workloads else "",
+            load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
+            agent=member.runs_workloads,
+        )

@@ -1,0 +1,93 @@
+"""The folder of a local federation: held by one process at a time, readable by its owner alone."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from hanse.local.embedded.storage import Snapshot
+from hanse.local.kubeconfig import write_private
+from hanse.local.up.failures import FolderHeld, Spoilt, UpError
+
+
+class Folder:
+    """Where a federation keeps its kubeconfig, its control socket and, if asked to, its objects."""
+
+    def __init__(self, path: Path, *, keep: bool) -> None:
+        self.path = path.absolute()
+        self.keep = keep
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.path / "kubeconfig"
+
+    @property
+    def control(self) -> Path:
+        return self.path / "control.sock"
+
+    @property
+    def servers(self) -> Path:
+        """What real clusters write: certificates, etcd's data, logs."""
+        return self.path / "kubernetes"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others out meanwhile; raises `FolderHeld` with the process that is in."""
+        self._prepare()
+        with (self.path / "lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                holder = lock.read().strip()
+                raise FolderHeld(
+                    f"a federation runs in {self.path} already, as process {holder or 'unknown'}; "
+                    f"stop it with `kill {holder or 'PID'}`, or give another folder with --dir"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            try:
+                yield
+            finally:
+                self.control.unlink(missing_ok=True)
+                lock.truncate(0)
+
+    def load(self, cluster: str) -> Snapshot | None:
+        """What a cluster held when it was last stopped here, if that was kept."""
+        if not self.keep:
+            return None
+        file = self._snapshot(cluster)
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=Snapshot)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise Spoilt(
+                f"what {cluster} held cannot be read from {file}: {error}; "
+                "move the file away to start without it"
+            ) from None
+
+    def save(self, cluster: str, snapshot: Snapshot) -> None:
+        """Keep all that a cluster holds, whole or not at all."""
+        if self.keep:
+            file = self._snapshot(cluster)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            write_private(file, msgspec.json.encode(snapshot))
+
+    def _snapshot(self, cluster: str) -> Path:
+        return self.path / "clusters" / f"{cluster}.json"
+
+    def _prepare(self) -> None:
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ignore = self.path / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")  # it holds credentials
+        except OSError as error:
+            raise UpError(
+                f"the folder {self.path} cannot be used: {error.strerror}; give another with --dir"
+            ) from None

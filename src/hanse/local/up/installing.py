@@ -1,0 +1,62 @@
+"""Putting into a cluster what it holds from the start; what stands there already stays."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from hanse.kube.errors import error_of
+from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
+from hanse.local.up.contents import DEFINITIONS, Wanted
+
+_LOOK_AGAIN = timedelta(milliseconds=50)
+
+
+async def install_definitions(transport: Transport, wanted: Sequence[Wanted]) -> None:
+    """Define kinds, or bring them to our version, and wait until they are served."""
+    await asyncio.gather(*(_defined(transport, one) for one in wanted))
+    names = {one.object["metadata"]["name"] for one in wanted}
+    while not names <= await _established(transport):  # noqa: ASYNC110 - a server tells nobody
+        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+
+
+async def install(transport: Transport, wanted: Iterable[Wanted]) -> None:
+    """Create objects in order; one that is there may have been changed by a person, and stays."""
+    for one in wanted:
+        answer = await _create(transport, one)
+        if answer.status != 409:
+            _successful(answer)
+
+
+async def _defined(transport: Transport, wanted: Wanted) -> None:
+    answer = await _create(transport, wanted)
+    if answer.status == 409:
+        body = msgspec.json.encode({"spec": wanted.object["spec"]})
+        answer = await transport.send(
+            Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
+        )
+    _successful(answer)
+
+
+async def _create(transport: Transport, wanted: Wanted) -> Response:
+    body = msgspec.json.encode(wanted.object)
+    return await transport.send(Request("POST", wanted.collection, body=body))
+
+
+async def _established(transport: Transport) -> set[str]:
+    answer = _successful(await transport.send(Request("GET", DEFINITIONS)))
+    return {
+        one["metadata"]["name"]
+        for one in msgspec.json.decode(answer.body)["items"]
+        if any(
+            condition["type"] == "Established" and condition["status"] == "True"
+            for condition in one.get("status", {}).get("conditions") or ()
+        )
+    }
+
+
+def _successful(answer: Response) -> Response:
+    if not 200 <= answer.status < 300:
+        raise error_of(answer)
+    return answer
