@@ -141,3 +141,13 @@ def test_lists_that_are_merged_by_key_say_so(registry: Registry) -> None:
     assert containers["x-kubernetes-patch-merge-key"] == "name"
     assert containers["x-kubernetes-patch-strategy"] == "merge"
     assert "containers" in schemas["io.k8s.api.core.v1.PodSpec"]["required"]
+
+
+def test_version_2_describes_nothing(registry: Registry) -> None:
+    kind = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+    answer = respond(registry, Request("GET", "/openapi/v2", accept=kind))
+
+    assert answer is not None
+    assert (answer.status, answer.body) == (200, b"\n\x032.0")  # field 1 is the version of Swagger
+    assert fetch(registry, "/openapi/v2")["definitions"] == {}

@@ -30,6 +30,8 @@ def respond(registry: Registry, request: Request) -> Response | None:
     path = request.path.rstrip("/") or "/"
     if check := _health(path, request):
         return check
+    if path == "/openapi/v2":
+        return _openapi_v2(request.accept)
     answer = _document(registry, path, _aggregated_version(request.accept))
     if answer is None:
         return None
@@ -82,6 +84,18 @@ def _json(document: Any, content_type: str = JSON) -> Response:
     return Response(200, body, headers)
 
 
+def _openapi_v2(accept: str) -> Response:
+    """A document that describes nothing: kubectl wants one for `kind: List`, and then goes on.
+
+    All schemas are in version 3; what kubectl finds in neither, it leaves to the server to judge.
+    """
+    if "protobuf" not in accept:
+        info = {"title": "Kubernetes", "version": VERSION}
+        return _json({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+    headers = {"content-type": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
+    return Response(200, b"\x0a\x032.0", headers)
+
+
 def _unless_known(request: Request, answer: Response) -> Response:
     """304 when the client says that it has this very document."""
     known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
@@ -120,7 +134,7 @@ def _paths(registry: Registry) -> list[str]:
     groups = registry.groups()
     named = [f"/apis/{group.name}" for group in groups]
     versions = [f"/apis/{group.name}/{version}" for group in groups for version in group.versions]
-    other = ["/api", "/api/v1", "/apis", "/openapi/v3", "/version", *_CHECKS]
+    other = ["/api", "/api/v1", "/apis", "/openapi/v2", "/openapi/v3", "/version", *_CHECKS]
     return sorted([*other, *named, *versions])
 
 

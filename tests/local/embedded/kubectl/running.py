@@ -1,0 +1,93 @@
+"""Runs kubectl as a person would, and asks for what it said."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PATIENCE = 30
+
+
+class Kubectl:
+    """One kubectl program at one cluster, with a home folder of its own."""
+
+    def __init__(
+        self, program: Path, folder: Path, server: str, environment: dict[str, str]
+    ) -> None:
+        self.folder = folder
+        self.server = server
+        self._program = program
+        self._environment = environment | {
+            "HOME": str(folder),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "KUBECACHEDIR": str(folder / "cache"),
+        }
+
+    async def __call__(self, *arguments: str, given: Any = None, **environment: str) -> str:
+        """What it says when it succeeds; `given` is an object or text on standard input."""
+        code, output, errors = await self._run(arguments, given, environment)
+        assert code == 0, f"kubectl {' '.join(arguments)} failed:\n{output}{errors}"
+        return output
+
+    async def fails(self, *arguments: str, given: Any = None) -> str:
+        """What it complains of when it fails."""
+        code, output, errors = await self._run(arguments, given, {})
+        assert code != 0, f"kubectl {' '.join(arguments)} succeeded:\n{output}"
+        return errors
+
+    async def warns(self, *arguments: str, given: Any = None) -> str:
+        """What it complains of although it succeeds."""
+        code, output, errors = await self._run(arguments, given, {})
+        assert code == 0, f"kubectl {' '.join(arguments)} failed:\n{output}{errors}"
+        return errors
+
+    async def read(self, *arguments: str) -> Any:
+        """The object or list it gets."""
+        return json.loads(await self("get", *arguments, "-o", "json"))
+
+    async def rows(self, *arguments: str) -> list[list[str]]:
+        """The lines of the table it prints, in words; the first is the head."""
+        return [line.split() for line in (await self("get", *arguments)).splitlines()]
+
+    @asynccontextmanager
+    async def following(self, *arguments: str) -> AsyncIterator[asyncio.StreamReader]:
+        """The output of a command that goes on until it is no longer wanted."""
+        running = await self._start(arguments, {})
+        assert running.stdout is not None
+        try:
+            yield running.stdout
+        finally:
+            running.kill()
+            await running.communicate()
+
+    async def _run(
+        self, arguments: tuple[str, ...], given: Any, environment: dict[str, str]
+    ) -> tuple[int, str, str]:
+        running = await self._start(arguments, environment)
+        text = given if isinstance(given, str) else yaml.safe_dump(given) if given else ""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                output, errors = await running.communicate(text.encode())
+        except BaseException:
+            running.kill()
+            await running.communicate()
+            raise
+        assert running.returncode is not None
+        return running.returncode, output.decode(), errors.decode()
+
+    async def _start(
+        self, arguments: tuple[str, ...], environment: dict[str, str]
+    ) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            self._program,
+            *arguments,
+            env=self._environment | environment,
+            cwd=self.folder,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
