@@ -1,0 +1,367 @@
+"""Services and EndpointSlices: defaults, checks, and what may not change."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from hanse.local.embedded.failures import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_many,
+    unsupported,
+)
+from hanse.local.embedded.metadata import label_errors
+from hanse.local.embedded.names import (
+    dns1035_problems,
+    label_key_problems,
+    label_problems,
+    subdomain_problems,
+)
+from hanse.local.embedded.resources import Object
+from hanse.local.embedded.rules import Rules
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_EXPOSED = ("NodePort", "LoadBalancer")
+_PORT_RANGE = "must be between 1 and 65535, inclusive"
+
+
+def default_service(service: Object) -> None:
+    """What a Service is when its author did not say."""
+    spec = service.setdefault("spec", {})
+    kind = spec.setdefault("type", "ClusterIP")
+    affinity = spec.setdefault("sessionAffinity", "None")
+    if affinity == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif affinity == "ClientIP":
+        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if port.get("targetPort", 0) in (0, ""):
+            port["targetPort"] = port.get("port", 0)
+    if kind in _EXPOSED:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    elif spec.get("externalIPs"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def prepare_service(service: Object) -> None:
+    """The plural of clusterIP follows the singular."""
+    spec = dict(service["spec"])
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    service["spec"] = spec
+
+
+def prepare_service_update(service: Object, old: Object) -> None:
+    """Keep what was allocated unless the change gives it up."""
+    spec, before = dict(service["spec"]), old["spec"]
+    spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
+    if not spec["ports"]:
+        del spec["ports"]
+    service["spec"] = spec
+    _follow_cluster_ip(spec, before)
+    if before.get("type") != "ExternalName" and spec.get("type") == "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(field) == before.get(field):
+                spec.pop(field, None)
+    elif spec.get("type") != "ExternalName" and before.get("type") != "ExternalName":
+        for field in ("clusterIP", "clusterIPs"):
+            if not spec.get(field) and before.get(field):
+                spec[field] = before[field]
+    _keep_node_ports(spec, before)
+    if before.get("type") == "LoadBalancer" != spec.get("type"):
+        for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+            if spec.get(field) == before.get(field):
+                spec.pop(field, None)
+        service["status"] = {**service.get("status", {}), "loadBalancer": {}}
+    if before.get("type") in _EXPOSED and spec.get("type") not in _EXPOSED:
+        for field in ("externalTrafficPolicy", "healthCheckNodePort"):
+            if spec.get(field) == before.get(field):
+                spec.pop(field, None)
+
+
+def _follow_cluster_ip(spec: dict[str, Any], before: dict[str, Any]) -> None:
+    same_list = spec.get("clusterIPs", []) == before.get("clusterIPs", [])
+    if spec.get("clusterIP", "") == before.get("clusterIP", ""):
+        if before.get("clusterIPs") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = before["clusterIPs"]
+    elif same_list:
+        spec.pop("clusterIPs", None)
+        if spec.get("clusterIP"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
+    ports, old_ports = spec.get("ports") or [], before.get("ports") or []
+    was, now = before.get("type") in _EXPOSED, spec.get("type") in _EXPOSED
+    held = {port.get("name", ""): port.get("nodePort", 0) for port in old_ports}
+    if was and now:
+        used = {port.get("nodePort", 0) for port in ports} & set(held.values())
+        for port in ports:
+            known = held.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and known and known not in used:
+                port["nodePort"] = known
+    elif was and not now:
+        sent = {port.get("nodePort", 0) for port in ports}
+        if sent <= {0, *held.values()}:
+            for port in ports:
+                port.pop("nodePort", None)
+
+
+def service_errors(service: Object) -> Iterator[FieldError]:
+    """What is wrong with a Service."""
+    spec = service["spec"]
+    kind = spec.get("type", "")
+    ports = spec.get("ports") or []
+    headless = spec.get("clusterIP") == "None"
+    if not ports and not headless and kind != "ExternalName":
+        yield required("spec.ports")
+    yield from _type_errors(spec, kind)
+    names: set[str] = set()
+    for at, port in enumerate(ports):
+        yield from _port_errors(port, f"spec.ports[{at}]", names, several=len(ports) > 1)
+    yield from label_errors(spec.get("selector") or {}, "spec.selector")
+    if not spec.get("sessionAffinity"):
+        yield required("spec.sessionAffinity")
+    elif spec["sessionAffinity"] not in ("ClientIP", "None"):
+        yield unsupported("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None"))
+    yield from _cluster_ip_errors(spec, kind)
+    if kind not in _EXPOSED:
+        for at, port in enumerate(ports):
+            if port.get("nodePort"):
+                detail = f"may not be used when `type` is '{kind}'"
+                yield forbidden(f"spec.ports[{at}].nodePort", detail)
+    yield from _repeated_ports(ports)
+
+
+def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    if not kind:
+        yield required("spec.type")
+    elif kind not in _TYPES:
+        yield unsupported("spec.type", kind, _TYPES)
+    if kind == "LoadBalancer" and spec.get("clusterIP") == "None":
+        yield invalid(
+            "spec.clusterIPs[0]", "None", "may not be set to 'None' for LoadBalancer services"
+        )
+    if kind == "NodePort" and spec.get("clusterIP") == "None":
+        yield invalid(
+            "spec.clusterIPs[0]", "None", "may not be set to 'None' for NodePort services"
+        )
+    if kind == "ExternalName":
+        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(field):
+                detail = "may not be set for ExternalName services"
+                yield forbidden(f"spec.{field}", detail)
+        name = (spec.get("externalName") or "").rstrip(".")
+        if not name:
+            yield required("spec.externalName")
+        for problem in subdomain_problems(name) if name else ():
+            yield invalid("spec.externalName", name, problem)
+
+
+def _port_errors(
+    port: dict[str, Any], field: str, names: set[str], *, several: bool
+) -> Iterator[FieldError]:
+    name = port.get("name", "")
+    if several and not name:
+        yield required(f"{field}.name")
+    elif name:
+        for problem in label_problems(name):
+            yield invalid(f"{field}.name", name, problem)
+        if name in names:
+            yield duplicate(f"{field}.name", name)
+        names.add(name)
+    number = port.get("port", 0)
+    if not 1 <= number <= 65535:
+        yield invalid(f"{field}.port", number, _PORT_RANGE)
+    if port.get("protocol") not in _PROTOCOLS:
+        yield unsupported(f"{field}.protocol", port.get("protocol", ""), _PROTOCOLS)
+    yield from _target_errors(port.get("targetPort", 0), f"{field}.targetPort")
+    if port.get("appProtocol"):
+        for problem in label_key_problems(port["appProtocol"]):
+            yield invalid(f"{field}.appProtocol", port["appProtocol"], problem)
+
+
+def _target_errors(target: Any, field: str) -> Iterator[FieldError]:
+    if isinstance(target, int):
+        if not 1 <= target <= 65535:
+            yield invalid(field, target, _PORT_RANGE)
+        return
+    if len(target) > 15:
+        yield invalid(field, target, "must be no more than 15 characters")
+    if not any(letter.isalpha() for letter in target):
+        yield invalid(field, target, "must contain at least one letter (a-z)")
+
+
+def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    if kind == "ExternalName":
+        return
+    single, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
+    field = "spec.clusterIPs"
+    if single and several and several[0] != single:
+        yield invalid(field, several, "first value must match `clusterIP`")
+    if not single and several:
+        yield invalid(field, several, "must be empty when `clusterIP` is not specified")
+    families = spec.get("ipFamilies") or []
+    for at, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            yield unsupported(f"spec.ipFamilies[{at}]", family, ("IPv4", "IPv6"))
+        if family in families[:at]:
+            yield duplicate(f"spec.ipFamilies[{at}]", family)
+    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
+    policy = spec.get("ipFamilyPolicy")
+    if policy and policy not in policies:
+        yield unsupported("spec.ipFamilyPolicy", policy, policies)
+    if "None" in several[:1] and len(several) > 1:
+        yield invalid(field, several, "'None' must be the first and only value")
+    if len(several) > 2:
+        yield invalid(field, several, "may only hold up to 2 values")
+    for at, address in enumerate(several):
+        if address != "None":
+            yield from _family_mismatch(address, at, families)
+
+
+def _family_mismatch(address: str, at: int, families: list[str]) -> Iterator[FieldError]:
+    field = f"spec.clusterIPs[{at}]"
+    try:
+        family = f"IPv{ip_address(address).version}"
+    except ValueError:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield invalid(field, address, detail)
+        return
+    if at < len(families) and families[at] != family:
+        wanted = families[at]
+        detail = f"expected an {wanted} value as indicated by `ipFamilies[{at}]`"
+        yield invalid(field, address, detail)
+
+
+def _repeated_ports(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
+    seen: set[tuple[str, int]] = set()
+    for at, port in enumerate(ports):
+        mark = (port.get("protocol", ""), port.get("port", 0))
+        if mark in seen:
+            yield duplicate(f"spec.ports[{at}]", {"protocol": mark[0], "port": mark[1]})
+        seen.add(mark)
+
+
+def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """Addresses and families stay, once they were given."""
+    spec, before = new["spec"], old["spec"]
+    if "ExternalName" in (spec.get("type"), before.get("type")):
+        return
+    for field in ("clusterIPs", "ipFamilies"):
+        given, held = spec.get(field) or [], before.get(field) or []
+        if given and held and given[0] != held[0]:
+            yield invalid(f"spec.{field}[0]", given, "may not change once set")
+        elif len(given) > 1 and len(held) > 1 and given[1] != held[1]:
+            yield invalid(f"spec.{field}[1]", given, "may not change once set")
+    if spec.get("type") == "LoadBalancer" == before.get("type") and spec.get(
+        "loadBalancerClass"
+    ) != before.get("loadBalancerClass"):
+        value = spec.get("loadBalancerClass")
+        yield invalid("spec.loadBalancerClass", value, "may not change once set")
+
+
+SERVICE_RULES = Rules(
+    default=default_service,
+    prepare_create=prepare_service,
+    prepare_update=prepare_service_update,
+    validate=service_errors,
+    validate_update=service_update_errors,
+    name_problems=dns1035_problems,
+    update_creates=True,
+    returns_deleted=True,
+)
+
+
+def default_slice(found: Object) -> None:
+    """Ports have a name and a protocol even when they are left out."""
+    for port in found.get("ports") or ():
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def slice_errors(found: Object) -> Iterator[FieldError]:
+    """What is wrong with an EndpointSlice."""
+    kind = found.get("addressType", "")
+    if not kind:
+        yield required("addressType")
+    elif kind not in ("FQDN", "IPv4", "IPv6"):
+        yield unsupported("addressType", kind, ("FQDN", "IPv4", "IPv6"))
+    endpoints = found.get("endpoints") or []
+    if len(endpoints) > 1000:
+        yield too_many("endpoints", len(endpoints), 1000)
+        return
+    for at, endpoint in enumerate(endpoints):
+        yield from _endpoint_errors(endpoint, f"endpoints[{at}]", kind)
+    names: set[str] = set()
+    for at, port in enumerate(found.get("ports") or ()):
+        field, name = f"ports[{at}]", port.get("name", "")
+        for problem in label_problems(name) if name else ():
+            yield invalid(f"{field}.name", name, problem)
+        if name in names:
+            yield duplicate(f"{field}.name", name)
+        names.add(name)
+        if port.get("protocol") not in _PROTOCOLS:
+            yield unsupported(f"{field}.protocol", port.get("protocol", ""), _PROTOCOLS)
+
+
+def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterator[FieldError]:
+    addresses = endpoint.get("addresses") or []
+    if not addresses:
+        yield required(f"{field}.addresses", "must contain at least 1 address")
+    elif len(addresses) > 100:
+        yield too_many(f"{field}.addresses", len(addresses), 100)
+    for at, address in enumerate(addresses):
+        if kind in ("IPv4", "IPv6"):
+            yield from address_errors(address, f"{field}.addresses[{at}]", kind)
+    hostname = endpoint.get("hostname")
+    if hostname:
+        for problem in label_problems(hostname):
+            yield invalid(f"{field}.hostname", hostname, problem)
+    node = endpoint.get("nodeName")
+    if node:
+        for problem in subdomain_problems(node):
+            yield invalid(f"{field}.nodeName", node, problem)
+
+
+def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
+    """Addresses of endpoints are real ones, of their slice's family."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield invalid(field, address, detail)
+        return
+    if f"IPv{parsed.version}" != kind:
+        yield invalid(field.rpartition("[")[0], address, f"must be an {kind} address")
+    if parsed.is_unspecified:
+        yield invalid(field, address, f"may not be unspecified ({address})")
+    if parsed.is_loopback:
+        detail = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        yield invalid(field, address, detail)
+    if parsed.is_link_local:
+        detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        yield invalid(field, address, detail)
+
+
+def slice_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """A slice keeps its family."""
+    if new.get("addressType") != old.get("addressType"):
+        yield invalid("addressType", new.get("addressType"), "field is immutable")
+
+
+SLICE_RULES = Rules(
+    default=default_slice,
+    validate=slice_errors,
+    validate_update=slice_update_errors,
+    generation=True,
+)
