@@ -39,6 +39,8 @@ class RealFleet:
         ports: Mapping[str, int] | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        if BROKER in names:
+            raise ValueError(f"no cluster can be named {BROKER}: that is the broker's own name")
         self.directory = directory.absolute()
         self.clusters: dict[str, RealCluster] = {}
         self._binaries = binaries
@@ -120,7 +122,8 @@ class RealFleet:
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
     def _laid_out(self, keeper: Keeper) -> dict[str, RealCluster]:
-        chosen = iter(free_ports(len(self._roles)))
+        given = set(self._ports.values())
+        chosen = (port for port in free_ports(2 * len(self._roles)) if port not in given)
         return {
             name: RealCluster(
                 Layout(
