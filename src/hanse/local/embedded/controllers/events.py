@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -19,6 +19,8 @@ from hanse.local.embedded.resources import Object
 _WAITING = 256
 _REMEMBERED = 1024
 _SIMILAR = 10
+_MEMORY = timedelta(minutes=10)
+"""How long events of one object and reason count as similar."""
 
 Lookup = Callable[[Object], Object | None]
 """An event as it stands now, by the one that was written."""
@@ -33,6 +35,11 @@ class _Pending(Struct):
     count: int = 1
 
 
+class _Similar(Struct):
+    since: datetime
+    messages: set[str]
+
+
 class Recorder:
     """What is to be told; under load the oldest ordinary news is dropped, warnings are kept."""
 
@@ -40,7 +47,7 @@ class Recorder:
         self._clock = clock
         self._pending: OrderedDict[Said, _Pending] = OrderedDict()
         self._told: OrderedDict[Said, Object] = OrderedDict()
-        self._similar: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+        self._similar: OrderedDict[tuple[str, str], _Similar] = OrderedDict()
         self._numbers = 0
 
     def __len__(self) -> int:
@@ -78,13 +85,16 @@ class Recorder:
 
     def _is_too_many(self, said: Said) -> bool:
         uid, reason, message = said
-        messages = self._similar.setdefault((uid, reason), set())
-        self._similar.move_to_end((uid, reason))
+        now = self._clock.now()
+        known = self._similar.pop((uid, reason), None)
+        if known is None or now - known.since > _MEMORY:
+            known = _Similar(now, set())
+        self._similar[(uid, reason)] = known
         if len(self._similar) > _REMEMBERED:
             self._similar.popitem(last=False)
-        if message not in messages and len(messages) >= _SIMILAR:
+        if message not in known.messages and len(known.messages) >= _SIMILAR:
             return True
-        messages.add(message)
+        known.messages.add(message)
         return False
 
     def _event(self, pending: _Pending) -> Object:

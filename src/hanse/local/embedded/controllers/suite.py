@@ -57,18 +57,6 @@ class Simulation(Struct, frozen=True):
     pace: Pace = Pace()
 
 
-def simulation_for(number: int) -> Simulation:
-    """The simulation of one cluster of a fleet; those of different numbers share no address."""
-    return Simulation(
-        ranges=NodeRanges(
-            pods=(f"10.{128 + number}.0.0/16",),
-            internal=f"172.30.{number}.0/24",
-            external=f"198.18.{number}.0/24",
-        ),
-        load_balancers=(f"198.19.{number}.0/24",),
-    )
-
-
 class Controllers:
     """Everything that runs beside one embedded API server."""
 
