@@ -96,8 +96,8 @@ class Elector:
         """Whether our last renewal is young enough for a write that is sent now."""
         if self.renewed_at is None:
             return False
-        age = asyncio.get_running_loop().time() - self.renewed_at
-        return age < self._terms.deadline.total_seconds()
+        until = self.renewed_at + self._terms.deadline.total_seconds()
+        return asyncio.get_running_loop().time() < until
 
     async def run(self, tell: Callable[[Standing], None]) -> None:
         """Stand for election until cancelled, then give the lease back; tells every change."""
@@ -119,7 +119,7 @@ class Elector:
             match self._next_step(now):
                 case Wait(holder, until):
                     self._tell(tell, Following(holder))
-                    await self._news_or(until - now)
+                    await self._news_until(until)
                 case Acquire():
                     self._tell(tell, Following())
                     await self._take()
@@ -161,7 +161,7 @@ class Elector:
         loop = asyncio.get_running_loop()
         due = renewed_at + self._terms.retry.total_seconds()
         while loop.time() < due and self._still_ours():
-            await self._news_or(due - loop.time())
+            await self._news_until(due)
         if not self._still_ours():
             return
         try:
@@ -257,11 +257,11 @@ class Elector:
     def _known_version(self) -> int:
         return version_of(self._seen.lease) if self._seen.lease is not None else -1
 
-    async def _news_or(self, seconds: float) -> None:
-        """Wait for the watch to tell something, at most for so long."""
+    async def _news_until(self, moment: float) -> None:
+        """Wait for the watch to tell something, at most until then."""
         self._news.clear()
         try:
-            async with asyncio.timeout(max(seconds, 0)):
+            async with asyncio.timeout_at(moment):
                 await self._news.wait()
         except TimeoutError:
             return

@@ -86,7 +86,7 @@ def decide(
     if renewed_at is not None:
         if spec.holder_identity != me:
             return Lost(spec.holder_identity)
-        if now - renewed_at >= deadline.total_seconds():
+        if now >= renewed_at + deadline.total_seconds():
             return Lost("")
         return Renew()
     if seen.lease is None:
@@ -160,4 +160,4 @@ def new_lease(namespace: str, name: str, spec: LeaseSpec) -> Lease:
 
 def micro_time(moment: datetime) -> str:
     """A MicroTime: UTC with exactly six digits, as API servers demand."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -1,0 +1,300 @@
+"""Elections on an embedded cluster, in virtual time, with links that fail."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from hanse.kube.client import Client
+from hanse.kube.elector import Elector, Following, Leading, Standing
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.model.kinds.coordination import Lease
+from hanse.testing.faults import Network, Weather
+from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Candidate:
+    """One elector in a task of its own, and what it told and when."""
+
+    def __init__(self, election: "Election", name: str, hesitation: timedelta) -> None:
+        self.name = name
+        self.told: list[tuple[float, Standing]] = []
+        self.elector = Elector(
+            Client(election.network.transport(name, "member", InProcess(election.server))),
+            "kube-system",
+            "member",
+            name,
+            clock=LoopClock(),
+            random=Random(name),
+            hesitate=lambda: hesitation,
+        )
+        self.task = asyncio.create_task(self.elector.run(self._tell), name=name)
+
+    @property
+    def leads(self) -> bool:
+        return isinstance(self.elector.standing, Leading)
+
+    def _tell(self, standing: Standing) -> None:
+        self.told.append((asyncio.get_running_loop().time(), standing))
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+class Election:
+    """A member cluster and the supervisors that want to lead it."""
+
+    def __init__(self) -> None:
+        self.server = ApiServer("member", clock=LoopClock())
+        self.network = Network(Random(1))
+        self.candidates: list[Candidate] = []
+
+    def stand(self, name: str, hesitation: timedelta = timedelta(0)) -> Candidate:
+        candidate = Candidate(self, name, hesitation)
+        self.candidates.append(candidate)
+        return candidate
+
+    async def lease(self) -> Lease:
+        return await Client(InProcess(self.server)).read(Lease, "member", "kube-system")
+
+    @property
+    def leaders(self) -> list[str]:
+        return [candidate.name for candidate in self.candidates if candidate.leads]
+
+    @property
+    def writers(self) -> list[str]:
+        return [c.name for c in self.candidates if c.elector.may_write()]
+
+
+@asynccontextmanager
+async def election() -> AsyncIterator[Election]:
+    held = Election()
+    try:
+        yield held
+    finally:
+        for candidate in held.candidates:
+            await candidate.stop()
+
+
+async def test_a_lone_candidate_leads_at_once_and_goes_on_renewing() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        first = await held.lease()
+        await asyncio.sleep(60)
+        later = await held.lease()
+
+    assert [standing for _, standing in a.told][:2] == [Following(), Leading(0)]
+    assert (first.spec.holder_identity, first.spec.lease_duration_seconds) == ("a", 15)
+    assert later.spec.acquire_time == first.spec.acquire_time
+    assert later.spec.renew_time is not None
+    assert first.spec.renew_time is not None
+    assert later.spec.renew_time > first.spec.renew_time
+    assert later.spec.lease_transitions == 0
+
+
+async def test_a_renewal_is_made_every_two_seconds_and_nothing_is_read() -> None:
+    async with election() as held:
+        held.stand("a")
+        await asyncio.sleep(1)
+        start = len(held.network.sent)
+        await asyncio.sleep(60)
+        sent = held.network.sent[start:]
+
+    assert {one.request.method for one in sent} == {"PATCH"}
+    assert len(sent) == 30
+
+
+async def test_a_second_candidate_follows_and_does_not_poll() -> None:
+    async with election() as held:
+        held.stand("a")
+        await asyncio.sleep(1)
+        b = held.stand("b")
+        await asyncio.sleep(1)
+        start = len(held.network.sent)
+        await asyncio.sleep(600)
+        by_b = [one for one in held.network.sent[start:] if one.source == "b"]
+
+    assert b.told[0][1] == Following("a")
+    assert by_b == []
+
+
+async def test_a_released_lease_is_taken_over_at_once_with_the_next_epoch() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        b = held.stand("b")
+        await asyncio.sleep(1)
+        await a.stop()
+        released = await held.lease()
+        stopped = asyncio.get_running_loop().time()
+        await asyncio.sleep(1)
+        lease = await held.lease()
+
+    assert a.told[-1][1] == Following()
+    assert (released.spec.holder_identity, released.spec.lease_duration_seconds) == ("", 1)
+    assert b.told[-2][1] == Leading(1)
+    assert b.told[-2][0] - stopped < 0.1
+    assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 1)
+
+
+async def test_a_leader_cut_off_stops_before_another_takes_over() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        b = held.stand("b")
+        await asyncio.sleep(20)
+        held.network.cut("a", "member")
+        cut = asyncio.get_running_loop().time()
+        both = []
+        for _ in range(400):
+            await asyncio.sleep(0.05)
+            both += [held.writers] if len(held.writers) > 1 else []
+
+    lost = next(when for when, standing in a.told if when > cut and standing == Following())
+    led = next(when for when, standing in b.told if isinstance(standing, Leading))
+    assert both == []
+    assert lost - cut <= 10
+    assert lost < led <= cut + 15 + 2 + 0.1
+
+
+async def test_a_partition_that_heals_leaves_one_leader_and_higher_epochs() -> None:
+    async with election() as held:
+        held.stand("a")
+        await asyncio.sleep(1)
+        held.stand("b")
+        await asyncio.sleep(1)
+        held.network.cut("a", "member")
+        await asyncio.sleep(60)
+        held.network.heal("a", "member")
+        await asyncio.sleep(120)
+        leaders = held.leaders
+        standing = held.candidates[0].elector.standing
+
+    assert leaders == ["b"]
+    assert standing == Following("b")
+
+
+async def test_a_leader_cut_off_for_a_moment_stays_leader() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        held.stand("b")
+        await asyncio.sleep(1)
+        held.network.cut("a", "member")
+        await asyncio.sleep(6)
+        held.network.heal("a", "member")
+        await asyncio.sleep(60)
+
+        assert held.leaders == ["a"]
+        assert len(a.told) == 2
+
+
+async def test_a_dead_leader_is_replaced_within_the_lease_and_a_retry() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        b = held.stand("b")
+        await asyncio.sleep(10)
+        held.network.cut("a", "member")  # so that it cannot give the lease back
+        await a.stop()
+        died = asyncio.get_running_loop().time()
+        await asyncio.sleep(30)
+
+    led = next(when for when, standing in b.told if isinstance(standing, Leading))
+    assert led - died <= 15 + 2
+
+
+async def test_of_many_candidates_exactly_one_leads() -> None:
+    async with election() as held:
+        for n in range(5):
+            held.stand(f"candidate-{n}")
+        await asyncio.sleep(60)
+
+        assert len(held.leaders) == 1
+        assert len({c.elector.standing for c in held.candidates}) == 2
+
+
+async def test_who_hesitates_leaves_a_free_lease_to_others() -> None:
+    async with election() as held:
+        held.stand("busy", timedelta(seconds=1.5))
+        held.stand("free")
+        await asyncio.sleep(10)
+
+        assert held.leaders == ["free"]
+
+
+async def test_a_deleted_lease_is_made_again_with_a_higher_epoch() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        await Client(InProcess(held.server)).delete(Lease, "member", "kube-system")
+        await asyncio.sleep(10)
+        lease = await held.lease()
+
+        assert held.leaders == ["a"]
+
+    epochs = [standing.epoch for _, standing in a.told if isinstance(standing, Leading)]
+    assert epochs == [0, 1]
+    assert lease.spec.lease_transitions == 1
+
+
+async def test_a_lease_taken_by_hand_is_lost() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        change = {"spec": {"holderIdentity": "somebody", "leaseTransitions": 9}}
+        await Client(InProcess(held.server)).patch(Lease, "member", "kube-system", change)
+        await asyncio.sleep(1)
+        lost = held.leaders == []
+        await asyncio.sleep(30)
+        regained = held.leaders
+
+    assert lost
+    assert Following("somebody") in [standing for _, standing in a.told]
+    assert regained == ["a"]
+    assert Leading(10) in [standing for _, standing in a.told]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_never_do_two_write_in_any_weather(seed: int) -> None:
+    async with election() as held:
+        held.network.random.seed(seed)
+        weather = Random(seed)
+        for name in ("a", "b", "c"):
+            held.stand(name)
+        most = 0
+        led_by_anyone = 0
+        for _ in range(240):
+            name = weather.choice("abc")
+            link = held.network.link(name, "member")
+            link.weather = Weather(
+                delay=timedelta(seconds=weather.choice([0, 0.1, 3])),
+                refused=weather.choice([0, 0.3]),
+                lost=weather.choice([0, 0.3]),
+                breaks=weather.choice([0, 0.5]),
+            )
+            link.cut = weather.random() < 0.2
+            await asyncio.sleep(weather.uniform(0.1, 5))
+            most = max(most, len(held.writers))
+            led_by_anyone += bool(held.writers)
+        held.network.heal_all()
+        await asyncio.sleep(60)
+        after_all = held.leaders
+
+    epochs = [s.epoch for c in held.candidates for _, s in c.told if isinstance(s, Leading)]
+    assert most == 1
+    assert led_by_anyone > 60
+    assert len(after_all) == 1
+    assert len(epochs) > 1

@@ -1,0 +1,146 @@
+"""What a candidate does about a lease, and what it writes: as client-go does."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.kube.lease import (
+    CLIENT_GO,
+    Acquire,
+    Lost,
+    Renew,
+    Sighting,
+    Step,
+    Wait,
+    change_to,
+    decide,
+    micro_time,
+    next_spec,
+    released,
+)
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.objects import Meta
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ACQUIRED = "2026-01-01T11:00:00.000001Z"
+
+
+def lease(
+    holder: str, *, duration: int = 15, transitions: int = 3, renewed: str = ACQUIRED
+) -> Lease:
+    return Lease(
+        metadata=Meta(name="a", namespace="sys", uid="u1", resource_version="7"),
+        spec=LeaseSpec(
+            holder_identity=holder,
+            lease_duration_seconds=duration,
+            acquire_time=ACQUIRED,
+            renew_time=renewed,
+            lease_transitions=transitions,
+        ),
+    )
+
+
+def at(seen: Lease | None, *, since: float = 100.0) -> Sighting:
+    return Sighting(seen, since)
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "step"),
+    [
+        pytest.param(at(None), 100, Acquire(0), id="absent"),
+        pytest.param(at(lease("me")), 100, Renew(), id="ours-from-before"),
+        pytest.param(at(lease("")), 100, Acquire(4), id="released"),
+        pytest.param(at(lease("you")), 114.9, Wait("you", 115.0), id="held"),
+        pytest.param(at(lease("you")), 115, Acquire(4), id="lapsed"),
+        pytest.param(at(lease("you", duration=60)), 115, Wait("you", 160.0), id="its-own-duration"),
+    ],
+)
+def test_a_follower_acquires_what_nobody_holds_and_waits_otherwise(
+    seen: Sighting, now: float, step: Step
+) -> None:
+    assert decide(seen, now, "me") == step
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "step"),
+    [
+        pytest.param(at(lease("me")), 109.9, Renew(), id="in-time"),
+        pytest.param(at(lease("me")), 110, Lost(""), id="deadline"),
+        pytest.param(at(lease("you")), 101, Lost("you"), id="taken"),
+        pytest.param(at(lease("")), 101, Lost(""), id="emptied"),
+        pytest.param(at(None), 101, Lost(""), id="deleted"),
+    ],
+)
+def test_a_leader_renews_until_its_deadline_or_until_another_holds_it(
+    seen: Sighting, now: float, step: Step
+) -> None:
+    assert decide(seen, now, "me", renewed_at=100.0) == step
+
+
+def test_only_a_changed_record_is_a_sign_of_life() -> None:
+    seen = at(lease("you"), since=100)
+
+    unchanged = seen.after(lease("you"), 110)
+    changed = seen.after(lease("you", renewed="2026-01-01T11:00:02.000000Z"), 110)
+
+    assert unchanged.since == 100
+    assert changed.since == 110
+
+
+def test_a_clock_that_is_wrong_elsewhere_does_not_matter() -> None:
+    tomorrow = at(lease("you", renewed="2036-01-01T00:00:00.000000Z"))
+    yesterday = at(lease("you", renewed="1996-01-01T00:00:00.000000Z"))
+
+    assert decide(tomorrow, 115, "me") == Acquire(4)
+    assert decide(yesterday, 114, "me") == Wait("you", 115.0)
+
+
+def test_acquiring_counts_a_change_of_holder_and_renewing_keeps_when_it_was_acquired() -> None:
+    held = lease("you").spec
+
+    acquired = next_spec(Acquire(4), held, "me", NOON, CLIENT_GO)
+    renewed = next_spec(Renew(), acquired, "me", NOON + timedelta(seconds=2), CLIENT_GO)
+
+    assert acquired == LeaseSpec(
+        holder_identity="me",
+        lease_duration_seconds=15,
+        acquire_time="2026-01-01T12:00:00.000000Z",
+        renew_time="2026-01-01T12:00:00.000000Z",
+        lease_transitions=4,
+    )
+    assert renewed.acquire_time == "2026-01-01T12:00:00.000000Z"
+    assert renewed.renew_time == "2026-01-01T12:00:02.000000Z"
+    assert renewed.lease_transitions == 4
+
+
+def test_a_deleted_lease_goes_on_with_higher_epochs() -> None:
+    assert decide(at(None), 100, "me", known_transitions=7) == Acquire(8)
+    assert decide(at(lease("", transitions=2)), 100, "me", known_transitions=7) == Acquire(8)
+
+
+def test_a_released_lease_is_nobodys_and_lapses_in_a_second() -> None:
+    spec = released(lease("me").spec, NOON)
+
+    assert (spec.holder_identity, spec.lease_duration_seconds) == ("", 1)
+    assert spec.renew_time == "2026-01-01T12:00:00.000000Z"
+    assert spec.lease_transitions == 3
+
+
+def test_a_write_holds_only_for_the_lease_that_was_seen() -> None:
+    change = change_to(lease("me"), released(lease("me").spec, NOON))
+
+    assert change["metadata"] == {"uid": "u1", "resourceVersion": "7"}
+    assert change["spec"]["holderIdentity"] == ""
+
+
+ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5))])
+
+
+@given(st.datetimes(NOON.replace(year=2, tzinfo=None), timezones=ZONES))
+def test_a_micro_time_always_has_six_digits_and_is_utc(moment: datetime) -> None:
+    text = micro_time(moment)
+
+    assert len(text) == len("2026-01-01T12:00:00.000000Z")
+    assert datetime.fromisoformat(text) == moment
