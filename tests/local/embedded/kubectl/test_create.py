@@ -205,7 +205,7 @@ apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}
-- {apiVersion: v1, kind: Secret, metadata: {name: c}, stringData: {x: y}}
+- {apiVersion: v1, kind: Secret, metadata: {name: c}, stringData: {x: z}}
 """
 
     said = await kubectl("create", "-f", "-", given=text)
