@@ -101,7 +101,7 @@ def volume_for(claim: PersistentVolumeClaim) -> PersistentVolume:
 
 
 def _class_of(claim: PersistentVolumeClaim) -> str:
-    """The class a claim names; one that names none gets the default one, an empty one stays so."""
+    """The class a claim names, or the one that it is given for lack of one."""
     named = claim.spec.storage_class_name
     return CLASS if named is None else named
 
@@ -229,7 +229,7 @@ class Volumes:
                 "uid": claim.metadata.uid,
                 "annotations": {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"},
             },
-            "spec": {"volumeName": name, "storageClassName": _class_of(claim)},
+            "spec": {"volumeName": name},
         }
         if not claim.spec.volume_name:
             await self._patch_claim(claim, change)
