@@ -58,7 +58,7 @@ class Addresses:
             self._release(address, service)
 
     def assigned(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
-        """The Service with every address it needs; takes and releases them unless it is a dry run."""
+        """The Service with every address it needs, taken and released unless it is a dry run."""
         spec = dict(new["spec"])
         spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
         if not spec["ports"]:

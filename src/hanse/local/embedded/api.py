@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
 from random import Random
+from secrets import token_bytes
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import error_of
 from hanse.kube.request import Request, Response
-from hanse.local.embedded import discovery, reads
+from hanse.local.embedded import bodies, discovery, reads
 from hanse.local.embedded.addresses import Addresses
 from hanse.local.embedded.admission import Admission
 from hanse.local.embedded.bootstrap import Bootstrap
@@ -20,9 +20,18 @@ from hanse.local.embedded.failures import NoSuchPath, Refusal, method_not_allowe
 from hanse.local.embedded.paths import is_resource_path, locate
 from hanse.local.embedded.render import answer, list_answer
 from hanse.local.embedded.resources import Registry
+from hanse.local.embedded.reviews import reviewed
 from hanse.local.embedded.storage import Snapshot, Storage
-from hanse.local.embedded.users import ADMIN, User
+from hanse.local.embedded.subresources import Endpoints
+from hanse.local.embedded.tokens import SECRET_TYPE, Tokens
+from hanse.local.embedded.users import ADMIN, User, impersonated
 from hanse.local.embedded.watch import Watches
+from hanse.local.embedded.webhooks import (
+    ServiceResolver,
+    WebhookCaller,
+    call_over_https,
+    no_services,
+)
 from hanse.local.embedded.writes import Writes
 
 
@@ -40,6 +49,8 @@ class ApiServer:
         history: int = 4096,
         seed: int | None = None,
         snapshot: Snapshot | None = None,
+        call_webhook: WebhookCaller = call_over_https,
+        resolve_service: ServiceResolver = no_services,
     ) -> None:
         self.name = name
         self.clock = clock
@@ -47,9 +58,13 @@ class ApiServer:
         self.registry = Registry(BUILTINS)
         random = Random(seed)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
         addresses = Addresses(self.storage, clock, random)
-        admission = Admission(self.storage)
+        admission = Admission(self.storage, self.registry, random, call_webhook, resolve_service)
         self._writes = Writes(self.storage, clock, admission, addresses, random)
         self._deletion = Deletion(self.storage, clock, admission, addresses)
+        self._tokens = Tokens(
+            self.storage, clock, token_bytes(32) if seed is None else random.randbytes(32)
+        )
+        self._endpoints = Endpoints(self.storage, self._writes, self._deletion, self._tokens)
         self._watches = Watches(self.storage, clock)
         self._definitions = Definitions(self.storage, self.registry, clock, self._deletion.remove)
         if snapshot is None:
@@ -81,7 +96,7 @@ class ApiServer:
 
     def authenticate(self, token: str) -> User | None:
         """Whose bearer token this is, if TokenRequest issued it here and it still holds."""
-        return None
+        return self._tokens.user_of(token)
 
     def drop_watches(self) -> None:
         """End every watch, as a server that restarts does."""
@@ -90,7 +105,8 @@ class ApiServer:
     def _call(self, request: Request, user: User) -> Call:
         if not is_resource_path(request.path):
             raise NoSuchPath
-        return Call(request, locate(self.registry, request.path), user)
+        target = locate(self.registry, request.path)
+        return Call(request, target, impersonated(request, user), self.clock.now())
 
     async def _answer(self, request: Request, user: User) -> Response:
         if not is_resource_path(request.path):
@@ -99,20 +115,35 @@ class ApiServer:
                 raise NoSuchPath
             return document
         call = self._call(request, user)
-        now = self.clock.now()
-        verb = self._checked_verb(call)
-        try:
-            return await self._answer_verb(call, verb, now)
-        finally:
-            if verb not in ("get", "list"):
-                self._definitions.settle(call.resource)
-
-    async def _answer_verb(self, call: Call, verb: str, now: datetime) -> Response:
-        match verb:
-            case "get":
-                return reads.get(self.storage, call, now)
+        match self._checked_verb(call):
+            case "get" if call.target.subresource != "scale":
+                return reads.get(self.storage, call, call.now)
             case "list":
-                return reads.list_objects(self.storage, call, now)
+                return reads.list_objects(self.storage, call, call.now)
+            case _:
+                pass
+        try:
+            return await self._answer_write(call)
+        finally:
+            self._settle(call)
+
+    def _settle(self, call: Call) -> None:
+        """What the server itself does after a write: CRDs are accepted, token Secrets filled."""
+        self._definitions.settle(call.resource)
+        if call.resource.store == "secrets" and call.verb == "create":
+            for secret in [*self.storage.objects("secrets", call.target.namespace)]:
+                if secret.get("type") == SECRET_TYPE:
+                    self._tokens.fill(secret)
+
+    async def _answer_write(self, call: Call) -> Response:
+        now = call.now
+        outcome = await self._endpoints.answer(call)
+        if outcome is not None:
+            return answer(call, outcome.code, outcome.object, now)
+        if "list" not in call.resource.verbs:
+            review = reviewed(bodies.sent_object(call), call.user, self._tokens)
+            return answer(call, 201, review, now)
+        match call.verb:
             case "create":
                 outcome = await self._writes.create(call)
             case "update":

@@ -19,14 +19,16 @@ _PRIORITIES = (
     (
         "system-cluster-critical",
         2000000000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another "
-        "node if necessary.",
+        (
+            "Used for system critical pods that must run in the cluster, but can be moved to "
+            "another node if necessary."
+        ),
     ),
 )
 
 
 class Bootstrap:
-    """Fills an empty storage; `advertise` is the address behind the Service `default/kubernetes`."""
+    """Fills an empty storage."""
 
     def __init__(
         self, storage: Storage, clock: Clock, random: Random, addresses: Addresses
@@ -37,7 +39,7 @@ class Bootstrap:
         self._addresses = addresses
 
     def fill(self, service_range: str, advertise: str, port: int) -> None:
-        """Make the namespaces, the service range, and the API's own Service."""
+        """Make the namespaces, the service range, and the API's own Service at `advertise`."""
         for name in _NAMESPACES:
             self._create(
                 "namespaces",

@@ -1,5 +1,6 @@
 """One request being answered: where it points, what it asks, who sent it."""
 
+from datetime import datetime
 from typing import Any, Literal
 
 from hanse.kube.request import Request
@@ -16,10 +17,11 @@ _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "Patc
 class Call:
     """A request read as far as its path and query go; warnings gather while it is answered."""
 
-    __slots__ = ("_query", "request", "target", "user", "verb", "warnings")
+    __slots__ = ("_query", "now", "request", "target", "user", "verb", "warnings")
 
-    def __init__(self, request: Request, target: Target, user: User) -> None:
+    def __init__(self, request: Request, target: Target, user: User, now: datetime) -> None:
         self.request = request
+        self.now = now
         self.target = target
         self.user = user
         self._query = dict(request.query)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from hanse.kube.clock import Clock
 from hanse.local.embedded.failures import (
@@ -46,7 +47,7 @@ class Definitions:
         storage.subscribe(self._note, CRDS)
 
     def settle(self, resource: Resource) -> None:
-        """After a write: accept a CRD's names, or go on with the clean-up of one that is leaving."""
+        """After a write: accept a CRD's names, or go on cleaning up one that is leaving."""
         if resource.store == CRDS:
             for crd in [*self._storage.objects(CRDS)]:
                 self._settle_one(crd)
@@ -169,63 +170,68 @@ def with_defaults(crd: Object) -> None:
 
 
 def accepted(crd: Object, registry: Registry, clock: Clock) -> Object:
-    """The CRD with the status that says its names are free and it is served."""
-    now = timestamp(clock.now())
-    spec = crd["spec"]
+    """The CRD with the status that says whether its names are free and it is served."""
     before = crd.get("status") or {}
     taken = _taken_name(crd, registry)
-    wanted = [
-        ("NamesAccepted", not taken, "NoConflicts", "no conflicts found"),
-        ("Established", not taken, "InitialNamesAccepted", "the initial names have been accepted"),
-    ]
-    if taken:
-        wanted = [
-            ("NamesAccepted", False, taken[0], taken[1]),
-            ("Established", False, "NotAccepted", "not all names are accepted"),
-        ]
-    conditions = [
-        condition
-        for condition in before.get("conditions") or ()
-        if condition["type"] not in ("NamesAccepted", "Established")
-    ]
-    known = {condition["type"]: condition for condition in before.get("conditions") or ()}
-    for kind, true, reason, message in wanted:
-        status = "True" if true else "False"
-        old = known.get(kind)
-        if kind == "Established" and old is not None and old["status"] == "True":
-            conditions.append(old)
-            continue
-        since = old["lastTransitionTime"] if old and old["status"] == status else now
-        conditions.append(
-            {
-                "type": kind,
-                "status": status,
-                "lastTransitionTime": since,
-                "reason": reason,
-                "message": message,
-            }
-        )
-    stored = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    stored = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
     history = list(before.get("storedVersions") or ())
     if stored not in history:
         history.append(stored)
-    names = spec["names"] if not taken else before.get("acceptedNames", {"plural": "", "kind": ""})
+    names = crd["spec"]["names"]
+    if taken is not None:
+        names = before.get("acceptedNames", {"plural": "", "kind": ""})
+    conditions = _conditions(before.get("conditions") or [], taken, timestamp(clock.now()))
     status = {"conditions": conditions, "acceptedNames": names, "storedVersions": history}
     return {**crd, "status": status}
 
 
-def _taken_name(crd: Object, registry: Registry) -> tuple[str, str] | None:
+class _Verdict(Struct, frozen=True):
+    """Why a name is taken."""
+
+    reason: str
+    message: str
+
+
+def _conditions(before: list[Object], taken: _Verdict | None, now: str) -> list[Object]:
+    known = {condition["type"]: condition for condition in before}
+    free = "True" if taken is None else "False"
+    verdict = taken or _Verdict("NoConflicts", "no conflicts found")
+    made = [_condition("NamesAccepted", free, verdict, known, now)]
+    established = known.get("Established")
+    if established is None or established["status"] != "True":
+        told = _Verdict("InitialNamesAccepted", "the initial names have been accepted")
+        if taken is not None:
+            told = _Verdict("NotAccepted", "not all names are accepted")
+        established = _condition("Established", free, told, known, now)
+    others = [c for c in before if c["type"] not in ("NamesAccepted", "Established")]
+    return [*others, *made, established]
+
+
+def _condition(
+    kind: str, status: str, verdict: _Verdict, known: dict[str, Object], now: str
+) -> Object:
+    old = known.get(kind)
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": old["lastTransitionTime"] if old and old["status"] == status else now,
+        "reason": verdict.reason,
+        "message": verdict.message,
+    }
+
+
+def _taken_name(crd: Object, registry: Registry) -> _Verdict | None:
     spec, name = crd["spec"], crd["metadata"]["name"]
     names = spec["names"]
     for other in registry:
         if other.group != spec["group"] or other.store == name:
             continue
         if names["plural"] == other.plural:
-            return "PluralConflict", f'"{names["plural"]}" is already in use'
+            return _Verdict("PluralConflict", f'"{names["plural"]}" is already in use')
         if names["kind"] == other.kind:
-            return "KindConflict", f'"{names["kind"]}" is already in use'
+            return _Verdict("KindConflict", f'"{names["kind"]}" is already in use')
         if names.get("listKind") == other.list_kind:
-            return "ListKindConflict", f'"{names["listKind"]}" is already in use'
+            return _Verdict("ListKindConflict", f'"{names["listKind"]}" is already in use')
     return None
 
 
@@ -331,7 +337,11 @@ def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     history = (old.get("status") or {}).get("storedVersions") or ()
     for at, version in enumerate(history):
         if version not in served:
-            detail = f"missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {version} and removes {version} from status.storedVersions"
+            detail = (
+                f"missing from spec.versions; {version} was previously a storage version, and "
+                "must remain in spec.versions until a storage migration ensures no data remains "
+                f"persisted in {version} and removes {version} from status.storedVersions"
+            )
             yield invalid(f"status.storedVersions[{at}]", version, detail)
 
 

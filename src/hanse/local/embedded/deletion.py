@@ -65,8 +65,16 @@ def read_options(call: Call) -> DeleteOptions:
     """The options of a DELETE, from its body or else from its query."""
     try:
         value = bodies.parse(call.request) if call.request.body else _from_query(call)
+    except bodies.Unreadable as error:
+        raise bad_request(str(error)) from error
+    return read_value(value)
+
+
+def read_value(value: object) -> DeleteOptions:
+    """Delete options from their object; refuses what contradicts itself."""
+    try:
         options = msgspec.convert(value, DeleteOptions)
-    except (bodies.Unreadable, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
         raise bad_request(str(error)) from error
     errors = []
     policy = options.propagation_policy
@@ -75,9 +83,11 @@ def read_options(call: Call) -> DeleteOptions:
         errors.append(invalid("propagationPolicy", policy, detail))
     if policy is not None and policy not in _POLICIES[:3]:
         errors.append(unsupported("propagationPolicy", policy, _POLICIES))
-    for asked in options.dry_run or ():
-        if asked != "All":
-            errors.append(unsupported("dryRun", [asked], ("All",)))
+    errors += [
+        unsupported("dryRun", [asked], ("All",))
+        for asked in options.dry_run or ()
+        if asked != "All"
+    ]
     if errors:
         raise invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
     return options
@@ -111,7 +121,7 @@ class Deletion:
         """DELETE of one object."""
         options = read_options(call)
         target = call.target
-        removed = await self._delete_one(call, target.namespace, target.name, options)
+        removed = await self.delete_object(call, target.namespace, target.name, options)
         accepted = not removed.gone and options.orphan_dependents is False
         return Removed(removed.object, removed.gone, 202 if accepted else 200)
 
@@ -128,7 +138,7 @@ class Deletion:
         for obj in chosen:
             metadata = obj["metadata"]
             try:
-                await self._delete_one(
+                await self.delete_object(
                     call, metadata.get("namespace", ""), metadata["name"], options
                 )
             except Refusal as refusal:
@@ -136,9 +146,10 @@ class Deletion:
                     raise
         return [shown(call.resource, obj) for obj in chosen]
 
-    async def _delete_one(
+    async def delete_object(
         self, call: Call, namespace: str, name: str, options: DeleteOptions
     ) -> Removed:
+        """Delete one object once admission agreed."""
         resource = call.resource
         while True:
             stored = self._storage.get(resource.store, namespace, name)
@@ -160,7 +171,7 @@ class Deletion:
         now = self._clock.now()
         metadata = stored["metadata"]
         finalizers = _finalizers(resource, metadata, options)
-        grace = _grace(resource, stored, options, now)
+        grace = _grace(resource, stored, options)
         if grace is not UNSET and grace is None:
             return Removed(shown(resource, stored), gone=False)
         held = bool(finalizers) or _held_by_spec(resource, stored)
@@ -262,9 +273,7 @@ def _dependents(resource: Resource, present: list[str], options: DeleteOptions) 
     return "orphan" if resource.store == "jobs.batch" else ""
 
 
-def _grace(
-    resource: Resource, obj: Object, options: DeleteOptions, now: datetime
-) -> int | UnsetType | None:
+def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int | UnsetType | None:
     """Seconds that a pod is given; none when it is going already, unset for what has no grace."""
     if resource.store != "pods":
         return UNSET
@@ -318,7 +327,9 @@ def _terminating(status: Object, now: datetime) -> Object:
         "status": "True",
         "lastTransitionTime": timestamp(now),
         "reason": "InstanceDeletionPending",
-        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        "message": (
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        ),
     }
     others = [c for c in status.get("conditions") or () if c["type"] != "Terminating"]
     return {**status, "conditions": [*others, condition]}

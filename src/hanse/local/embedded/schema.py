@@ -140,7 +140,7 @@ def _kind(value: Any) -> str:
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
     wanted = schema.get("type", "")
     found = _kind(value)
-    allowed = (wanted,)
+    allowed: tuple[str, ...] = (wanted,)
     if schema.get("x-kubernetes-int-or-string"):
         wanted, allowed = "integer,string", ("integer", "string")
     if value is None and schema.get("nullable"):
@@ -239,42 +239,50 @@ def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator
         if key not in value:
             yield required(f"{path}.{key}" if path else key)
     if schema.get("x-kubernetes-embedded-resource"):
-        for key in ("apiVersion", "kind"):
-            if key not in value:
-                yield required(f"{path}.{key}")
-            elif not value[key]:
-                yield invalid(f"{path}.{key}", value[key], "must not be empty")
+        yield from _embedded_errors(value, path)
+
+
+def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    for key in ("apiVersion", "kind"):
+        if key not in value:
+            yield required(f"{path}.{key}")
+        elif not value[key]:
+            yield invalid(f"{path}.{key}", value[key], "must not be empty")
 
 
 def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    named = f'"{path}"'
     if schema.get("x-kubernetes-int-or-string"):
         return  # its anyOf says only what the type check says
-    any_of = schema.get("anyOf")
-    if any_of:
-        failures = [[*_value_errors(option, value, path)] for option in any_of]
-        if all(failures):
-            yield _composite(f"{named} must validate at least one schema (anyOf)")
-            yield from min(failures, key=len)
-    one_of = schema.get("oneOf")
-    if one_of:
-        failures = [[*_value_errors(option, value, path)] for option in one_of]
-        valid = sum(not found for found in failures)
-        if valid != 1:
-            told = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-            yield _composite(f"{named} must validate one and only one schema (oneOf). {told}")
-            if not valid:
-                yield from min(failures, key=len)
-    all_of = schema.get("allOf")
-    if all_of:
-        failures = [[*_value_errors(option, value, path)] for option in all_of]
-        for found in failures:
-            yield from found
-        if any(failures):
-            told = ". None validated" if all(failures) else ""
-            yield _composite(f"{named} must validate all the schemas (allOf){told}")
+    for name, judge in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
+        if schema.get(name):
+            failures = [[*_value_errors(option, value, path)] for option in schema[name]]
+            yield from judge(failures, f'"{path}"')
     if schema.get("not") and not [*_value_errors(schema["not"], value, path)]:
-        yield _composite(f"{named} must not validate the schema (not)")
+        yield _composite(f'"{path}" must not validate the schema (not)')
+
+
+def _any_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    if all(failures):
+        yield _composite(f"{named} must validate at least one schema (anyOf)")
+        yield from min(failures, key=len)
+
+
+def _one_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    valid = sum(not found for found in failures)
+    if valid == 1:
+        return
+    told = "Found none valid" if not valid else f"Found {valid} valid alternatives"
+    yield _composite(f"{named} must validate one and only one schema (oneOf). {told}")
+    if not valid:
+        yield from min(failures, key=len)
+
+
+def _all_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    for found in failures:
+        yield from found
+    if any(failures):
+        told = ". None validated" if all(failures) else ""
+        yield _composite(f"{named} must validate all the schemas (allOf){told}")
 
 
 def _composite(message: str) -> FieldError:
@@ -331,7 +339,7 @@ _HOST = re.compile(
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _DURATION = re.compile(r"([0-9.]+\s*(ns|us|µs|ms|s|m|h|d|w|[a-z]+)\s*)+")
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _reads(lambda text: datetime.fromisoformat(text)),
+    "date-time": _reads(datetime.fromisoformat),
     "date": _reads(date.fromisoformat),
     "ipv4": _reads(ipaddress.IPv4Address),
     "ipv6": _reads(ipaddress.IPv6Address),

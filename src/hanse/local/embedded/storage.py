@@ -192,7 +192,7 @@ class Storage:
         return [present[key] for key in sorted(present, key=lambda k: f"{k[0]}/{k[1]}")]
 
     def subscribe(self, listener: Listener, store: str = "") -> Callable[[], None]:
-        """Tell every later change (of one store, or of all) as it happens; returns the way to end it."""
+        """Tell every later change, of one store or of all; returns the way to end it."""
         if not store:
             self._listeners = (*self._listeners, listener)
         else:

@@ -22,7 +22,7 @@ def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
         case None | "merge":
             pass
         case "replace":
-            return _stripped({k: v for k, v in patch.items() if k != _DIRECTIVE})
+            return dict(_stripped(patch))
         case "delete":
             return {}
         case other:

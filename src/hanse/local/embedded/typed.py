@@ -1,4 +1,4 @@
-"""Reading objects of the built-in kinds as Go does: types checked, unknown fields named and dropped.
+"""Reading objects of the built-in kinds as Go does: typed, with unknown fields dropped.
 
 What comes out is what the API server would write again: empty values are left out where Go leaves
 them out, and structs that Go always writes are there even when nothing was given for them.
@@ -56,8 +56,7 @@ def _message(type_name: str, value: Any, path: str, place: str, reading: _Readin
             continue
         where = f"{path}.{name}" if path else name
         spot = f"{place}.{name}" if place else name
-        owner = type_name
-        read_value = _read_field(field, inner, owner, where, spot, reading)
+        read_value = _read_field(field, inner, type_name, where, spot, reading)
         if read_value or _written_when_empty(field):
             shaped[name] = read_value
     return shaped
@@ -145,7 +144,7 @@ def _quantity(value: Any, owner: str, path: str) -> Any:
     raise _mismatch(value, owner, path, "resource.Quantity")
 
 
-def _time(value: Any, owner: str, path: str) -> Any:
+def _time(value: Any, _owner: str, _path: str) -> Any:
     if not isinstance(value, str):
         raise TypeMismatch(f"json: cannot unmarshal {_go_kind(value)} into Go value of type string")
     try:

@@ -25,6 +25,7 @@ from hanse.local.embedded.kinds import rules_of
 from hanse.local.embedded.namespaces import check_namespace
 from hanse.local.embedded.resources import Object, Resource
 from hanse.local.embedded.rules import Rules, wanted
+from hanse.local.embedded.scale import rescaled, scale_of
 from hanse.local.embedded.storage import Storage, Taken
 from hanse.local.embedded.versions import kept, shown
 
@@ -32,6 +33,8 @@ Build = Callable[[Object], Object]
 """The object that a change asks for, made from the present one."""
 
 _NAME_ATTEMPTS = 8
+_WHOLE = ("", "scale", "binding")
+"""The endpoints that write what is wanted of an object."""
 _LABELS_KEPT = frozenset(("deployments.apps", "replicasets.apps", "daemonsets.apps"))
 
 
@@ -70,7 +73,7 @@ class Writes:
         resource, target = call.resource, call.target
         meta = metadata.metadata_of(sent)
         metadata.settle_namespace(meta, resource, target.namespace)
-        _check_name(meta, target.name, target.namespace)
+        _check_name(meta, target.name)
         old = self._storage.get(resource.store, target.namespace, target.name)
         if old is None and rules_of(resource).update_creates and not target.subresource:
             return await self._create(call, sent)
@@ -81,11 +84,31 @@ class Writes:
         apply = patches.reader(call)
         return await self._modify(call, lambda old: self._patched(call, old, apply))
 
+    async def scale(self, call: Call) -> Outcome:
+        """PUT or PATCH of an object's replicas."""
+        resource = call.resource
+        if call.verb == "update":
+            sent = bodies.sent_object(call)
+            outcome = await self._modify(call, lambda old: rescaled(resource, old, sent))
+        else:
+            apply = patches.reader(call)
+
+            def build(old: Object) -> Object:
+                wanted = patches.settled(call, apply(scale_of(resource, old)))
+                return rescaled(resource, old, wanted)
+
+            outcome = await self._modify(call, build)
+        return Outcome(scale_of(resource, outcome.object), outcome.code)
+
+    async def change(self, call: Call, build: Build) -> Outcome:
+        """A change that an endpoint of an object makes to the object itself."""
+        return await self._modify(call, build)
+
     def _patched(self, call: Call, old: Object, apply: Build) -> Object:
         new = patches.settled(call, apply(old))
         meta = metadata.metadata_of(new)
         metadata.settle_namespace(meta, call.resource, call.target.namespace)
-        _check_name(meta, call.target.name, call.target.namespace)
+        _check_name(meta, call.target.name)
         return new
 
     async def _create(self, call: Call, obj: Object) -> Outcome:
@@ -101,7 +124,7 @@ class Writes:
         obj = await self._admission.mutated(event)
         for attempt in range(_NAME_ATTEMPTS):
             candidate = self._prepared(resource, rules, obj)
-            self._check_new(call, resource, rules, candidate)
+            self._check_new(resource, rules, candidate)
             await self._admission.validated(Event(call, "CREATE", candidate, None))
             try:
                 return Outcome(self._store_new(call, resource, candidate), 201)
@@ -128,7 +151,7 @@ class Writes:
         rules.prepare_create(made)
         return made
 
-    def _check_new(self, call: Call, resource: Resource, rules: Rules, obj: Object) -> None:
+    def _check_new(self, resource: Resource, rules: Rules, obj: Object) -> None:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
@@ -177,6 +200,8 @@ class Writes:
                 spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers")}
                 kept_spec = {key: value for key, value in spec.items() if value}
                 return {**old, "metadata": new["metadata"], "spec": kept_spec}
+            case "scale" | "binding":
+                return new
             case _:
                 rules_of(call.resource).default(new)
                 if call.resource.subresource("status") is None:
@@ -211,7 +236,7 @@ class Writes:
         made = {**new, "metadata": meta}
         metadata.carry_over(meta, old["metadata"])
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if not call.target.subresource:
+        if call.target.subresource in _WHOLE:
             rules.prepare_update(made, old)
             if rules.generation and _wants_otherwise(call.resource, rules, made, old):
                 meta["generation"] = old["metadata"].get("generation", 0) + 1
@@ -224,7 +249,7 @@ class Writes:
         ]
         if resource.custom is not None:
             errors += custom.errors(resource, new, old, call.target.subresource)
-        elif not call.target.subresource:
+        elif call.target.subresource in ("", "scale"):
             errors += rules.validate_update(new, old)
             errors = errors or [*rules.validate(new)]
         if errors:
@@ -233,7 +258,7 @@ class Writes:
 
     def _store_change(self, call: Call, new: Object, old: Object) -> Object:
         resource, dry = call.resource, call.dry_run
-        if resource.store == "services" and not call.target.subresource:
+        if resource.store == "services" and call.target.subresource in _WHOLE:
             new = self._addresses.assigned(new, old, dry_run=dry)
         if dry:
             return new
@@ -251,7 +276,7 @@ class Writes:
         return shown(resource, self._storage.replace(resource.store, kept(resource, new)))
 
 
-def _check_name(meta: dict[str, object], name: str, namespace: str) -> None:
+def _check_name(meta: dict[str, object], name: str) -> None:
     sent = meta.get("name", "")
     if sent != name:
         if not sent:

@@ -42,9 +42,7 @@ def default_service(service: Object) -> None:
         port.setdefault("protocol", "TCP")
         if port.get("targetPort", 0) in (0, ""):
             port["targetPort"] = port.get("port", 0)
-    if kind in _EXPOSED:
-        spec.setdefault("externalTrafficPolicy", "Cluster")
-    elif spec.get("externalIPs"):
+    if kind in _EXPOSED or spec.get("externalIPs"):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -63,29 +61,30 @@ def prepare_service(service: Object) -> None:
 def prepare_service_update(service: Object, old: Object) -> None:
     """Keep what was allocated unless the change gives it up."""
     spec, before = dict(service["spec"]), old["spec"]
-    spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
-    if not spec["ports"]:
-        del spec["ports"]
+    if spec.get("ports"):
+        spec["ports"] = [dict(port) for port in spec["ports"]]
     service["spec"] = spec
     _follow_cluster_ip(spec, before)
-    if before.get("type") != "ExternalName" and spec.get("type") == "ExternalName":
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if spec.get(field) == before.get(field):
-                spec.pop(field, None)
-    elif spec.get("type") != "ExternalName" and before.get("type") != "ExternalName":
+    was, now = before.get("type"), spec.get("type")
+    if was != "ExternalName" and now == "ExternalName":
+        _give_up(spec, before, ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"))
+    elif "ExternalName" not in (was, now):
         for field in ("clusterIP", "clusterIPs"):
             if not spec.get(field) and before.get(field):
                 spec[field] = before[field]
     _keep_node_ports(spec, before)
-    if before.get("type") == "LoadBalancer" != spec.get("type"):
-        for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
-            if spec.get(field) == before.get(field):
-                spec.pop(field, None)
+    if was == "LoadBalancer" != now:
+        _give_up(spec, before, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
         service["status"] = {**service.get("status", {}), "loadBalancer": {}}
-    if before.get("type") in _EXPOSED and spec.get("type") not in _EXPOSED:
-        for field in ("externalTrafficPolicy", "healthCheckNodePort"):
-            if spec.get(field) == before.get(field):
-                spec.pop(field, None)
+    if was in _EXPOSED and now not in _EXPOSED:
+        _give_up(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
+
+
+def _give_up(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
+    """Drop fields that the new type has no use for, unless the change set them."""
+    for field in fields:
+        if spec.get(field) == before.get(field):
+            spec.pop(field, None)
 
 
 def _follow_cluster_ip(spec: dict[str, Any], before: dict[str, Any]) -> None:
@@ -211,15 +210,7 @@ def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
     if not single and several:
         yield invalid(field, several, "must be empty when `clusterIP` is not specified")
     families = spec.get("ipFamilies") or []
-    for at, family in enumerate(families):
-        if family not in ("IPv4", "IPv6"):
-            yield unsupported(f"spec.ipFamilies[{at}]", family, ("IPv4", "IPv6"))
-        if family in families[:at]:
-            yield duplicate(f"spec.ipFamilies[{at}]", family)
-    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
-    policy = spec.get("ipFamilyPolicy")
-    if policy and policy not in policies:
-        yield unsupported("spec.ipFamilyPolicy", policy, policies)
+    yield from _family_errors(families, spec.get("ipFamilyPolicy") or "")
     if "None" in several[:1] and len(several) > 1:
         yield invalid(field, several, "'None' must be the first and only value")
     if len(several) > 2:
@@ -227,6 +218,17 @@ def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
     for at, address in enumerate(several):
         if address != "None":
             yield from _family_mismatch(address, at, families)
+
+
+def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
+    for at, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            yield unsupported(f"spec.ipFamilies[{at}]", family, ("IPv4", "IPv6"))
+        if family in families[:at]:
+            yield duplicate(f"spec.ipFamilies[{at}]", family)
+    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
+    if policy and policy not in policies:
+        yield unsupported("spec.ipFamilyPolicy", policy, policies)
 
 
 def _family_mismatch(address: str, at: int, families: list[str]) -> Iterator[FieldError]:

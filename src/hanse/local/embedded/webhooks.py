@@ -1,0 +1,71 @@
+"""How webhooks are reached: the call as a value, and one way to make it over HTTPS."""
+
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+from msgspec import Struct
+
+
+class WebhookFailed(Exception):
+    """A webhook could not be asked, or gave no answer that can be used."""
+
+
+class WebhookCall(Struct, frozen=True):
+    """One POST to a webhook; `authority` is its PEM bundle, the machine's own when empty."""
+
+    url: str
+    authority: bytes
+    body: bytes
+    timeout: timedelta
+    server_name: str = ""
+    """The name that its certificate must bear, when that is not the URL's host."""
+
+
+WebhookCaller = Callable[[WebhookCall], Awaitable[bytes]]
+"""Makes a call and gives back the body of a 200 answer, or raises `WebhookFailed`."""
+
+ServiceResolver = Callable[[Mapping[str, Any], WebhookCall], WebhookCall]
+"""Turns a service reference into a call that has a URL, or raises `WebhookFailed`."""
+
+
+def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
+    """Refuse service references: nothing here stands behind a cluster's Services."""
+    port, path = service.get("port", 443), service.get("path") or ""
+    host = f"{service['name']}.{service['namespace']}.svc"
+    seconds = int(call.timeout.total_seconds())
+    raise WebhookFailed(
+        f'Post "https://{host}:{port}{path}?timeout={seconds}s": no endpoints available for '
+        f'service "{service["name"]}"'
+    )
+
+
+async def call_over_https(call: WebhookCall) -> bytes:
+    """POST a review over verified TLS."""
+    if not call.url.startswith("https://"):
+        raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
+    try:
+        context = ssl.create_default_context(cadata=call.authority.decode() or None)
+    except (ssl.SSLError, UnicodeDecodeError) as error:
+        raise WebhookFailed(f"unable to load root certificates: {error}") from error
+    timeout = aiohttp.ClientTimeout(total=call.timeout.total_seconds())
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(
+                call.url,
+                data=call.body,
+                headers={"content-type": "application/json"},
+                ssl=context,
+                server_hostname=call.server_name or None,
+            ) as response,
+        ):
+            answered = await response.read()
+            if response.status != 200:
+                text = answered[:200].decode("utf-8", "replace")
+                raise WebhookFailed(f"the server responded with {response.status}: {text}")
+            return answered
+    except (aiohttp.ClientError, OSError) as error:
+        raise WebhookFailed(f'Post "{call.url}": {error}') from error
