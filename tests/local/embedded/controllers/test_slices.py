@@ -150,6 +150,17 @@ def test_a_service_without_pods_has_one_empty_slice() -> None:
     assert planned(service(), [], slices) == []
 
 
+def test_the_empty_slice_is_the_first_to_be_filled() -> None:
+    slices = applied([], planned(service(), [], []))
+
+    writes = planned(service(), pods(3), slices)
+
+    assert [type(one) for one in writes] == [Patch]
+    (filled,) = applied(slices, writes)
+    assert len(filled["endpoints"]) == 3
+    assert filled["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
+
+
 def test_a_headless_service_says_so() -> None:
     (write,) = planned(service(clusterIP="None"), pods(1), [])
 

@@ -51,7 +51,31 @@ def plan_slices(
             writes.append(Delete(ENDPOINT_SLICES, one))
     for group, standing in by_group.items():
         writes += _fill(service, group, list(wanted[group]), standing)
-    return writes
+    return _reused(writes)
+
+
+def _reused(writes: list[Write]) -> list[Write]:
+    """Instead of one slice deleted and another created, the one gets the other's contents."""
+    left = [one for one in writes if isinstance(one, Delete)]
+    reused: list[Write] = []
+    for write in writes:
+        if isinstance(write, Create):
+            family = write.object["addressType"]
+            spare = next((one for one in left if one.target["addressType"] == family), None)
+            if spare is not None:
+                left.remove(spare)
+                reused.append(_turned(spare.target, write.object))
+                continue
+        if not isinstance(write, Delete):
+            reused.append(write)
+    return [*reused, *left]
+
+
+def _turned(one: Object, into: Object) -> Patch:
+    labels = {"labels": into["metadata"]["labels"]}
+    changed = merge_difference({"labels": labels_of(one)}, labels)
+    body = {"endpoints": into["endpoints"], "ports": into["ports"]}
+    return Patch(ENDPOINT_SLICES, one, {**body, "metadata": changed} if changed else body)
 
 
 def _fill(
