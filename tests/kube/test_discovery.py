@@ -1,0 +1,205 @@
+"""Which kinds are served: in the new form and the old one, and as CRDs come and go."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.kube.client import Client
+from hanse.kube.discovery import Change, ServerVersion, refresh, server_version
+from hanse.kube.errors import Unreachable
+from hanse.kube.events import Listed, NotServed
+from hanse.kube.request import JSON, Request, Response, Transport
+from hanse.kube.watching import follow
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Node, Service
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import Kind
+from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
+from tests.kube.scripted import Scripted, answer, refusal
+
+pytestmark = pytest.mark.anyio
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+EXPORTS = "serviceexports.multicluster.x-k8s.io"
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+def definition(*versions: str) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": EXPORTS},
+        "spec": {
+            "group": "multicluster.x-k8s.io",
+            "scope": "Namespaced",
+            "names": {
+                "kind": "ServiceExport",
+                "plural": "serviceexports",
+                "singular": "serviceexport",
+                "listKind": "ServiceExportList",
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == versions[0],
+                    "schema": {"openAPIV3Schema": schema},
+                }
+                for version in versions
+            ],
+        },
+    }
+
+
+class Older:
+    """A server that knows only the old form of discovery."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        return await self._inner.send(msgspec.structs.replace(request, accept=JSON))
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def cluster() -> InProcess:
+    return InProcess(ApiServer("lubeck", clock=LoopClock()))
+
+
+async def define(client: Client, *versions: str) -> None:
+    body = msgspec.json.encode(definition(*versions))
+    await client.send(Request("POST", CRDS, body=body))
+
+
+async def test_the_old_form_and_the_new_one_tell_the_same() -> None:
+    way = cluster()
+    newer, older = Client(way), Client(Older(way))
+
+    await refresh(newer)
+    await refresh(older)
+
+    assert newer.kinds.known == older.kinds.known
+    assert newer.kinds.known is not None
+    assert {Service.kind, Node.kind, Lease.kind} <= newer.kinds.known.kinds
+
+
+async def test_a_definition_that_appears_or_goes_is_told() -> None:
+    client = Client(cluster())
+    await refresh(client)
+
+    await define(client, "v1alpha1")
+    appeared = await refresh(client)
+    unchanged = await refresh(client)
+    await client.send(Request("DELETE", f"{CRDS}/{EXPORTS}"))
+    gone = await refresh(client)
+
+    exports = Kind("multicluster.x-k8s.io", "v1alpha1", "ServiceExport", "serviceexports")
+    assert appeared == Change(appeared=frozenset({exports}))
+    assert unchanged == Change()
+    assert gone == Change(gone=frozenset({exports}))
+
+
+async def test_a_kind_is_asked_for_in_the_version_that_is_there() -> None:
+    client = Client(cluster())
+    await define(client, "v1alpha1")
+
+    before = client.kinds.as_served(ServiceExport)
+    await refresh(client)
+    after = client.kinds.as_served(ServiceExport)
+
+    assert (before.version, after.version) == ("v1beta1", "v1alpha1")
+    assert (await client.list(ServiceExport)).objects == ()
+
+
+async def test_a_stream_finds_its_kind_in_another_version_as_soon_as_it_is_defined() -> None:
+    client = Client(cluster())
+    stream = follow(client, ServiceExport, random=Random(1))
+
+    absent = await anext(stream)
+    await define(client, "v1alpha1")
+    await refresh(client)
+    found = await anext(stream)
+    await stream.aclose()
+
+    assert absent == NotServed()
+    assert isinstance(found, Listed)
+
+
+AGGREGATED = {
+    "items": [
+        {
+            "metadata": {"name": "metrics.k8s.io"},
+            "versions": [
+                {
+                    "version": "v1",
+                    "freshness": "Current",
+                    "resources": [
+                        {"resource": "nodes", "responseKind": {"kind": "X"}, "scope": "Cluster"}
+                    ],
+                }
+            ],
+        }
+    ]
+}
+STALE = {
+    "items": [
+        {
+            "metadata": {"name": "metrics.k8s.io"},
+            "versions": [{"version": "v1", "freshness": "Stale"}],
+        }
+    ]
+}
+METRICS = Kind("metrics.k8s.io", "v1", "X", "nodes", namespaced=False)
+
+
+async def test_an_aggregated_api_that_is_down_is_taken_to_be_as_it_was() -> None:
+    none = answer({"items": []})
+    client = Client(Scripted(none, answer(AGGREGATED), none, answer(STALE)))
+
+    first = await refresh(client)
+    while_down = await refresh(client)
+
+    assert first == Change(appeared=frozenset({METRICS}))
+    assert while_down == Change()
+
+
+async def test_in_the_old_form_too() -> None:
+    groups = answer({"groups": [{"name": "metrics.k8s.io", "versions": [{"version": "v1"}]}]})
+    kinds = answer({"resources": [{"name": "nodes", "kind": "X", "namespaced": False}]})
+    none = answer({"versions": []})
+    client = Client(Scripted(none, groups, kinds, none, groups, refusal(503, "ServiceUnavailable")))
+
+    first = await refresh(client)
+    while_down = await refresh(client)
+
+    assert first == Change(appeared=frozenset({METRICS}))
+    assert while_down == Change()
+
+
+async def test_what_is_no_discovery_document_is_not_an_api_server() -> None:
+    client = Client(Scripted(Response(200, b"<html>"), Response(200, b"<html>")))
+
+    with pytest.raises(Unreachable):
+        await refresh(client)
+
+
+async def test_the_release_is_told_as_numbers() -> None:
+    version = await server_version(Client(cluster()))
+
+    assert version.number >= (1, 30)
+    assert ServerVersion(major="1", minor="33+").number == (1, 33)
