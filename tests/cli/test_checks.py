@@ -1,0 +1,161 @@
+"""What doctor finds wrong, and what it says mends it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.cli.checks import Finding, Known, contains, findings
+from hanse.cli.looking import LeaseSeen, Look, NodesSeen, Right, Seen, Unanswered
+from hanse.model.crds import crds
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+KNOWN = Known(NOW, crds())
+HEALTHY = Look(
+    name="lubeck",
+    server="https://127.0.0.1:6443",
+    version="v1.35.4",
+    skew=timedelta(0),
+    nodes=NodesSeen(3, 3),
+    agent=LeaseSeen("lubeck-0", timedelta(seconds=1), timedelta(seconds=15)),
+    definitions={one["metadata"]["name"]: one for one in crds()},
+)
+
+
+def _look(**changes: Any) -> Look:
+    return replace(HEALTHY, **changes)
+
+
+def _without(name: str) -> dict[str, dict[str, Any]]:
+    return {n: one for n, one in (HEALTHY.definitions or {}).items() if n != name}
+
+
+def _older(name: str) -> dict[str, dict[str, Any]]:
+    standing = dict(HEALTHY.definitions or {})
+    spec = standing[name]["spec"]
+    version = {**spec["versions"][0], "additionalPrinterColumns": []}
+    standing[name] = {**standing[name], "spec": {**spec, "versions": [version]}}
+    return standing
+
+
+def test_nothing_is_found_in_a_healthy_cluster() -> None:
+    assert findings([HEALTHY], KNOWN) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "problem", "remedy"),
+    [
+        pytest.param(
+            Unanswered("lubeck", "connection refused", "silence"),
+            "connection refused",
+            "kubectl --context lubeck cluster-info",
+            id="silence",
+        ),
+        pytest.param(
+            Unanswered("lubeck", "Unauthorized", "credentials"),
+            "Unauthorized",
+            "renew the credentials of context lubeck; see `kubectl config view`",
+            id="bad credentials",
+        ),
+        pytest.param(
+            _look(expires=NOW + timedelta(days=3, hours=1)),
+            "the credentials end in 3 days, on 2026-07-04 13:00 UTC",
+            "renew the certificate or token of context lubeck",
+            id="credentials that end soon",
+        ),
+        pytest.param(
+            _look(version="v1.29.3"),
+            "Kubernetes v1.29.3 is not one of 1.30 to 1.35",
+            "upgrade the cluster to one of 1.30 to 1.35",
+            id="too old",
+        ),
+        pytest.param(
+            _look(version="v1.36.0"),
+            "Kubernetes v1.36.0 is not one of 1.30 to 1.35",
+            "upgrade the cluster to one of 1.30 to 1.35",
+            id="too new",
+        ),
+        pytest.param(
+            _look(skew=timedelta(seconds=-5)),
+            "its clock is 5 s behind this machine's",
+            "synchronise both clocks, e.g. `timedatectl set-ntp true`",
+            id="clock skew",
+        ),
+        pytest.param(
+            _look(definitions=_without("serviceexports.multicluster.x-k8s.io")),
+            "definitions are missing: serviceexports.multicluster.x-k8s.io",
+            "hanse crds | kubectl --context lubeck apply -f -",
+            id="a definition missing",
+        ),
+        pytest.param(
+            _look(definitions=_older("clustersets.hanse.dev")),
+            "definitions are not of this version: clustersets.hanse.dev",
+            "hanse crds | kubectl --context lubeck apply -f -",
+            id="an old definition",
+        ),
+        pytest.param(
+            _look(agent=None),
+            "no agent has ever run here: there is no Lease hanse-system/hanse-agent",
+            "hanse agent --context lubeck --cluster-id lubeck",
+            id="no agent",
+        ),
+        pytest.param(
+            _look(agent=LeaseSeen("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
+            "its agent is silent for 16 s",
+            "kubectl --context lubeck -n hanse-system get pods,leases",
+            id="a silent agent",
+        ),
+        pytest.param(
+            _look(nodes=NodesSeen(3, 1)),
+            "2 of 3 nodes are not ready",
+            "kubectl --context lubeck describe nodes",
+            id="nodes not ready",
+        ),
+        pytest.param(
+            _look(denied=(Right("watch", "services"), Right("list", "namespaces"))),
+            "these credentials may not watch services, list namespaces",
+            "kubectl --context lubeck auth can-i --list",
+            id="rights missing",
+        ),
+    ],
+)
+def test_each_trouble_is_found_with_its_remedy(seen: Seen, problem: str, remedy: str) -> None:
+    assert findings([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
+
+
+def test_a_dead_cluster_of_a_local_federation_can_be_started() -> None:
+    silent = Unanswered("bergen", "connection refused", "silence")
+
+    (found,) = findings([silent], replace(KNOWN, local=True))
+
+    assert found.remedy == "hanse local start bergen"
+
+
+def test_a_broker_needs_no_agent() -> None:
+    assert findings([_look(agent=None, is_broker=True)], KNOWN) == []
+
+
+def test_a_small_skew_is_no_trouble() -> None:
+    assert findings([_look(skew=timedelta(seconds=2))], KNOWN) == []
+
+
+def test_one_dead_cluster_hides_no_other() -> None:
+    silent = Unanswered("bergen", "connection refused", "silence")
+    old = _look(version="v1.20.0")
+
+    assert [one.cluster for one in findings([silent, old], KNOWN)] == ["bergen", "lubeck"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "wanted", "holds"),
+    [
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, True, id="what a server adds does not count"),
+        pytest.param({"b": 2}, {"a": 1}, False, id="a field is missing"),
+        pytest.param({"a": [1, 2]}, {"a": [1]}, False, id="a list has more"),
+        pytest.param({"a": [{"x": 1, "y": 2}]}, {"a": [{"x": 1}]}, True, id="inside lists"),
+        pytest.param({"a": "1"}, {"a": 1}, False, id="another type"),
+    ],
+)
+def test_a_definition_contains_another(standing: Any, wanted: Any, holds: bool) -> None:
+    assert contains(standing, wanted) is holds

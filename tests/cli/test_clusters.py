@@ -1,0 +1,68 @@
+"""Which clusters a command is about."""
+
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.clusters import is_local, kubeconfig_files, ways
+from hanse.cli.settings import Settings
+from hanse.kube.access import Access, Endpoint
+from hanse.kube.errors import BadCredentials
+from hanse.local.kubeconfig import Context, write_kubeconfig
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _config(path: Path, *names: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_kubeconfig(path, [Context(name, Access(Endpoint(f"https://{name}"))) for name in names])
+    return path
+
+
+def test_the_file_that_is_named_goes_first(here: Path) -> None:
+    named = _config(here / "named", "a")
+
+    chosen = kubeconfig_files(Settings(kubeconfig=named), {"KUBECONFIG": "other", "HOME": "/h"})
+
+    assert chosen == (named,)
+
+
+def test_a_federation_that_runs_here_goes_before_the_home_folder() -> None:
+    assert kubeconfig_files(Settings(), {"HOME": "/h"}) == (Path("/h/.kube/config"),)
+
+    Path(".hanse").mkdir()
+    Path(".hanse/control.sock").touch()
+
+    assert kubeconfig_files(Settings(), {"HOME": "/h"}) == (Path(".hanse/kubeconfig"),)
+    assert is_local(Settings(), {"HOME": "/h"})
+    assert not is_local(Settings(), {"HOME": "/h", "KUBECONFIG": "/elsewhere/config"})
+
+
+def test_a_pod_with_nothing_else_looks_at_its_own_cluster(here: Path) -> None:
+    pod = {"HOME": str(here), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+    assert kubeconfig_files(Settings(), pod) is None
+    assert [way.name for way in ways(Settings(), pod)] == ["in-cluster"]
+
+
+def test_every_context_is_a_cluster_unless_one_is_chosen(here: Path) -> None:
+    file = _config(here / "config", "lubeck", "hamburg")
+
+    assert [way.name for way in ways(Settings(kubeconfig=file))] == ["lubeck", "hamburg"]
+    assert [way.name for way in ways(Settings(file, "hamburg"))] == ["hamburg"]
+
+
+def test_a_context_that_is_not_there_is_refused_with_those_that_are(here: Path) -> None:
+    file = _config(here / "config", "lubeck", "hamburg")
+
+    with pytest.raises(BadCredentials, match=r"no context 'rome' .* there is: lubeck, hamburg"):
+        ways(Settings(file, "rome"))
+
+
+def test_a_kubeconfig_without_clusters_is_refused(here: Path) -> None:
+    with pytest.raises(BadCredentials, match="names no cluster; add a context, or start"):
+        ways(Settings(_config(here / "config")))

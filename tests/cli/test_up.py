@@ -1,0 +1,288 @@
+"""`hanse up` as a person runs it: processes, ports, files, signals and kubectl."""
+
+import json
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from tests.cli.programs import PATIENCE, Running, Said, environment, hanse, running
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One federation for the tests that leave no mark on it."""
+    with running(tmp_path_factory.mktemp("fleet")) as federation:
+        yield federation
+
+
+def _beside(fleet: Running, *arguments: str) -> Said:
+    """A command in the folder in which the federation was started."""
+    return hanse(*arguments, cwd=fleet.folder.parent)
+
+
+def _ports(kubeconfig: Path) -> list[int]:
+    clusters = yaml.safe_load(kubeconfig.read_text())["clusters"]
+    return [urlsplit(one["cluster"]["server"]).port or 0 for one in clusters]
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_it_tells_what_is_where(fleet: Running) -> None:
+    for port, name in zip(
+        _ports(fleet.kubeconfig), ("lubeck", "hamburg", "bergen", "broker"), strict=True
+    ):
+        (row,) = [
+            line for line in fleet.told.splitlines() if line.startswith(f"{name} ") and ":" in line
+        ]
+        assert f"https://127.0.0.1:{port}" in row
+    assert f"export KUBECONFIG={fleet.kubeconfig}" in fleet.told
+
+
+def test_every_cluster_is_a_context_and_the_first_is_current(fleet: Running) -> None:
+    contexts = fleet.kubectl("config", "get-contexts", "-o", "name")
+    current = fleet.kubectl("config", "current-context")
+
+    assert contexts.out.split() == ["bergen", "broker", "hamburg", "lubeck"]
+    assert current.out.strip() == "lubeck"
+
+
+@pytest.mark.parametrize("name", ["kubeconfig", "control.sock"])
+def test_only_its_owner_can_use_it(fleet: Running, name: str) -> None:
+    assert stat.S_IMODE((fleet.folder / name).stat().st_mode) == 0o600
+
+
+def test_the_sample_runs_in_every_cluster(fleet: Running) -> None:
+    for cluster in ("lubeck", "hamburg", "bergen"):
+        waited = fleet.kubectl(
+            "--context",
+            cluster,
+            "-n",
+            "shop",
+            "rollout",
+            "status",
+            "deployment/web",
+            "--timeout=20s",
+        )
+
+        assert waited.status == 0, waited.err
+
+
+def test_the_broker_runs_no_workloads(fleet: Running) -> None:
+    nodes = fleet.kubectl("--context", "broker", "get", "nodes", "-o", "name")
+    rules = fleet.kubectl("--context", "broker", "get", "clustersets", "-o", "name")
+
+    assert nodes.out == ""
+    assert rules.out.split() == ["clusterset.hanse.dev/local"]
+
+
+def test_each_cluster_has_ranges_of_its_own(fleet: Running) -> None:
+    told = json.loads(_beside(fleet, "local", "list", "--json").out)
+
+    ranges = [one[kind] for one in told["clusters"] for kind in ("services", "pods", "nodes")]
+    given = [one for one in ranges if one]
+    assert len(set(given)) == len(given) == 10
+
+
+def test_status_sees_every_agent_alive(fleet: Running) -> None:
+    said = _beside(fleet, "status", "--json")
+
+    clusters = {one["name"]: one for one in json.loads(said.out)["clusters"]}
+    assert list(clusters) == ["lubeck", "hamburg", "bergen", "broker"]
+    assert all(clusters[name]["agent"]["alive"] for name in ("lubeck", "hamburg", "bergen"))
+    assert all(clusters[name]["nodes"] == {"all": 3, "ready": 3} for name in ("lubeck", "bergen"))
+    assert clusters["broker"]["broker"]
+
+
+def test_doctor_finds_nothing_wrong(fleet: Running) -> None:
+    said = _beside(fleet, "doctor")
+
+    assert said.out == "✓ nothing is wrong in lubeck, hamburg, bergen, broker\n"
+    assert said.status == 0
+
+
+def test_versions_of_servers_are_told(fleet: Running) -> None:
+    said = _beside(fleet, "version", "--servers", "--json")
+
+    assert set(json.loads(said.out)["servers"]) == {"lubeck", "hamburg", "bergen", "broker"}
+    assert all(version.startswith("v1.") for version in json.loads(said.out)["servers"].values())
+
+
+def test_an_unknown_cluster_is_named_with_those_there_are(fleet: Running) -> None:
+    said = _beside(fleet, "local", "kill", "rome")
+
+    assert said.status == 2
+    assert said.err == (
+        "hanse: there is no cluster 'rome'; there is: lubeck, hamburg, bergen, broker\n"
+    )
+
+
+def test_a_second_one_in_the_same_folder_is_told_who_is_there(fleet: Running) -> None:
+    said = _beside(fleet, "up")
+
+    assert said.status == 2
+    assert said.err == (
+        f"hanse: a federation runs in {fleet.folder} already, as process {fleet.process.pid}; "
+        f"stop it with `kill {fleet.process.pid}`, or give another folder with --dir\n"
+    )
+
+
+def test_a_second_one_beside_it_takes_other_ports(fleet: Running, tmp_path: Path) -> None:
+    with running(tmp_path, "--clusters", "rome", "--no-sample") as other:
+        assert not set(_ports(fleet.kubeconfig)) & set(_ports(other.kubeconfig))
+        assert other.kubectl("get", "nodes", "-o", "name").out.count("node/rome-node-") == 3
+        assert other.kubectl("get", "namespace", "shop").status == 1
+
+
+def test_a_killed_cluster_refuses_connections_and_comes_back_with_its_data(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, "--clusters", "rome,paris", "--no-sample") as fleet:
+        fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+        port = _ports(fleet.kubeconfig)[0]
+
+        killed = _beside(fleet, "local", "kill", "rome")
+        assert killed.status == 0
+        assert _refuses(port)
+        silent = json.loads(_beside(fleet, "status", "--json").out)["clusters"][0]
+        assert not silent["reachable"]
+        ill = _beside(fleet, "doctor")
+        assert ill.status == 1
+        assert "mend it: hanse local start rome" in ill.out
+
+        assert _beside(fleet, "local", "start", "rome").status == 0
+        found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
+        assert found.out == "b"
+
+
+def test_cuts_and_slowness_are_listed_until_they_are_healed(tmp_path: Path) -> None:
+    with running(tmp_path, "--clusters", "rome,paris", "--no-sample") as fleet:
+        _beside(fleet, "local", "cut", "rome", "broker")
+        _beside(fleet, "local", "slow", "paris", "50ms")
+
+        told = json.loads(_beside(fleet, "local", "list", "--json").out)
+        assert told["cuts"] == [["broker", "rome"]]
+        assert [one["delay_milliseconds"] for one in told["clusters"]] == [0, 50, 0]
+
+        assert _beside(fleet, "local", "heal", "--all").status == 0
+        healed = json.loads(_beside(fleet, "local", "list", "--json").out)
+        assert healed["cuts"] == []
+        assert not any(one["delay_milliseconds"] for one in healed["clusters"])
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=lambda sign: sign.name)
+def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
+    with running(tmp_path, "--clusters", "rome") as fleet:
+        ports = _ports(fleet.kubeconfig)
+
+        assert fleet.stop(by=sign) == 0
+
+    assert all(_refuses(port) for port in ports)
+    assert not (fleet.folder / "control.sock").exists()
+    assert _beside(fleet, "local", "list").err == (
+        "hanse: no local federation runs in .hanse; start one with `hanse up`, "
+        "or name its folder with --dir\n"
+    )
+
+
+def test_a_watch_that_is_open_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with running(tmp_path, "--clusters", "rome") as fleet:
+        watching = subprocess.Popen(
+            ["kubectl", "get", "namespaces", "-w", "-o", "name"],
+            env=environment(tmp_path, {"KUBECONFIG": str(fleet.kubeconfig)}),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("namespace/")
+
+        assert fleet.stop() == 0
+
+        watching.communicate(timeout=PATIENCE)
+
+
+def test_exec_ends_with_the_status_of_the_script(tmp_path: Path) -> None:
+    script = "kubectl create namespace port && kubectl get namespace port -o name; exit 7"
+
+    said = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
+
+    assert said.status == 7
+    assert said.out == "namespace/port created\nnamespace/port\n"
+    assert all(_refuses(port) for port in _ports(tmp_path / ".hanse/kubeconfig"))
+
+
+def test_a_script_finds_our_program_and_can_cut_and_heal(tmp_path: Path) -> None:
+    script = "hanse local cut rome broker && hanse local list --json && hanse local heal --all"
+
+    said = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
+
+    assert said.status == 0
+    assert '"cuts": [\n    [\n      "broker",\n      "rome"\n    ]\n  ]' in said.out
+    assert said.out.endswith("everything is whole again\n")
+
+
+def test_a_script_that_is_killed_ends_as_shells_tell_it(tmp_path: Path) -> None:
+    said = hanse("up", "--clusters", "rome", "--exec", "kill -9 $$", cwd=tmp_path)
+
+    assert said.status == 128 + signal.SIGKILL
+
+
+def test_what_a_script_leaves_behind_is_ended(tmp_path: Path) -> None:
+    said = hanse(
+        *("up", "--clusters", "rome", "--exec", "sleep 600 >/dev/null 2>&1 & echo $!"),
+        cwd=tmp_path,
+    )
+
+    assert said.status == 0
+    state = Path(f"/proc/{said.out.strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_objects_are_kept_only_where_that_was_asked_for(tmp_path: Path) -> None:
+    create = "kubectl create configmap kept --from-literal=a=b"
+    look = "kubectl get configmap kept -o jsonpath={.data.a}"
+
+    def run(script: str, *arguments: str) -> Said:
+        return hanse(*("up", "--clusters", "rome", "--exec", script, *arguments), cwd=tmp_path)
+
+    run(create)
+    assert run(look).status == 1
+
+    run(create, "--dir", "kept")
+    assert run(look, "--dir", "kept").out == "b"
+
+
+def test_a_spoilt_file_of_kept_objects_is_named(tmp_path: Path) -> None:
+    kept = tmp_path / "kept/clusters"
+    kept.mkdir(parents=True)
+    (kept / "rome.json").write_text("{")
+
+    said = hanse("up", "--clusters", "rome", "--dir", "kept", cwd=tmp_path)
+
+    assert said.status == 2
+    assert said.err.startswith(f"hanse: what rome held cannot be read from {kept}/rome.json: ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    said = hanse("up", "--dir", "file/in", cwd=tmp_path)
+
+    assert said.status == 2
+    assert said.err == (
+        f"hanse: the folder {tmp_path}/file/in cannot be used: Not a directory; "
+        "give another with --dir\n"
+    )

@@ -1,0 +1,77 @@
+"""Who is in a local federation, and who reaches whom."""
+
+import itertools
+
+import pytest
+
+from hanse.local.up.composition import compose
+from hanse.local.up.contents import definitions, foundation, sample
+from hanse.local.up.failures import BadNames
+
+
+def test_the_first_two_supervise_and_the_broker_comes_last() -> None:
+    members = compose(["lubeck", "hamburg", "bergen"])
+
+    assert [(one.name, one.standing) for one in members] == [
+        ("lubeck", "supervisor"),
+        ("hamburg", "supervisor"),
+        ("bergen", "child"),
+        ("broker", "broker"),
+    ]
+
+
+def test_a_child_cannot_reach_its_supervisors() -> None:
+    lubeck, hamburg, bergen, broker = compose(["lubeck", "hamburg", "bergen"])
+
+    assert [bergen.reaches(one) for one in (lubeck, hamburg, bergen, broker)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert all(lubeck.reaches(one) for one in (lubeck, hamburg, bergen, broker))
+
+
+def test_no_two_clusters_share_addresses() -> None:
+    members = compose([f"city-{number}" for number in range(99)])
+
+    networks = [
+        network
+        for one in members
+        for network in (one.ranges.services, one.ranges.pods, one.ranges.nodes, one.ranges.outside)
+    ]
+    networks += [one.ranges.load_balancers for one in members]
+    ordered = sorted(networks)
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(ordered))
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        pytest.param([], "0 clusters were asked for", id="none"),
+        pytest.param([f"c{n}" for n in range(100)], "100 clusters were asked for", id="too many"),
+        pytest.param([""], "'' is not a DNS label", id="empty"),
+        pytest.param(["9lives"], "'9lives' is not a DNS label", id="beginning with a digit"),
+        pytest.param(["a" * 64], "is not a DNS label", id="too long"),
+        pytest.param(["a", "a"], "'a' is given twice", id="twice"),
+        pytest.param(["broker"], "'broker' is the broker's own", id="broker"),
+    ],
+)
+def test_names_that_cannot_be_used_are_refused(names: list[str], why: str) -> None:
+    with pytest.raises(BadNames, match=why):
+        compose(names)
+
+
+def test_only_the_broker_holds_the_rules_of_the_fleet() -> None:
+    lubeck, broker = compose(["lubeck"])
+
+    rules = [one for one in foundation(broker, "kep-1645") if one.object["kind"] == "ClusterSet"]
+    assert [one.object["spec"] for one in rules] == [{"profile": "kep-1645"}]
+    assert all(one.object["kind"] == "Namespace" for one in foundation(lubeck, "kep-1645"))
+    assert sample(broker) == ()
+
+
+def test_every_kind_is_defined_once() -> None:
+    paths = [one.path for one in definitions()]
+
+    assert len(set(paths)) == len(paths)

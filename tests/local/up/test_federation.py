@@ -1,0 +1,153 @@
+"""A local federation in this process: what agents can reach while a person does things to it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.kube.access import Access, Fixed
+from hanse.kube.errors import Unreachable
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request, Transport
+from hanse.local.up.composition import Member, compose
+from hanse.local.up.embedded import embedded_clusters
+from hanse.local.up.failures import Unknown, UpError
+from hanse.local.up.federation import Federation, Wishes, federation
+from hanse.local.up.folder import Folder
+from hanse.local.up.orders import Cut, Heal, HealAll, Kill, Slow, Start
+
+pytestmark = pytest.mark.anyio
+
+NODES = Request("GET", "/api/v1/nodes")
+READY = Request("GET", "/readyz")
+
+
+class Agents:
+    """Agents that do nothing but keep their ways."""
+
+    def __init__(self) -> None:
+        self.ways: dict[str, Mapping[str, Transport]] = {}
+
+    @asynccontextmanager
+    async def run(self, member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[None]:
+        self.ways[member.name] = ways
+        yield
+
+
+class Local:
+    """A federation under test, and what its agents were given."""
+
+    def __init__(self, whole: Federation, agents: Agents) -> None:
+        self.whole = whole
+        self.ways = agents.ways
+
+    async def reaches(self, source: str, target: str) -> bool:
+        try:
+            answer = await self.ways[source][target].send(READY)
+        except Unreachable:
+            return False
+        return answer.status == 200
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Local]:
+    agents = Agents()
+    wishes = Wishes(compose(["lubeck", "hamburg", "bergen"]), sample=False)
+    folder = Folder(tmp_path, keep=False)
+    async with federation(wishes, folder, agents.run, lambda _: None) as whole:
+        yield Local(whole, agents)
+
+
+async def test_each_agent_gets_a_way_to_whom_it_reaches(local: Local) -> None:
+    assert {name: set(ways) for name, ways in local.ways.items()} == {
+        "lubeck": {"lubeck", "hamburg", "bergen", "broker"},
+        "hamburg": {"lubeck", "hamburg", "bergen", "broker"},
+        "bergen": {"bergen", "broker"},
+    }
+
+
+async def test_a_cut_parts_two_clusters_and_no_others(local: Local) -> None:
+    await local.whole.carry_out(Cut("lubeck", "hamburg"))
+
+    assert not await local.reaches("lubeck", "hamburg")
+    assert not await local.reaches("hamburg", "lubeck")
+    assert await local.reaches("lubeck", "lubeck")
+    assert await local.reaches("hamburg", "broker")
+
+    await local.whole.carry_out(Heal("hamburg", "lubeck"))
+
+    assert await local.reaches("lubeck", "hamburg")
+
+
+async def test_a_killed_cluster_is_reached_by_nobody_until_it_is_started(local: Local) -> None:
+    told = await local.whole.carry_out(Kill("broker"))
+
+    assert [one.name for one in told.clusters if not one.running] == ["broker"]
+    assert not await local.reaches("lubeck", "broker")
+    assert not await local.reaches("bergen", "broker")
+
+    await local.whole.carry_out(Start("broker"))
+
+    assert await local.reaches("bergen", "broker")
+
+
+async def test_killing_twice_and_starting_twice_is_harmless(local: Local) -> None:
+    for order in (Kill("bergen"), Kill("bergen"), Start("bergen"), Start("bergen")):
+        told = await local.whole.carry_out(order)
+
+    assert all(one.running for one in told.clusters)
+
+
+async def test_healing_everything_starts_what_was_killed(local: Local) -> None:
+    for order in (Cut("lubeck", "broker"), Kill("hamburg"), Slow("bergen", 5)):
+        await local.whole.carry_out(order)
+
+    told = await local.whole.carry_out(HealAll())
+
+    assert told.cuts == ()
+    assert all(one.running and not one.delay_milliseconds for one in told.clusters)
+
+
+@pytest.mark.parametrize("order", [Kill("rome"), Cut("lubeck", "rome"), Start("rome")], ids=repr)
+async def test_a_cluster_that_is_not_there_is_refused(
+    local: Local, order: Kill | Cut | Start
+) -> None:
+    with pytest.raises(
+        Unknown, match="no cluster 'rome'; there is: lubeck, hamburg, bergen, broker"
+    ):
+        await local.whole.carry_out(order)
+
+
+async def test_a_cluster_cannot_be_cut_from_itself(local: Local) -> None:
+    with pytest.raises(UpError, match="the same cluster; to stop it, kill it"):
+        await local.whole.carry_out(Cut("lubeck", "lubeck"))
+
+
+async def _answer(access: Access) -> int | str:
+    """The status that a person with this access gets, or why there is none."""
+    transport = HttpTransport(Fixed(access))
+    try:
+        return (await transport.send(NODES)).status
+    except Unreachable as error:
+        return str(error)
+    finally:
+        await transport.close()
+
+
+async def test_people_reach_clusters_over_verified_tls_and_with_a_token(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, keep=False)
+
+    async with embedded_clusters(compose(["rome"]), folder) as clusters:
+        rome, broker = (clusters[name].context.access for name in ("rome", "broker"))
+        answer = await _answer(rome)
+        other_token = await _answer(Access(rome.endpoint, broker.identity))
+        other_authority = await _answer(
+            Access(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
+        )
+
+    assert answer == 200
+    assert other_token == 401
+    assert isinstance(other_authority, str)
+    assert "is not trusted" in other_authority

@@ -1,0 +1,61 @@
+"""The folder of a local federation: one holder, kept objects, nobody else's eyes."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hanse.local.embedded.storage import Snapshot
+from hanse.local.up.failures import FolderHeld, Spoilt
+from hanse.local.up.folder import Folder
+
+HELD = Snapshot(
+    7, {"configmaps": [{"metadata": {"name": "a", "namespace": "b"}, "data": {"n": 1}}]}
+)
+
+
+def test_a_folder_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    with (
+        Folder(tmp_path / "fleet", keep=False).held(),
+        pytest.raises(FolderHeld, match=f"as process {os.getpid()}; stop it with"),
+        Folder(tmp_path / "fleet", keep=False).held(),
+    ):
+        pass
+
+    with Folder(tmp_path / "fleet", keep=False).held():
+        pass
+
+
+def test_a_new_folder_is_closed_to_others_and_to_git(tmp_path: Path) -> None:
+    with Folder(tmp_path / "fleet", keep=False).held():
+        assert stat.S_IMODE((tmp_path / "fleet").stat().st_mode) == 0o700
+        assert (tmp_path / "fleet/.gitignore").read_text() == "*\n"
+
+
+def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, keep=True)
+    assert folder.load("rome") is None
+
+    folder.save("rome", HELD)
+
+    assert folder.load("rome") == HELD
+    assert stat.S_IMODE((tmp_path / "clusters/rome.json").stat().st_mode) == 0o600
+
+
+def test_nothing_is_written_that_nobody_asked_to_keep(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, keep=False)
+
+    folder.save("rome", HELD)
+
+    assert list(tmp_path.iterdir()) == []
+    assert folder.load("rome") is None
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, keep=True)
+    folder.save("rome", HELD)
+    (tmp_path / "clusters/rome.json").write_text('{"version": "seven"}')
+
+    with pytest.raises(Spoilt, match=r"rome\.json: .*; move the file away to start without it"):
+        folder.load("rome")
