@@ -94,9 +94,12 @@ async def cluster(
     which: frozenset[str] = ALL,
     simulation: Simulation | None = None,
     snapshot: Snapshot | None = None,
+    service_range: str = "10.0.0.0/16",
 ) -> AsyncIterator[Cluster]:
     """A cluster with its controllers running, for as long as it is used."""
-    api = ApiServer("lubeck", clock=LoopClock(), seed=7, snapshot=snapshot)
+    api = ApiServer(
+        "lubeck", clock=LoopClock(), seed=7, snapshot=snapshot, service_range=service_range
+    )
     controllers = Controllers(api, which=which, simulation=simulation)
     running = asyncio.create_task(controllers.run(), name="controllers")
     try:

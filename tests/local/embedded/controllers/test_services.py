@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.local.embedded.controllers.kubelet import Pace
+from hanse.local.embedded.controllers.nodes import NodeRanges
 from hanse.local.embedded.controllers.suite import Simulation
 from hanse.local.embedded.resources import Object
 
@@ -98,6 +99,21 @@ async def test_a_headless_service_tells_host_names() -> None:
 
         names = {one["hostname"] for one in endpoints(there, "db")}
         assert names == {"db-0", "db-1", "db-2"}
+
+
+async def test_two_families_are_told_in_slices_of_their_own() -> None:
+    both = Simulation(ranges=NodeRanges(pods=("10.128.0.0/16", "fd00:128::/64")))
+    async with cluster(simulation=both, service_range="10.0.0.0/16,fd00::/112") as there:
+        await there.create(service(ipFamilyPolicy="RequireDualStack"))
+        await there.create(workload("Deployment"))
+
+        await there.until(lambda: len(ready(there)) == 6)
+
+        families = {
+            one["addressType"] for one in there.all(SLICES) if "web" in one["metadata"]["name"]
+        }
+        assert families == {"IPv4", "IPv6"}
+        assert all(len(one["status"]["podIPs"]) == 2 for one in there.all("pods"))
 
 
 async def test_slices_go_with_their_service() -> None:

@@ -295,6 +295,34 @@ async def test_a_job_runs_to_its_end() -> None:
         assert len(there.all("pods")) == 3
 
 
+async def test_events_tell_what_happened() -> None:
+    async with cluster() as there:
+        await there.create(workload("Deployment"))
+        await there.until(lambda: is_rolled_out(there))
+        await there.rest()
+
+        told = {(one["involvedObject"]["kind"], one["reason"]) for one in there.all("events")}
+        assert told == {
+            ("Deployment", "ScalingReplicaSet"),
+            ("ReplicaSet", "SuccessfulCreate"),
+            ("Pod", "Scheduled"),
+            ("Pod", "Started"),
+        }
+
+
+async def test_pods_of_a_node_that_is_deleted_go_to_another() -> None:
+    async with cluster() as there:
+        await there.create(workload("Deployment"))
+        await there.until(lambda: is_rolled_out(there))
+
+        await there.delete("nodes", "lubeck-node-1")
+        await there.rest()
+
+        assert len(ready_pods(there)) == 3
+        nodes = {one["spec"]["nodeName"] for one in there.all("pods")}
+        assert nodes == {"lubeck-node-2", "lubeck-node-3"}
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
 async def test_a_settled_workload_is_not_written_again(kind: str) -> None:
     async with cluster() as there:
