@@ -9,8 +9,8 @@ def configmap(name: str, data: dict[str, str] | None = None, **labels: str) -> d
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": labels},
-        "data": data or {},
+        "metadata": {"name": name, **({"labels": labels} if labels else {})},
+        **({"data": data} if data else {}),
     }
 
 

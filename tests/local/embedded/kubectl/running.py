@@ -3,11 +3,9 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 PATIENCE = 30
 
@@ -61,14 +59,15 @@ class Kubectl:
         try:
             yield running.stdout
         finally:
-            running.kill()
+            with suppress(ProcessLookupError):
+                running.kill()
             await running.communicate()
 
     async def _run(
         self, arguments: tuple[str, ...], given: Any, environment: dict[str, str]
     ) -> tuple[int, str, str]:
         running = await self._start(arguments, environment)
-        text = given if isinstance(given, str) else yaml.safe_dump(given) if given else ""
+        text = given if isinstance(given, str) else json.dumps(given) if given else ""
         try:
             async with asyncio.timeout(PATIENCE):
                 output, errors = await running.communicate(text.encode())

@@ -23,7 +23,7 @@ from tests.local.embedded.kubectl.running import Kubectl
         ),
         pytest.param(
             ["create", "configmap", "Bad_Name"],
-            'The ConfigMap "Bad_Name" is invalid: metadata.name: Invalid value: "Bad_Name"',
+            'ConfigMap "Bad_Name" is invalid: metadata.name: Invalid value: "Bad_Name"',
             id="a bad name",
         ),
         pytest.param(
@@ -36,10 +36,14 @@ from tests.local.embedded.kubectl.running import Kubectl
         ),
         pytest.param(
             ["get", "cm", "--field-selector=data.x=1"],
-            "field label not supported: data.x",
+            '"data.x" is not a known field selector',
             id="a bad field selector",
         ),
-        pytest.param(["label", "ns/default", "a=b c"], "Invalid value", id="a bad label"),
+        pytest.param(
+            ["patch", "ns/default", "-p", '{"metadata":{"labels":{"a":"b c"}}}'],
+            'metadata.labels: Invalid value: "b c": a valid label must be an empty string',
+            id="a bad label",
+        ),
     ],
 )
 async def test_a_mistake_on_the_command_line(

@@ -81,7 +81,7 @@ async def test_get_across_namespaces_and_with_labels(filled: Kubectl) -> None:
 
 
 async def test_get_of_several_kinds(filled: Kubectl) -> None:
-    said = await filled("get", "configmap/a,service/kubernetes")
+    said = await filled("get", "configmap/a", "service/kubernetes")
 
     assert "configmap/a" in said
     assert "service/kubernetes" in said
@@ -180,7 +180,12 @@ async def test_events(kubectl: Kubectl) -> None:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": "e", "namespace": "default"},
-        "involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "web",
+            "namespace": "default",
+        },
         "reason": "Sunk",
         "message": "it went down",
         "type": "Warning",

@@ -71,11 +71,14 @@ async def test_delete_waits_for_finalizers_unless_told_not_to(kubectl: Kubectl) 
     await kubectl("create", "-f", "-", given=held)
 
     await kubectl("delete", "cm/c", "--wait=false")
-    waiting = asyncio.create_task(kubectl("delete", "cm/c"))
-    patch = '{"metadata":{"finalizers":null}}'
-    await kubectl("patch", "cm/c", "--type=merge", "-p", patch)
+    async with kubectl.following("delete", "cm/c") as said, asyncio.timeout(20):
+        first = await said.readline()
+        assert not await gone(kubectl, "cm/c")
+        patch = '{"metadata":{"finalizers":null}}'
+        await kubectl("patch", "cm/c", "--type=merge", "-p", patch)
+        await said.read()  # ends with the command
 
-    assert (await waiting).startswith('configmap "c" deleted')
+    assert first.startswith(b'configmap "c" deleted')
     assert await gone(kubectl, "cm/c")
 
 
