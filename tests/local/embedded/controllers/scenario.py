@@ -13,6 +13,7 @@ from hanse.local.embedded.api import ApiServer
 from hanse.local.embedded.controllers.suite import ALL, Controllers, Simulation
 from hanse.local.embedded.resources import Object
 from hanse.local.embedded.storage import Snapshot
+from hanse.local.embedded.webhooks import WebhookCaller, call_over_https
 from hanse.testing.time import LoopClock
 
 _PATIENCE = 120.0
@@ -95,10 +96,16 @@ async def cluster(
     simulation: Simulation | None = None,
     snapshot: Snapshot | None = None,
     service_range: str = "10.0.0.0/16",
+    webhook: WebhookCaller = call_over_https,
 ) -> AsyncIterator[Cluster]:
     """A cluster with its controllers running, for as long as it is used."""
     api = ApiServer(
-        "lubeck", clock=LoopClock(), seed=7, snapshot=snapshot, service_range=service_range
+        "lubeck",
+        clock=LoopClock(),
+        seed=7,
+        snapshot=snapshot,
+        service_range=service_range,
+        call_webhook=webhook,
     )
     controllers = Controllers(api, which=which, simulation=simulation)
     running = asyncio.create_task(controllers.run(), name="controllers")
