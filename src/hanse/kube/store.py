@@ -82,6 +82,7 @@ class Store(Generic[K]):
                 return self.put(obj)
             case Deleted(obj):
                 self.version = max(self.version, version_of(obj))
+                self._forgotten.pop(obj.metadata.uid, None)  # the watch has come as far
                 return self._remove(obj)
             case Unreadable(namespace, name):
                 self.version = max(self.version, number(event.resource_version))
@@ -112,8 +113,10 @@ class Store(Generic[K]):
 
     def forget(self, obj: K) -> tuple[Transition[K], ...]:
         """Drop an object that we deleted; news from before the deletion does not bring it back."""
-        self._forgotten[obj.metadata.uid] = version_of(obj)
-        return self._remove(obj)
+        removed = self._remove(obj)
+        if removed:  # otherwise the watch was faster, or never knew it
+            self._forgotten[obj.metadata.uid] = version_of(obj)
+        return removed
 
     def _remove(self, obj: K) -> tuple[Transition[K], ...]:
         name = (obj.metadata.namespace, obj.metadata.name)

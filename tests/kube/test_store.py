@@ -1,0 +1,249 @@
+"""What is known of one kind: however news interleave, the newest wins and nothing is made up."""
+
+from collections.abc import Iterable
+from random import Random
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.kube.errors import Unreachable
+from hanse.kube.events import (
+    Alive,
+    Applied,
+    Deleted,
+    Interrupted,
+    Listed,
+    NotServed,
+    Unreadable,
+    Vanished,
+)
+from hanse.kube.store import Store, Transition
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Meta
+from hanse.model.snapshot import Index
+
+
+def thing(
+    name: str, version: int, *, uid: str = "", owner: str = "", space: str = "s"
+) -> ConfigMap:
+    return ConfigMap(
+        metadata=Meta(
+            name=name,
+            namespace=space,
+            uid=uid or f"uid-{name}",
+            resource_version=str(version),
+            labels={"owner": owner} if owner else {},
+        )
+    )
+
+
+BY_OWNER: Index[ConfigMap] = Index(
+    "owner", lambda o: filter(None, [o.metadata.labels.get("owner")])
+)
+
+
+def filled(*things: ConfigMap, version: int = 10) -> Store[ConfigMap]:
+    store = Store([BY_OWNER])
+    store.take(Listed(things, str(version)))
+    return store
+
+
+def names(things: Iterable[ConfigMap]) -> set[str]:
+    return {one.name for one in things}
+
+
+def test_it_is_synced_by_its_first_list() -> None:
+    store: Store[ConfigMap] = Store()
+
+    before = store.synced
+    store.take(Listed((), "1"))
+
+    assert (before, store.synced) == (False, True)
+
+
+def test_objects_are_found_by_name_namespace_and_index() -> None:
+    store = filled(
+        thing("a", 1, owner="x"), thing("b", 2, owner="x", space="t"), thing("c", 3, owner="y")
+    )
+
+    assert store.get("t", "b") == thing("b", 2, owner="x", space="t")
+    assert names(store.in_namespace("s")) == {"a", "c"}
+    assert names(store.by("owner", "x")) == {"a", "b"}
+    assert (store.count("owner", "x"), store.count("owner", "z")) == (2, 0)
+
+
+def test_an_index_follows_what_changes() -> None:
+    store = filled(thing("a", 1, owner="x"))
+
+    store.take(Applied(thing("a", 11, owner="y")))
+    moved = (names(store.by("owner", "x")), names(store.by("owner", "y")))
+    store.take(Deleted(thing("a", 12, owner="y")))
+
+    assert moved == (set(), {"a"})
+    assert names(store.by("owner", "y")) == set()
+    assert list(store.in_namespace("s")) == []
+
+
+def test_older_news_does_not_undo_newer() -> None:
+    store = filled()
+    store.put(thing("a", 30))
+
+    late = store.take(Applied(thing("a", 20)))
+    known = store.get("s", "a")
+
+    assert list(late) == []
+    assert known is not None
+    assert known.metadata.resource_version == "30"
+
+
+def test_what_we_wrote_survives_a_list_from_before() -> None:
+    store = filled()
+    store.put(thing("a", 30))
+
+    changed = store.take(Listed((), "25"))
+
+    assert list(changed) == []
+    assert names(store.all()) == {"a"}
+
+
+def test_what_we_deleted_is_not_brought_back_by_news_from_before() -> None:
+    store = filled(thing("a", 9))
+
+    gone = store.forget(thing("a", 9))
+    late = store.take(Applied(thing("a", 9)))
+    in_a_list = store.take(Listed((thing("a", 9),), "11"))
+
+    assert gone == (Transition(thing("a", 9), None),)
+    assert (list(late), list(in_a_list)) == ([], [])
+    assert len(store) == 0
+
+
+def test_a_deletion_of_an_earlier_object_of_the_name_leaves_the_new_one() -> None:
+    store = filled()
+    store.put(thing("a", 30, uid="new"))
+
+    store.take(Deleted(thing("a", 20, uid="old")))
+
+    assert names(store.all()) == {"a"}
+
+
+def test_a_list_tells_what_is_missing_but_not_as_live() -> None:
+    store = filled(thing("a", 1), thing("b", 2))
+
+    [change] = store.take(Listed((thing("b", 2),), "20"))
+
+    assert change == Transition(thing("a", 1), None, live=False)
+
+
+def test_a_list_older_than_what_was_seen_is_a_restore_and_counts() -> None:
+    store = filled(thing("a", 40), thing("b", 41), version=50)
+
+    changed = list(store.take(Listed((thing("a", 4),), "20")))
+
+    assert store.rewinds == 1
+    assert Transition(thing("b", 41), None, live=False) in changed
+    assert Transition(thing("a", 40), thing("a", 4), live=False) in changed
+    assert store.version == 20
+
+
+def test_a_bookmark_counts_as_seen() -> None:
+    store = filled(version=10)
+
+    store.take(Alive("90"))
+    store.take(Listed((), "80"))
+
+    assert store.rewinds == 1
+
+
+def test_an_outage_and_a_missing_kind_leave_everything_as_it_is() -> None:
+    store = filled(thing("a", 1))
+
+    store.take(Interrupted(Unreachable("away")))
+    store.take(NotServed())
+
+    assert names(store.all()) == {"a"}
+    assert store.synced
+
+
+def test_an_object_that_becomes_unreadable_stays_as_it_was_last_read() -> None:
+    store = filled(thing("a", 1))
+
+    on_a_watch = store.take(Unreadable("s", "a", "bad", "20"))
+    in_a_list = store.take(Listed((), "30", (Unreadable("s", "a", "bad"),)))
+
+    assert (list(on_a_watch), list(in_a_list)) == ([], [])
+    assert names(store.all()) == {"a"}
+    assert list(store.unreadable) == [("s", "a")]
+
+
+def test_an_unreadable_object_that_is_mended_or_goes_is_forgotten() -> None:
+    store = filled(thing("a", 1), thing("b", 2))
+    store.take(Unreadable("s", "a", "bad", "20"))
+    store.take(Unreadable("s", "b", "bad", "21"))
+
+    store.take(Applied(thing("a", 22)))
+    [gone] = store.take(Vanished("s", "b", "23"))
+
+    assert store.unreadable == {}
+    assert gone == Transition(thing("b", 2), None)
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One change in a cluster's history: a version of an object, or its end."""
+
+    name: str
+    exists: bool
+
+
+WRITES = st.lists(st.builds(Write, st.sampled_from("abc"), st.booleans()), max_size=12)
+
+
+def history(writes: list[Write]) -> list[Applied[ConfigMap] | Deleted[ConfigMap]]:
+    """What a watch tells of these writes; each object of a name has a uid of its own."""
+    told: list[Applied[ConfigMap] | Deleted[ConfigMap]] = []
+    lives: dict[str, str] = {}
+    for version, write in enumerate(writes, start=1):
+        if write.exists:
+            uid = lives.setdefault(write.name, f"{write.name}-{version}")
+            told.append(Applied(thing(write.name, version, uid=uid, owner=str(version % 2))))
+        elif write.name in lives:
+            told.append(Deleted(thing(write.name, version, uid=lives.pop(write.name))))
+    return told
+
+
+def present_after(
+    events: Iterable[Applied[ConfigMap] | Deleted[ConfigMap]],
+) -> dict[str, ConfigMap]:
+    found: dict[str, ConfigMap] = {}
+    for event in events:
+        if isinstance(event, Applied):
+            found[event.object.name] = event.object
+        else:
+            found.pop(event.object.name, None)
+    return found
+
+
+@given(WRITES, st.integers())
+def test_however_responses_and_lists_fall_the_end_is_the_truth(
+    writes: list[Write], seed: int
+) -> None:
+    chance = Random(seed)
+    events = history(writes)
+    store = filled(version=0)
+
+    for position, event in enumerate(events):
+        ahead = chance.choice(events[position:])
+        if isinstance(ahead, Applied) and chance.random() < 0.3:
+            store.put(ahead.object)  # the answer to a write of ours, before the watch tells it
+        store.take(event)
+        if chance.random() < 0.2:
+            present = present_after(events[: position + 1])
+            store.take(Listed(tuple(present.values()), event.object.metadata.resource_version))
+
+    truth = present_after(events)
+    assert {one.name: one for one in store.all()} == truth
+    assert store.rewinds == 0
+    for owner in ("0", "1"):
+        owned = {name for name, one in truth.items() if one.metadata.labels["owner"] == owner}
+        assert names(store.by("owner", owner)) == owned
