@@ -21,6 +21,7 @@ from hanse.local.embedded.controllers.objects import (
 from hanse.local.embedded.controllers.rollout import bounds_of
 from hanse.local.embedded.resources import Object
 
+_ALWAYS_TOLD = ("observedGeneration", "terminatingReplicas")
 _NO_DEADLINE = 2**31 - 1
 
 
@@ -61,7 +62,7 @@ def deployment_status(deployment: Object, seen: Standing, now: datetime) -> Judg
     if before.get("collisionCount"):
         status["collisionCount"] = before["collisionCount"]
     return Judged(
-        {name: value for name, value in status.items() if value or name == "observedGeneration"},
+        {name: value for name, value in status.items() if value or name in _ALWAYS_TOLD},
         _until_deadline(deployment, settled, now),
     )
 
@@ -87,6 +88,7 @@ def _counts(deployment: Object, seen: Standing) -> Object:
         "readyReplicas": sum(int(one.get("readyReplicas") or 0) for one in statuses),
         "availableReplicas": available,
         "unavailableReplicas": max(0, sum(map(replicas_of, seen.all)) - available),
+        "terminatingReplicas": sum(int(one.get("terminatingReplicas") or 0) for one in statuses),
     }
 
 

@@ -25,6 +25,7 @@ from hanse.local.embedded.controllers.objects import (
     is_active,
     is_available,
     is_deleting,
+    is_finished,
     is_ready,
     labels_of,
     name_of,
@@ -43,6 +44,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _BY = "replicaset-controller"
 _BURST = 500
 _FREE_FAILURES = 3
+_ALWAYS_TOLD = ("replicas", "observedGeneration", "terminatingReplicas")
 _PHASES = {"Pending": 0, "Unknown": 1}
 
 
@@ -75,7 +77,7 @@ def decide(
     """Create what is missing or delete what is too many, and tell how it stands."""
     active = [pod for pod in pods if is_active(pod)]
     missing = replicas_of(replica_set) - len(active)
-    status = replica_set_status(replica_set, active, now, refusal if missing else "")
+    status = replica_set_status(replica_set, pods, now, refusal if missing else "")
     writes: list[Write] = [*status_patch(REPLICA_SETS, replica_set, status)]
     waits = [_until_available(replica_set, active, now)]
     if missing > 0 and not is_deleting(replica_set):
@@ -92,9 +94,10 @@ def decide(
 
 
 def replica_set_status(
-    replica_set: Object, active: Sequence[Object], now: datetime, refusal: str = ""
+    replica_set: Object, pods: Sequence[Object], now: datetime, refusal: str = ""
 ) -> Object:
     """Counts of the pods that are there, and the failure to make others."""
+    active = [pod for pod in pods if is_active(pod)]
     wanted = ((spec_of(replica_set).get("template") or {}).get("metadata") or {}).get(
         "labels"
     ) or {}
@@ -105,8 +108,9 @@ def replica_set_status(
         "fullyLabeledReplicas": sum(wanted.items() <= labels_of(pod).items() for pod in active),
         "readyReplicas": sum(map(is_ready, active)),
         "availableReplicas": sum(is_available(pod, min_ready, now) for pod in active),
+        "terminatingReplicas": sum(is_deleting(pod) and not is_finished(pod) for pod in pods),
     }
-    status = {k: v for k, v in status.items() if v or k in ("replicas", "observedGeneration")}
+    status = {name: count for name, count in status.items() if count or name in _ALWAYS_TOLD}
     if refusal:
         failed = condition("ReplicaFailure", True, "FailedCreate", refusal)
         standing = status_of(replica_set).get("conditions") or ()
