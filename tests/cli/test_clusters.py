@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hanse.cli.clusters import is_local, kubeconfig_files, ways
+from hanse.cli.clusters import is_local, kubeconfig_files, local_folder, ways
 from hanse.cli.settings import Settings
 from hanse.kube.access import Access, Endpoint
 from hanse.kube.errors import BadCredentials
@@ -66,3 +66,13 @@ def test_a_context_that_is_not_there_is_refused_with_those_that_are(here: Path) 
 def test_a_kubeconfig_without_clusters_is_refused(here: Path) -> None:
     with pytest.raises(BadCredentials, match="names no cluster; add a context, or start"):
         ways(Settings(_config(here / "config")))
+
+
+def test_the_local_federation_meant_is_the_one_beside_the_kubeconfig(here: Path) -> None:
+    (here / "fleet").mkdir()
+    (here / "fleet/control.sock").touch()
+
+    beside = {"KUBECONFIG": f"/other/config:{here}/fleet/kubeconfig"}
+
+    assert local_folder(Settings(), beside) == here / "fleet"
+    assert local_folder(Settings(), {}) == Path(".hanse")

@@ -103,6 +103,25 @@ async def test_watches_break_off_at_a_cut_and_begin_anew_when_it_is_healed() -> 
         assert await anext(lines) == b"first"
 
 
+async def test_a_reader_that_is_stopped_leaves_nothing_behind() -> None:
+    way = Links().transport("lubeck", "bergen", Answering())
+
+    async def follow() -> None:
+        async with way.stream(WATCH) as lines:
+            async for _ in lines:
+                following.set()
+
+    following = asyncio.Event()
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(follow())
+    await following.wait()
+
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert asyncio.all_tasks() == before
+
+
 async def test_each_cut_pair_is_told_once_until_all_are_healed() -> None:
     links = Links()
 

@@ -56,6 +56,14 @@ def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tupl
 
 
 def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the clusters are those of a local federation: it runs beside its kubeconfig."""
+    """Whether the clusters are those of a local federation."""
+    return (local_folder(settings, environment) / CONTROL).exists()
+
+
+def local_folder(settings: Settings, environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the local federation runs that a person means: beside the kubeconfig, or here."""
+    if settings.kubeconfig is None and not environment.get("KUBECONFIG"):
+        return LOCAL_FOLDER
     files = kubeconfig_files(settings, environment) or ()
-    return any((file.parent / CONTROL).exists() for file in files)
+    beside = (file.parent for file in files if (file.parent / CONTROL).exists())
+    return next(beside, files[0].parent if files else LOCAL_FOLDER)

@@ -16,12 +16,10 @@ FOLDER = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".hanse"),
     envvar="HANSE_DIR",
-    show_default=True,
     show_envvar=True,
     metavar="DIR",
-    help="The folder in which it runs.",
+    help="The folder in which it runs; else that of $KUBECONFIG, else ./.hanse.",
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
@@ -47,7 +45,7 @@ def command() -> None:
 @click.argument("other", metavar="CLUSTER")
 @FOLDER
 @click.pass_context
-def cut(context: click.Context, one: str, other: str, folder: Path) -> None:
+def cut(context: click.Context, one: str, other: str, folder: Path | None) -> None:
     """Let nothing pass between two clusters.
 
     The agent of each no longer reaches the API server of the other; `kubectl` reaches both.
@@ -68,7 +66,9 @@ def cut(context: click.Context, one: str, other: str, folder: Path) -> None:
 @click.option("--all", "everything", is_flag=True, help="Heal all cuts, slowness and deaths.")
 @FOLDER
 @click.pass_context
-def heal(context: click.Context, clusters: tuple[str, ...], everything: bool, folder: Path) -> None:
+def heal(
+    context: click.Context, clusters: tuple[str, ...], everything: bool, folder: Path | None
+) -> None:
     """Let everything pass between two clusters again.
 
     \b
@@ -93,7 +93,7 @@ def heal(context: click.Context, clusters: tuple[str, ...], everything: bool, fo
 @click.argument("cluster")
 @FOLDER
 @click.pass_context
-def kill(context: click.Context, cluster: str, folder: Path) -> None:
+def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
     """Stop the API server of a cluster: connections to it are refused.
 
     \b
@@ -110,7 +110,7 @@ def kill(context: click.Context, cluster: str, folder: Path) -> None:
 @click.argument("cluster")
 @FOLDER
 @click.pass_context
-def start(context: click.Context, cluster: str, folder: Path) -> None:
+def start(context: click.Context, cluster: str, folder: Path | None) -> None:
     """Bring a killed API server back, with all that it held.
 
     \b
@@ -128,7 +128,7 @@ def start(context: click.Context, cluster: str, folder: Path) -> None:
 @click.argument("delay", metavar="DURATION")
 @FOLDER
 @click.pass_context
-def slow(context: click.Context, cluster: str, delay: str, folder: Path) -> None:
+def slow(context: click.Context, cluster: str, delay: str, folder: Path | None) -> None:
     """Let a cluster answer late; 0s undoes it.
 
     Everybody waits, `kubectl` too; with --engine kubernetes only agents do.
@@ -150,7 +150,7 @@ def slow(context: click.Context, cluster: str, delay: str, folder: Path) -> None
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @FOLDER
 @click.pass_context
-def list_(context: click.Context, as_json: bool, folder: Path) -> None:
+def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
     """Show the clusters that run here, and what was done to them.
 
     \b
@@ -190,15 +190,17 @@ def _show(told: "Told") -> None:
     click.echo(f"\nThe federation is process {told.pid}, engine {told.engine}.")
 
 
-def _order(context: click.Context, folder: Path, order: "AnyOrder") -> "Told":
+def _order(context: click.Context, folder: Path | None, order: "AnyOrder") -> "Told":
+    from hanse.cli.clusters import local_folder
     from hanse.cli.oops import Oops
     from hanse.cli.running import run_async, start_logging
     from hanse.local.up.control import ask
     from hanse.local.up.failures import UpError
 
     start_logging(settings_of(context))
+    place = folder or local_folder(settings_of(context))
     try:
-        return run_async(lambda: ask(folder / "control.sock", order))
+        return run_async(lambda: ask(place / "control.sock", order))
     except UpError as error:
         raise Oops(str(error)) from None
 

@@ -15,6 +15,7 @@ import click
 from hanse import app
 from hanse.cli.oops import INTERRUPTED, Oops, Trouble
 from hanse.cli.tables import table
+from hanse.engine.health import why_not_ready
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
 from hanse.local.real.failures import RealClusterError
@@ -26,6 +27,8 @@ from hanse.local.up.orders import Told
 
 SCRIPT_PATIENCE = timedelta(seconds=3)
 """How long a script that was told to end may take for it."""
+
+AGENT_PATIENCE = timedelta(seconds=10)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KILLED = 128
@@ -48,6 +51,9 @@ class Upping:
         life = asyncio.create_task(self._live(), name="federation")
         with self._heeding_signals(life):
             await asyncio.wait({life})
+        if self._caught is not None:
+            kept = f"; what the clusters held is in {self._folder.path}"
+            self._say(f"ended{kept if self._ready and self._folder.keep else ''}")
         if not life.cancelled():
             error = life.exception()
             if error is not None:
@@ -94,6 +100,8 @@ class Upping:
                 self._say("stopped by force")
                 os._exit(INTERRUPTED)  # servers of ours end with this process
             self._caught = which
+            if sys.stderr.isatty():
+                click.echo(err=True)  # the terminal has written ^C
             self._say("stopping; once more to force it")
             life.cancel()
 
@@ -148,11 +156,20 @@ async def _run_agent(member: Member, ways: Mapping[str, Transport]) -> AsyncIter
     agent = app.Agent(settings, ways[member.name], broker=ways[BROKER], features=app.features())
     try:
         async with agent.running():
+            await _at_work(agent)
             yield
     finally:
         await agent.close()
         for way in ways.values():
             await way.close()
+
+
+async def _at_work(agent: app.Agent) -> None:
+    """Wait until an agent has seen its cluster and works; one that cannot yet catches up later."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(AGENT_PATIENCE.total_seconds()):
+            while not agent.engine.active or why_not_ready(agent.engine):  # noqa: ASYNC110 - for us alone
+                await asyncio.sleep(0.01)
 
 
 async def _end(shell: asyncio.subprocess.Process, *, everything: bool) -> None:

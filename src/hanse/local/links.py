@@ -1,8 +1,9 @@
 """The ways between parties, which a person can cut and heal."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
@@ -87,28 +88,38 @@ class LinkedTransport:
         if self._link.cut:
             raise self._link.silence
         broken = self._link.broken
-        async with self._inner.stream(request) as lines:
-            yield until_broken(lines, broken)
+        async with (
+            self._inner.stream(request) as lines,
+            aclosing(until_broken(lines, broken)) as whole,
+        ):
+            yield whole
 
     async def close(self) -> None:
         await self._inner.close()
 
 
-async def until_broken(lines: AsyncIterator[bytes], broken: asyncio.Event) -> AsyncIterator[bytes]:
+async def until_broken(
+    lines: AsyncIterator[bytes], broken: asyncio.Event
+) -> AsyncGenerator[bytes, None]:
     """The lines until an event breaks the connection, at which `Unreachable` is raised."""
     breaking = asyncio.ensure_future(broken.wait())
     try:
-        while True:
-            line = asyncio.ensure_future(anext(lines, None))
-            await asyncio.wait({line, breaking}, return_when=asyncio.FIRST_COMPLETED)
-            if not line.done():
-                line.cancel()
-                with suppress(asyncio.CancelledError):
-                    await line
-                raise Unreachable("the connection was reset")
-            told = line.result()
-            if told is None:
-                return
-            yield told
+        while (line := await _before(breaking, lines)) is not None:
+            yield line
     finally:
         breaking.cancel()
+
+
+async def _before(breaking: "asyncio.Future[Any]", lines: AsyncIterator[bytes]) -> bytes | None:
+    """The next line, None at the end; whatever ends the waiting also ends the reading."""
+    reading: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(lines, None))
+    either: set[asyncio.Future[Any]] = {reading, breaking}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            return reading.result()
+        raise Unreachable("the connection was reset")
+    finally:
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait({reading})

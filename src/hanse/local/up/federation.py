@@ -19,7 +19,7 @@ from hanse.local.up.control import listening
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.folder import Folder
-from hanse.local.up.installing import install, install_definitions
+from hanse.local.up.installing import available, install, install_definitions
 from hanse.local.up.orders import (
     AnyOrder,
     ClusterTold,
@@ -84,6 +84,14 @@ async def _clusters(
             assert_never(wishes.engine)
 
 
+async def _show_sample(transport: Transport, member: Member, say: Say) -> None:
+    shop = sample(member)
+    await install(transport, shop)
+    for one in shop:
+        if one.object["kind"] == "Deployment" and not await available(transport, one):
+            say(f"{member.name}: the sample is slow to start; see `kubectl get events -A`")
+
+
 class Federation:
     """Clusters by name, the links between them, and what may be done to both."""
 
@@ -113,7 +121,7 @@ class Federation:
                 await install_definitions(transport, kinds)
                 await install(transport, foundation(member, self._wishes.profile))
                 if self._wishes.sample:
-                    await install(transport, sample(member))
+                    await _show_sample(transport, member, say)
             finally:
                 await transport.close()
             say(f"{member.name} is ready")

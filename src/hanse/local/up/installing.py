@@ -10,7 +10,8 @@ from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
 from hanse.local.up.contents import DEFINITIONS, Wanted
 
-_LOOK_AGAIN = timedelta(milliseconds=50)
+PATIENCE = timedelta(seconds=60)
+_LOOK_AGAIN = timedelta(milliseconds=20)
 
 
 async def install_definitions(transport: Transport, wanted: Sequence[Wanted]) -> None:
@@ -27,6 +28,26 @@ async def install(transport: Transport, wanted: Iterable[Wanted]) -> None:
         answer = await _create(transport, one)
         if answer.status != 409:
             _successful(answer)
+
+
+async def available(transport: Transport, deployment: Wanted) -> bool:
+    """Wait until all replicas of a Deployment can be used, or for as long as that may take."""
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            while not await _is_available(transport, deployment):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _is_available(transport: Transport, deployment: Wanted) -> bool:
+    answer = await transport.send(Request("GET", deployment.path))
+    if answer.status == 404:
+        return True  # a person has deleted it meanwhile, in what was kept
+    found = msgspec.json.decode(_successful(answer).body)
+    ready = found.get("status", {}).get("availableReplicas", 0)
+    return bool(ready >= found["spec"].get("replicas", 1))
 
 
 async def _defined(transport: Transport, wanted: Wanted) -> None:
