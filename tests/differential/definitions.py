@@ -119,7 +119,7 @@ DEFINED: tuple[Step, ...] = (
 
 
 def sailing(name: str, *steps: Step, differs: str = "") -> Case:
-    return case(name, DEFINED[0], *steps, differs=differs)
+    return case(name, create(CRDS, crd(), given=True), *steps, differs=differs)
 
 
 def one(name: str, spec: dict[str, Any]) -> Case:

@@ -19,7 +19,7 @@ from tests.differential.vocabulary import (
 
 C = f"{CONFIGMAPS}/c"
 LABELLED = tuple(
-    create(CONFIGMAPS, configmap(name, metadata={"labels": labels}))
+    create(CONFIGMAPS, configmap(name, metadata={"labels": labels}), given=True)
     for name, labels in {
         "a": {"app": "web", "tier": "1"},
         "b": {"app": "db"},

@@ -19,7 +19,10 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.i
 
 
 class Ask(Struct, frozen=True):
-    """One request; `keep` names what later steps need of its answer, by dotted path."""
+    """One request; `keep` names what later steps need of its answer, by dotted path.
+
+    A step that only prepares the ground (`given`) must succeed, and its answer is not compared.
+    """
 
     method: str
     path: str
@@ -28,6 +31,7 @@ class Ask(Struct, frozen=True):
     content_type: str = JSON
     accept: str = JSON
     keep: dict[str, str] = {}
+    given: bool = False
 
 
 class Follow(Struct, frozen=True):

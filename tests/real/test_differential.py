@@ -1,0 +1,68 @@
+"""What was recorded of a real API server is what a real API server answers today.
+
+With `HANSE_RECORD=1` in the environment its answers are recorded anew instead.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hanse.kube.request import Request, Transport
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.programs import CONTROLLER_MANAGER
+from tests.differential.playing import Outcome, Server, play
+from tests.differential.recording import record, recorded
+from tests.differential.requests import CASES
+from tests.differential.vocabulary import Case
+
+# One case sends more than a server takes, and aiohttp has an opinion on that.
+pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+
+AT_ONCE = 4
+SERVICE_RANGE = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
+
+
+@asynccontextmanager
+async def closing(transport: Transport) -> AsyncIterator[Transport]:
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+@pytest.fixture(scope="module")
+async def answers(
+    binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[str, list[Outcome]]]:
+    """All cases' answers, from a server beside which no controllers run."""
+    async with RealFleet(tmp_path_factory.mktemp("alone"), binaries, names=()) as fleet:
+        await fleet.broker.stop_server(CONTROLLER_MANAGER.name)
+        async with closing(fleet.broker.connect()) as transport:
+            found = await transport.send(Request("GET", SERVICE_RANGE))
+            ranges = msgspec.json.decode(found.body)["spec"]["cidrs"]
+            yield await _all(Server(transport, ranges[0]))
+
+
+async def _all(server: Server) -> dict[str, list[Outcome]]:
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int, case: Case) -> list[Outcome]:
+        async with turn:
+            return await play(server, case, f"differential-{number}")
+
+    told = await asyncio.gather(*(one(number, case) for number, case in enumerate(CASES)))
+    return {case.name: outcomes for case, outcomes in zip(CASES, told, strict=True)}
+
+
+async def test_the_recorded_answers_are_a_real_servers(answers: dict[str, list[Outcome]]) -> None:
+    if os.environ.get("HANSE_RECORD"):
+        record(answers)
+
+    changed = [name for name, kept in recorded().items() if kept != answers.get(name)]
+
+    assert changed == []
