@@ -253,7 +253,7 @@ class Rotating(Credentials):
     async def access(self) -> Access:
         return self._ways[0]
 
-    async def renewed(self, refused: Access) -> Access:  # noqa: ARG002 - the next is taken
+    async def renewed(self, refused: Access) -> Access:
         self.renewals += 1
         return self.rotate()
 

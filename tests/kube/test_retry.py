@@ -70,8 +70,9 @@ def test_a_conflict_is_retried_sooner_than_an_outage_and_missing_rights_later() 
     assert conflict < outage < rights
 
 
-def test_the_servers_own_wish_is_honoured() -> None:
-    asked = Throttled(Status(code=429), timedelta(seconds=17))
+@pytest.mark.parametrize("error", [Throttled, ServerError])
+def test_the_servers_own_wish_is_honoured(error: type[ApiError]) -> None:
+    asked = error(Status(code=1), timedelta(seconds=17))
 
     delay = delay_of(asked, 0, Random(1))
 

@@ -87,7 +87,10 @@ class Client:
     async def patch(
         self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
     ) -> K:
-        """Merge a change; its metadata.resourceVersion and metadata.uid are preconditions."""
+        """Merge a change; its metadata.resourceVersion and metadata.uid are preconditions.
+
+        A uid alone that is not the object's is refused as `Invalid`, with a version as `Conflict`.
+        """
         request = requests.merge_patch(
             self.kinds.as_served(kind),
             name,

@@ -5,8 +5,6 @@ import base64
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -23,6 +21,9 @@ from hanse.kube.tls import context_for
 KEEPALIVE = timedelta(seconds=55)
 """How long an idle connection is kept: a little less than what balancers commonly allow."""
 
+FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
+"""All the ways in which a connection fails."""
+
 _READ_AHEAD = 1 << 18
 
 
@@ -31,11 +32,12 @@ class Connections:
 
     def __init__(self, access: Access, user_agent: str) -> None:
         self._access = access
-        self._user_agent = user_agent
+        self._headers = {"User-Agent": user_agent}
         self._url = access.endpoint.url
         host = URL(self._url).host or ""
-        self._local = _is_loopback(host)
-        self._proxy = access.endpoint.proxy or _proxy_from_environment(self._url, self._local)
+        local = _is_loopback(host)
+        self._headers["Accept-Encoding"] = "identity" if local else "gzip"
+        self._proxy = access.endpoint.proxy or _proxy_from_environment(self._url, local)
         self._idle = asyncio.Event()
         self._idle.set()
         self._users = 0
@@ -51,17 +53,16 @@ class Connections:
             other.key,
         )
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Keep them open meanwhile, even though others take their place."""
+    def enter(self) -> None:
+        """Keep them open from now on, even though others take their place."""
         self._users += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if self._users == 0:
-                self._idle.set()
+
+    def leave(self) -> None:
+        """The end of what `enter` began."""
+        self._users -= 1
+        if self._users == 0:
+            self._idle.set()
 
     async def retire(self) -> None:
         """Close when the last request and the last stream have ended."""
@@ -76,17 +77,15 @@ class Connections:
 
     def arguments(self, access: Access, request: Request, *, streamed: bool) -> dict[str, Any]:
         """A request as aiohttp takes it."""
-        headers = CIMultiDict(
-            {
-                "Accept": request.accept,
-                "User-Agent": self._user_agent,
-                "Accept-Encoding": "identity" if self._local or streamed else "gzip",
-            }
-        )
+        headers = CIMultiDict(self._headers)
+        headers["Accept"] = request.accept
+        if streamed:
+            headers["Accept-Encoding"] = "identity"
         if request.body:
             headers["Content-Type"] = request.content_type
         _identify(headers, access.identity)
-        headers.extend(request.headers)
+        if request.headers:
+            headers.extend(request.headers)
         return {
             "method": request.method,
             "url": URL(self._url + request.target, encoded=True),
@@ -97,14 +96,9 @@ class Connections:
             "allow_redirects": False,
         }
 
-    @contextmanager
-    def failing_as_unreachable(self, patience: timedelta) -> Iterator[None]:
-        """Tell every failure of the connection in a few words, none of them a secret."""
-        try:
-            yield
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            where = URL(self._url).authority
-            raise Unreachable(_told(error, where, patience)) from None
+    def failure(self, error: Exception, patience: timedelta) -> Unreachable:
+        """What a failed connection is told as: in a few words, none of them a secret."""
+        return Unreachable(_told(error, URL(self._url).authority, patience))
 
 
 def _told(error: Exception, where: str, patience: timedelta) -> str:
@@ -168,7 +162,8 @@ def _identify(headers: CIMultiDict[str], identity: Identity) -> None:
     elif identity.username:
         pair = f"{identity.username}:{identity.password}".encode()
         headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    headers.extend(identity.impersonate)
+    if identity.impersonate:
+        headers.extend(identity.impersonate)
 
 
 def _is_loopback(host: str) -> bool:

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import cache
 
 import aiohttp
 
 from hanse import __version__
 from hanse.kube.access import Access, Credentials
-from hanse.kube.connections import Connections
+from hanse.kube.connections import FAILURES, Connections
 from hanse.kube.errors import Unreachable, error_of
 from hanse.kube.lines import lines_of
 from hanse.kube.request import Request, Response
@@ -47,8 +48,11 @@ class HttpTransport:
                 if renewed != access:
                     connections, answer = await self._open(renewed, request, stack)
             if answer.status != 200:
-                with connections.failing_as_unreachable(request.timeout):
-                    raise error_of(await _whole(answer))
+                try:
+                    response = await _whole(answer)
+                except FAILURES as error:
+                    raise connections.failure(error, request.timeout) from None
+                raise error_of(response)
             yield lines_of(_chunks(answer, connections, request.timeout))
 
     async def close(self) -> None:
@@ -66,12 +70,16 @@ class HttpTransport:
     async def _send_as(self, access: Access, request: Request) -> Response:
         connections = self._connections_for(access)
         arguments = connections.arguments(access, request, streamed=False)
-        timeout = aiohttp.ClientTimeout(
-            total=request.timeout.total_seconds(), sock_connect=CONNECT.total_seconds()
-        )
-        with connections.used(), connections.failing_as_unreachable(request.timeout):
-            async with connections.requests.request(**arguments, timeout=timeout) as answer:
+        connections.enter()
+        try:
+            async with connections.requests.request(
+                **arguments, timeout=_within(request.timeout)
+            ) as answer:
                 return await _whole(answer)
+        except FAILURES as error:
+            raise connections.failure(error, request.timeout) from None
+        finally:
+            connections.leave()
 
     async def _open(
         self, access: Access, request: Request, stack: AsyncExitStack
@@ -79,11 +87,13 @@ class HttpTransport:
         """The answer to a watch as far as its headers, to be closed with the stack."""
         connections = self._connections_for(access)
         arguments = connections.arguments(access, request, streamed=True)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT.total_seconds())
-        stack.enter_context(connections.used())
-        with connections.failing_as_unreachable(request.timeout):
+        connections.enter()
+        stack.callback(connections.leave)
+        try:
             async with asyncio.timeout(request.timeout.total_seconds()):
-                answer = await connections.watches.request(**arguments, timeout=timeout)
+                answer = await connections.watches.request(**arguments, timeout=_within(None))
+        except FAILURES as error:
+            raise connections.failure(error, request.timeout) from None
         stack.callback(answer.close)
         return connections, answer
 
@@ -102,6 +112,14 @@ class HttpTransport:
         return self._connections
 
 
+@cache
+def _within(total: timedelta | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=total.total_seconds() if total is not None else None,
+        sock_connect=CONNECT.total_seconds(),
+    )
+
+
 async def _whole(answer: aiohttp.ClientResponse) -> Response:
     body = await answer.read()
     if 300 <= answer.status < 400:
@@ -115,8 +133,10 @@ async def _chunks(
 ) -> AsyncIterator[bytes]:
     content = answer.content
     while True:
-        with connections.failing_as_unreachable(patience):
+        try:
             chunk = await content.readany()
+        except FAILURES as error:
+            raise connections.failure(error, patience) from None
         if not chunk:
             return
         yield chunk

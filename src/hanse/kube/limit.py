@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from hanse.kube.errors import retry_after_of
@@ -39,27 +37,20 @@ class Limit:
 
     async def send(self, transport: Transport, request: Request) -> Response:
         """Send a request when its turn comes, and learn from the answer."""
-        async with self._turn():
-            loop = asyncio.get_running_loop()
-            started = loop.time()
-            response: Response | None = None
-            try:
-                response = await transport.send(request)
-            finally:
-                self._learn(response, started, loop.time())
-        return response
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
         if self._turns or not self._open():
             await self._queue()
         else:
             self.active += 1
+        started = loop.time()
+        response: Response | None = None
         try:
-            yield
+            response = await transport.send(request)
         finally:
             self.active -= 1
+            self._learn(response, started, loop.time())
             self._admit()
+        return response
 
     async def _queue(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -76,6 +67,8 @@ class Limit:
             raise
 
     def _admit(self) -> None:
+        if not self._turns:
+            return
         while self._turns and self._open():
             turn = self._turns.popleft()
             if not turn.done():

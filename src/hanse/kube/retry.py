@@ -15,6 +15,7 @@ from hanse.kube.errors import (
     KubeError,
     Misshapen,
     NotFound,
+    ServerError,
     Throttled,
 )
 
@@ -46,7 +47,7 @@ def delay_of(error: KubeError, attempt: int, random: Random) -> timedelta | None
             return AT_ONCE.delay(attempt, random)
         case Forbidden() | BadCredentials():
             return SLOW.delay(attempt, random)
-        case Throttled(retry_after=asked) if asked is not None:
+        case Throttled(retry_after=asked) | ServerError(retry_after=asked) if asked is not None:
             return asked + ORDINARY.delay(0, random)
         case _:
             return ORDINARY.delay(attempt, random)
