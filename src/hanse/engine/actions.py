@@ -15,7 +15,7 @@ from hanse.engine.ownership import (
     sources_of,
     stamped,
 )
-from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, WriteResult
+from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Phase, WriteResult
 from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, Object, Place, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan, Removal
@@ -73,6 +73,8 @@ class Todo(Struct, frozen=True):
     actions: tuple[Action, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     waiting_for: frozenset[ClusterId] = frozenset()
+    blocked_by: frozenset[Place] = frozenset()
+    """Objects that stand in the way: their change is worth another look."""
 
 
 def is_omission(action: Action) -> bool:
@@ -106,7 +108,12 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
     for patch in plan.patches:
         _compare_patch(patch, seen, sink)
     actions = tuple(a for a in sink.actions if is_omission(a) or not sink.stops(a))
-    return Todo(actions, tuple(sink.obstacles), frozenset(sink.waiting_for))
+    return Todo(
+        actions,
+        tuple(sink.obstacles),
+        frozenset(sink.waiting_for),
+        frozenset(sink.blocked_by),
+    )
 
 
 def serves(desired: Desired, seen: Snapshot) -> ClusterId:
@@ -123,6 +130,7 @@ class _Sink:
         self.actions: list[Action] = []
         self.obstacles: list[Obstacle] = []
         self.waiting_for: set[ClusterId] = set()
+        self.blocked_by: set[Place] = set()
         self._stopped: dict[ClusterId, int] = {}
 
     def obstacle(self, place: Place, result: WriteResult, message: str) -> None:
@@ -152,6 +160,7 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
         sink.actions.append(Create(where, wanted, desired.step, desired.as_leader_of, desired.rank))
         return
     if not _ours_to_write(standing, owner, desired, epoch, place, sink):
+        sink.blocked_by.add(place)
         sink.stop_after(where, desired.step)
         return
     change = difference(wanted, standing)
@@ -208,6 +217,8 @@ def _compare_omitted(
     leader_of = owner.serves if owner.serves not in (SHARED, seen.local) else None
     if leader_of is not None and not _leads(leader_of, seen):
         return
+    if owner.serves == SHARED and _is_leaving(where, seen):
+        return  # those who stay look after it
     if obj.metadata.deletion_timestamp is not None or is_paused(obj):
         return
     place = Place(where, ref_of(obj))
@@ -255,6 +266,11 @@ def _writable(
         sink.waiting_for.add(place.where)
         return False
     return True
+
+
+def _is_leaving(where: ClusterId, seen: Snapshot) -> bool:
+    state = seen.fact(ClusterState, where)
+    return state is not None and state.phase is Phase.LEAVING
 
 
 def _is_partial(source: ClusterId, seen: Snapshot) -> bool:

@@ -17,7 +17,7 @@ class Api(Protocol):
         self, kind: type[K], namespace: str, labels: str
     ) -> AsyncGenerator[Event[K], None]: ...
 
-    async def list(self, kind: type[K], *, labels: str = "") -> Listed[K]: ...
+    async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]: ...
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K: ...
 
@@ -44,8 +44,8 @@ class KubeApi:
     def follow(self, kind: type[K], namespace: str, labels: str) -> AsyncGenerator[Event[K], None]:
         return follow(self.client, kind, namespace=namespace, labels=labels, random=self._random)
 
-    async def list(self, kind: type[K], *, labels: str = "") -> Listed[K]:
-        return await self.client.list(kind, labels=labels)
+    async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]:
+        return await self.client.list(kind, namespace=namespace, labels=labels)
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
         return await self.client.read(kind, name, namespace)

@@ -88,7 +88,9 @@ class Connection:
         self.restored_at = {
             scope: lists
             for scope, lists in self.restored_at.items()
-            if scope in self.streams and self.streams[scope].store.lists <= lists
+            if (stream := self.streams.get(scope)) is not None
+            and stream.served is not False
+            and stream.store.lists <= lists
         }
         failing = [s for s in self.streams.values() if s.error is not None]
         if failing:

@@ -20,10 +20,10 @@ from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
 from hanse.engine.writer import Fence, NoFence, Writer
 from hanse.kube.clock import Clock
-from hanse.model.facts import ClusterState, Facts, KindServed
+from hanse.model.facts import ClusterState, Departed, Facts, KindServed
 from hanse.model.kinds.core import Namespace
-from hanse.model.objects import ClusterId, Object
-from hanse.model.plan import Feature
+from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.model.plan import Call, Feature, Read
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Engine:
         self._herald = Herald(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
         self._writer = Writer(self.fleet, NoFence(), self.metrics.written)
-        self._waiting: dict[ClusterId, set[Item]] = {}
+        self._waiting: dict[ClusterId | Place, set[Item]] = {}
         self._braked: set[Item] = set()
         self._suspicious: dict[tuple[ClusterId, str], set[Item]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -82,6 +82,11 @@ class Engine:
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
         return self.fleet.snapshot()
+
+    async def find_out(self, question: Read | Call) -> Snapshot:
+        """Ask what no watch tells, at once; gives the snapshot that knows the answer."""
+        await self._questions.find_out(question)
+        return self.snapshot()
 
     @asynccontextmanager
     async def running(self, *, active: bool = True) -> AsyncIterator[None]:
@@ -132,6 +137,7 @@ class Engine:
             self._wake(change, lane)
             self._wake_owner(change, lane)
             self._wake_waiting(change)
+            self._wake_bereaved(change)
 
     def reconsider(self, cluster: ClusterId) -> None:
         """Look again at every key that owns something in a cluster."""
@@ -160,8 +166,21 @@ class Engine:
                 self.queue.add((owner.feature, owner.key), lane)
 
     def _wake_waiting(self, change: Change) -> None:
-        if isinstance(change, FactChange) and isinstance(change.fact, ClusterState):
-            for item in self._waiting.pop(change.fact.cluster, ()):
+        """A cluster or an object that keys waited for has changed."""
+        waited_for: ClusterId | Place
+        if isinstance(change, ObjectChange):
+            waited_for = Place(change.where, ref_of(change.object))
+        elif isinstance(change.fact, ClusterState):
+            waited_for = change.fact.cluster
+        else:
+            return
+        for item in self._waiting.pop(waited_for, ()):
+            self.queue.add(item, Lane.BACKLOG)
+
+    def _wake_bereaved(self, change: Change) -> None:
+        """A cluster has left for good: what rested on it is looked at again."""
+        if isinstance(change, FactChange) and isinstance(change.after, Departed):
+            for item in self.owned.items():
                 self.queue.add(item, Lane.BACKLOG)
 
     def _reconsider(self, change: Change) -> None:
@@ -227,8 +246,8 @@ class Engine:
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
             wanted = todo(name, key, plan, self.owned.of(name, key), seen)
-        for cluster in wanted.waiting_for:
-            self._waiting.setdefault(cluster, set()).add(item)
+        for waited_for in wanted.waiting_for | wanted.blocked_by:
+            self._waiting.setdefault(waited_for, set()).add(item)
         if self._group is not None:
             self._questions.ask(item, plan.questions, self._group)
         actions = self._allowed(turn, wanted)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.engine.engine import Engine
 from hanse.engine.ownership import OWNER, owner_of
-from hanse.kube.errors import KubeError
+from hanse.kube.errors import KubeError, NotFound
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,12 @@ async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | N
     connection = engine.fleet.connections[cluster]
     mine = {engine.fleet.local, cluster}
     found: list[Object] = []
-    try:
-        for kind in {scope.kind for scope in connection.streams}:
-            listed = await connection.api.list(kind, labels=OWNER)
-            found += [o for o in listed.objects if (w := owner_of(o)) and w.serves in mine]
-    except KubeError:
-        return None
+    for scope in list(connection.streams):
+        try:
+            listed = await connection.api.list(scope.kind, namespace=scope.namespace, labels=OWNER)
+        except NotFound:
+            continue  # a kind that is not served holds nothing
+        except KubeError:
+            return None
+        found += [o for o in listed.objects if (w := owner_of(o)) and w.serves in mine]
     return tuple(found)

@@ -71,9 +71,14 @@ class Outside:
                 down = False
             await asyncio.sleep(self._every)
 
-    async def list(self, kind: type[K], *, labels: str = "") -> Listed[K]:
+    async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]:
         listed = await self._listed(kind)
-        chosen = tuple(o for o in listed.objects if not labels or labels in o.metadata.labels)
+        chosen = tuple(
+            o
+            for o in listed.objects
+            if namespace in ("", o.metadata.namespace)
+            and (not labels or labels in o.metadata.labels)
+        )
         return Listed(chosen, listed.resource_version)
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:

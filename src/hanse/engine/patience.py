@@ -21,12 +21,28 @@ REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
 HINDERED = Backoff(timedelta(seconds=5), timedelta(minutes=1))
 """Missing rights and names taken by others are mended by people, whom no watch tells of."""
 
+CONTESTED = Backoff(timedelta(seconds=1), timedelta(minutes=2))
+"""Somebody undoes what we write, again and again: neither side wins by being faster."""
+
+REPEATS = 5
+"""How often the very same write may be sent within a while before it counts as contested."""
+
+WHILE = 300.0
+MOST_PLACES = 20_000
+
 CRASHED = Backoff(timedelta(seconds=1), timedelta(minutes=5))
 
 
 class _Refusal(Struct, frozen=True):
     digest: bytes
     attempt: int
+    until: float
+
+
+class _Repeats(Struct, frozen=True):
+    digest: bytes
+    count: int
+    last: float
     until: float
 
 
@@ -40,6 +56,7 @@ class Patience:
         self._crashes: dict[Item, int] = {}
         self._refusals: dict[Place, _Refusal] = {}
         self._noticed: dict[Place, float] = {}
+        self._repeats: dict[Place, tuple[_Repeats, ...]] = {}
 
     def ripe(
         self, item: Item, actions: Iterable[Action], later: Callable[[Item, timedelta], None]
@@ -48,7 +65,11 @@ class Patience:
         now = self._time()
         ripe: list[Action] = []
         for action in actions:
-            wait = max(self._out_of_turn(action, now), self._refused(action, now))
+            wait = max(
+                self._out_of_turn(action, now),
+                self._refused(action, now),
+                self._contested(action, now),
+            )
             if wait > 0:
                 later(item, timedelta(seconds=wait))
             else:
@@ -63,6 +84,7 @@ class Patience:
             self._noticed.pop(one.place, None)
             if one.result == "Done":
                 self._refusals.pop(one.place, None)
+                self._count_repeat(one.action)
             elif one.result in ("Refused", "Forbidden", "Foreign"):
                 delays.append(self._remember_refusal(one))
             elif one.error is not None and not isinstance(one.error, Unreachable):
@@ -104,6 +126,25 @@ class Patience:
             return 0.0
         return refusal.until - now
 
+    def _contested(self, action: Action, now: float) -> float:
+        digest = _digest(action)
+        known = self._repeats.get(place_of(action), ())
+        return max((r.until - now for r in known if r.digest == digest), default=0.0)
+
+    def _count_repeat(self, action: Action) -> None:
+        """Count the same write of the same object; the few last different ones are remembered."""
+        place, digest, now = place_of(action), _digest(action), self._time()
+        young = [r for r in self._repeats.get(place, ()) if now - r.last < WHILE]
+        same = next((r for r in young if r.digest == digest), None)
+        count = same.count + 1 if same is not None else 1
+        until = now
+        if count > REPEATS:
+            until += CONTESTED.delay(count - REPEATS, self._random).total_seconds()
+        others = [r for r in young if r.digest != digest][-3:]
+        self._repeats[place] = (*others, _Repeats(digest, count, now, until))
+        if len(self._repeats) > MOST_PLACES:
+            del self._repeats[next(iter(self._repeats))]
+
     def _remember_refusal(self, written: Written) -> timedelta:
         digest = _digest(written.action)
         known = self._refusals.get(written.place)
@@ -122,5 +163,5 @@ def _digest(action: Action) -> bytes:
         case Update(_, base, change, subresource):
             told = msgspec.json.encode(("update", base.metadata.uid, change, subresource))
         case Delete(_, base):
-            told = msgspec.json.encode(("delete", base.metadata.uid))
+            told = msgspec.json.encode(("delete", base.metadata.name))
     return blake2b(told, digest_size=8).digest()

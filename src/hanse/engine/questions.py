@@ -48,9 +48,10 @@ class Questions:
                 askers.add(item)
                 continue
             self._asking[question.ask.id] = {item}
-            group.create_task(self._find_out(question.ask), name=f"ask {question.ask.id}")
+            group.create_task(self.find_out(question.ask), name=f"ask {question.ask.id}")
 
-    async def _find_out(self, ask: Read | Call) -> None:
+    async def find_out(self, ask: Read | Call) -> None:
+        """Ask now, keep the answer as a fact, and wake who waits for it."""
         value: Wire | None = None
         error = ""
         try:

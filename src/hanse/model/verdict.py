@@ -1,0 +1,62 @@
+"""What an admission webhook is asked and what it may answer."""
+
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from hanse.model.objects import Wire
+from hanse.model.plan import Call, Read
+from hanse.model.snapshot import Snapshot
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+class Review(Struct, frozen=True):
+    """A write that an API server asks about before it happens."""
+
+    operation: Operation
+    group: str
+    version: str
+    kind: str
+    name: str = ""
+    namespace: str = ""
+    object: Wire = {}
+    """The object as it would be; empty for a deletion."""
+    before: Wire = {}
+    """The object as it is; empty for a creation."""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    dry_run: bool = False
+    subresource: str = ""
+
+
+class Allow(Struct, frozen=True):
+    """Let it happen, changed by a merge patch if there is one; warnings are shown to the person."""
+
+    change: Wire = {}
+    warnings: tuple[str, ...] = ()
+
+
+class Deny(Struct, frozen=True):
+    """Refuse it; the message names the field and the remedy."""
+
+    message: str
+    code: int = 403
+
+
+class Ask(Struct, frozen=True):
+    """Something must be known that no store knows: it is asked once, and the review repeated."""
+
+    question: Read | Call
+
+
+Verdict: TypeAlias = Allow | Deny | Ask
+
+
+class Hook(Protocol):
+    """One admission decision: a pure function of the request and of what was seen."""
+
+    @property
+    def name(self) -> str: ...
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict: ...

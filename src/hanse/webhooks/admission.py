@@ -1,0 +1,124 @@
+"""AdmissionReview bytes to a review, and a verdict back to bytes. Pure."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.model.objects import Wire
+from hanse.model.verdict import Allow, Deny, Operation, Review
+
+
+class _Kind(Struct, frozen=True):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _User(Struct, frozen=True):
+    username: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class _Request(Struct, frozen=True, rename="camel"):
+    uid: str
+    operation: Operation
+    kind: _Kind = _Kind()
+    name: str = ""
+    namespace: str = ""
+    object: Wire | None = None
+    old_object: Wire | None = None
+    user_info: _User = _User()
+    dry_run: bool | None = None
+    sub_resource: str = ""
+
+
+class _Envelope(Struct, frozen=True, rename="camel"):
+    request: _Request
+    api_version: str = ""
+    kind: str = ""
+
+
+class Asked(Struct, frozen=True):
+    """A review, and the uid by which it is answered."""
+
+    uid: str
+    review: Review
+
+
+class NotAReview(ValueError):
+    """The body is not an AdmissionReview of version v1."""
+
+
+_decoder = msgspec.json.Decoder(_Envelope)
+
+
+def asked(body: bytes) -> Asked:
+    """The review in a request's body."""
+    try:
+        envelope = _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise NotAReview(f"not an AdmissionReview: {error}") from None
+    if (envelope.api_version, envelope.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
+        raise NotAReview("only AdmissionReview of admission.k8s.io/v1 is understood")
+    request = envelope.request
+    review = Review(
+        operation=request.operation,
+        group=request.kind.group,
+        version=request.kind.version,
+        kind=request.kind.kind,
+        name=request.name,
+        namespace=request.namespace,
+        object=request.object or {},
+        before=request.old_object or {},
+        user=request.user_info.username,
+        groups=request.user_info.groups,
+        dry_run=bool(request.dry_run),
+        subresource=request.sub_resource,
+    )
+    return Asked(request.uid, review)
+
+
+def answer(question: Asked, verdict: Allow | Deny) -> bytes:
+    """The AdmissionReview that carries a verdict back."""
+    response: Wire = {"uid": question.uid}
+    match verdict:
+        case Allow(change, warnings):
+            response["allowed"] = True
+            if warnings:
+                response["warnings"] = list(warnings)
+            if operations := list(json_patch(question.review.object, change)):
+                response["patchType"] = "JSONPatch"
+                response["patch"] = msgspec.json.encode(operations)
+        case Deny(message, code):
+            response["allowed"] = False
+            response["status"] = {"code": code, "message": message}
+    return msgspec.json.encode(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    )
+
+
+def json_patch(target: Wire, change: Wire, path: str = "") -> list[Wire]:
+    """The operations that do what a merge patch would do to an object."""
+    operations: list[Wire] = []
+    for name, value in change.items():
+        inner = f"{path}/{_escaped(name)}"
+        if value is None:
+            if name in target:
+                operations.append({"op": "remove", "path": inner})
+        elif isinstance(value, dict) and isinstance(target.get(name), dict):
+            operations += json_patch(target[name], value, inner)
+        elif target.get(name) != value:
+            operation = "replace" if name in target else "add"
+            operations.append({"op": operation, "path": inner, "value": _without_nulls(value)})
+    return operations
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {n: _without_nulls(v) for n, v in value.items() if v is not None}
+    return value
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
