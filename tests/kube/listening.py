@@ -6,6 +6,14 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.http import HttpTransport
+from hanse.local.embedded.tls import Authority
+
+AUTHORITY = Authority.create("test")
+NOBODY = Identity()
+SERVER = AUTHORITY.server("server")
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -23,3 +31,20 @@ async def listening(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
         yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def transport(
+    answer: Answer,
+    identity: Identity = NOBODY,
+    tls: ssl.SSLContext | None = None,
+    server_name: str = "",
+) -> AsyncIterator[HttpTransport]:
+    """A transport to a server that answers so; TLS with the test's authority if `tls` is given."""
+    async with listening(answer, tls) as url:
+        endpoint = Endpoint(url, AUTHORITY.certificate if tls else b"", server_name)
+        way = HttpTransport(Fixed(Access(endpoint, identity)))
+        try:
+            yield way
+        finally:
+            await way.close()

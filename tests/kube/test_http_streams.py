@@ -1,0 +1,170 @@
+"""Watches and renewed credentials over HTTP, against a real server on loopback."""
+
+import asyncio
+import ssl
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from hanse.kube.access import Access, Credentials, Endpoint, Identity
+from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request
+from hanse.local.embedded.tls import Issued, server_context
+from tests.kube.listening import AUTHORITY, SERVER, listening, transport
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_stream_is_refused_with_the_typed_error() -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        status = 410 if request.path == "/gone" else 403
+        return web.Response(status=status, body=b'{"message":"no"}')
+
+    async with transport(refuse) as way:
+        with pytest.raises(Gone, match="no"):
+            async with way.stream(Request("GET", "/gone")):
+                pass
+        with pytest.raises(Forbidden):
+            async with way.stream(Request("GET", "/")):
+                pass
+
+
+async def test_a_stream_yields_lines_of_any_length_as_they_arrive() -> None:
+    long = b"x" * (3 << 20)
+    next_please = asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"first\n")
+        await next_please.wait()
+        await answer.write(long + b"\n")
+        return answer
+
+    async with (
+        transport(stream) as way,
+        way.stream(Request("GET", "/", timeout=timedelta(seconds=5))) as lines,
+    ):
+        first = await anext(lines)
+        next_please.set()
+        second = await anext(lines)
+        rest = [line async for line in lines]
+
+    assert first == b"first"
+    assert second == long
+    assert rest == []
+
+
+async def test_a_stream_that_breaks_off_is_unreachable() -> None:
+    async def stream(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"first\n")
+        assert request.transport is not None
+        request.transport.abort()
+        return answer
+
+    async with transport(stream) as way, way.stream(Request("GET", "/")) as lines:
+        assert await anext(lines) == b"first"
+        with pytest.raises(Unreachable, match="broke off"):
+            await anext(lines)
+
+
+class Rotating(Credentials):
+    """Credentials whose identity changes when the server refuses it, or when told to."""
+
+    def __init__(self, url: str, *identities: Identity, ca: bytes = b"") -> None:
+        self._ways = [Access(Endpoint(url, ca), identity) for identity in identities]
+        self.renewals = 0
+
+    async def access(self) -> Access:
+        return self._ways[0]
+
+    async def renewed(self, refused: Access) -> Access:
+        self.renewals += 1
+        return self.rotate()
+
+    def rotate(self) -> Access:
+        if len(self._ways) > 1:
+            self._ways.pop(0)
+        return self._ways[0]
+
+
+async def only_fresh(request: web.Request) -> web.StreamResponse:
+    if request.headers["Authorization"] != "Bearer fresh":
+        return web.Response(status=401, body=b"{}")
+    return web.Response(body=b"one\ntwo\n")
+
+
+async def test_a_refused_token_is_renewed_once_and_tried_again() -> None:
+    async with listening(only_fresh) as url:
+        credentials = Rotating(url, Identity(token="stale"), Identity(token="fresh"))
+        way = HttpTransport(credentials)
+        response = await way.send(Request("GET", "/"))
+        await way.close()
+
+    assert (response.status, credentials.renewals) == (200, 1)
+
+
+async def test_a_refused_watch_is_renewed_too() -> None:
+    async with listening(only_fresh) as url:
+        way = HttpTransport(Rotating(url, Identity(token="stale"), Identity(token="fresh")))
+        async with way.stream(Request("GET", "/")) as lines:
+            told = [line async for line in lines]
+        await way.close()
+
+    assert told == [b"one", b"two"]
+
+
+async def test_credentials_that_stay_refused_are_not_tried_for_ever() -> None:
+    async with listening(only_fresh) as url:
+        credentials = Rotating(url, Identity(token="stale"))
+        way = HttpTransport(credentials)
+        response = await way.send(Request("GET", "/"))
+        with pytest.raises(BadCredentials):
+            async with way.stream(Request("GET", "/")):
+                pass
+        await way.close()
+
+    assert (response.status, credentials.renewals) == (401, 2)
+
+
+async def test_a_new_certificate_opens_new_connections_and_old_streams_go_on() -> None:
+    go_on = asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        if request.path == "/who":
+            assert request.transport is not None
+            subject = request.transport.get_extra_info("peercert")["subject"]
+            return web.Response(text=str(subject))
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"before\n")
+        await go_on.wait()
+        await answer.write(b"after\n")
+        return answer
+
+    def identity(issued: Issued) -> Identity:
+        return Identity(certificate=issued.certificate, key=issued.key)
+
+    tls = server_context(SERVER)
+    tls.load_verify_locations(cadata=AUTHORITY.certificate.decode())
+    tls.verify_mode = ssl.CERT_REQUIRED
+    old, new = AUTHORITY.client("old"), AUTHORITY.client("new")
+    async with listening(stream, tls) as url:
+        credentials = Rotating(url, identity(old), identity(new), ca=AUTHORITY.certificate)
+        way = HttpTransport(credentials)
+        async with way.stream(Request("GET", "/watch")) as lines:
+            before = await anext(lines)
+            first = await way.send(Request("GET", "/who"))
+            credentials.rotate()
+            second = await way.send(Request("GET", "/who"))
+            go_on.set()
+            after = await anext(lines)
+        await way.close()
+
+    assert (before, after) == (b"before", b"after")
+    assert b"'old'" in first.body
+    assert b"'new'" in second.body
