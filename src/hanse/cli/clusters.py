@@ -14,6 +14,7 @@ from hanse.kube.errors import BadCredentials
 LOCAL_FOLDER = Path(".hanse")
 KUBECONFIG = "kubeconfig"
 CONTROL = "control.sock"
+IN_CLUSTER = "in-cluster"
 
 
 class Way(Struct, frozen=True):
@@ -27,7 +28,7 @@ def ways(settings: Settings, environment: Mapping[str, str] = os.environ) -> tup
     """The clusters asked for; raises `BadCredentials` when the kubeconfig is at fault."""
     files = kubeconfig_files(settings, environment)
     if files is None:
-        return (Way("in-cluster", credentials.in_cluster(environment)),)
+        return (Way(IN_CLUSTER, credentials.in_cluster(environment)),)
     known = credentials.kubeconfig_of(files).contexts
     if settings.context and settings.context not in known:
         listed = ", ".join(known) or "none"
@@ -53,6 +54,14 @@ def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tupl
     if not home.exists() and environment.get("KUBERNETES_SERVICE_HOST"):
         return None
     return (home,)
+
+
+def current_context(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+    """The context that kubectl would take."""
+    files = kubeconfig_files(settings, environment)
+    if files is None:
+        return IN_CLUSTER
+    return credentials.kubeconfig_of(files).current
 
 
 def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:

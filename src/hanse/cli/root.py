@@ -17,6 +17,7 @@ COMMANDS = {
     "local": "Make things go wrong in a running local federation, and right again.",
     "status": "Show every cluster at a glance.",
     "doctor": "Find what is wrong and say how to mend it.",
+    "plan": "Show what would change in which cluster if a file were applied.",
     "agent": "Run one cluster's agent.",
     "crds": "Print the definitions of all kinds that Hanse brings.",
     "completion": "Print the completion script of a shell.",

@@ -25,9 +25,8 @@ async def real_clusters(
     if not folder.keep:
         rmtree(folder.servers, ignore_errors=True)
     names = [member.name for member in members if member.runs_workloads]
-    say(
-        f"starting the servers of {', '.join(names)} and the broker; logs are in {folder.servers}/logs"
-    )
+    say(f"starting the servers of {', '.join(names)} and the broker")
+    say(f"their logs are in {folder.servers / 'logs'}")
     async with (
         RealFleet(folder.servers, binaries, names, nodes=NODES, say=say) as fleet,
         asyncio.TaskGroup() as group,

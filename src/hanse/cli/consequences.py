@@ -1,0 +1,115 @@
+"""What all agents together would write if objects were applied; nothing is written."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.oops import Trouble
+from hanse.cli.trying import Verb
+from hanse.engine.actions import Action, Create, Delete, Update, place_of
+from hanse.engine.compare import merge
+from hanse.engine.engine import Engine
+from hanse.engine.preview import preview
+from hanse.model.facts import ClusterState
+from hanse.model.objects import ClusterId, Object, Place
+
+ROUNDS = 10
+"""How often agents may answer each other's writes."""
+
+PATIENCE = timedelta(seconds=30)
+
+Applied = tuple[ClusterId, Object]
+
+
+class Consequence(Struct, frozen=True):
+    """One write that would follow, and whose agent would make it; or what would prevent it."""
+
+    place: Place
+    verb: Verb
+    by: ClusterId
+    why: str = ""
+    after: Object | None = None
+
+
+async def seen_in_full(engines: Mapping[ClusterId, Engine]) -> None:
+    """Wait until every engine has listed all its clusters; raises `Trouble` for one that fails."""
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            while any(_unseen(engine) for engine in engines.values()):  # noqa: ASYNC110 - for us alone
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        missing = {name for engine in engines.values() for name in _unseen(engine)}
+        raise Trouble(
+            f"{', '.join(sorted(missing))} could not be read within "
+            f"{PATIENCE.total_seconds():.0f} s; see `hanse doctor`"
+        ) from None
+
+
+def _unseen(engine: Engine) -> list[ClusterId]:
+    return [one.cluster for one in engine.fleet.facts.all(ClusterState) if not one.listed]
+
+
+def consequences(
+    engines: Mapping[ClusterId, Engine], applied: Sequence[Applied]
+) -> list[Consequence]:
+    """Let each agent answer what is applied and what the others would write, until all is said.
+
+    Deletions are shown and not answered in turn: a preview lays objects over what was seen.
+    """
+    found: dict[Place, Consequence] = {}
+    for _ in range(ROUNDS):
+        before = dict(found)
+        for name, engine in engines.items():
+            _answer(name, engine, applied, found)
+        if found == before:
+            break
+    return list(found.values())
+
+
+def _answer(
+    name: ClusterId, engine: Engine, applied: Sequence[Applied], found: dict[Place, Consequence]
+) -> None:
+    """What one agent would write, given all that is not its own."""
+    others = [(c.place.where, c.after) for c in found.values() if c.by != name and c.after]
+    reached = engine.fleet.connections
+    shown = preview(engine, [(w, obj) for w, obj in (*applied, *others) if w in reached])
+    for action in shown.actions:
+        place = place_of(action)
+        known = found.get(place)
+        if known is None or known.by == name:
+            verb = known.verb if known is not None and known.verb == "create" else _verb(action)
+            found[place] = Consequence(place, verb, name, after=_after(action, known))
+    for obstacle in shown.obstacles:
+        found.setdefault(
+            obstacle.place, Consequence(obstacle.place, "refused", name, obstacle.message)
+        )
+
+
+def _verb(action: Action) -> Verb:
+    match action:
+        case Create():
+            return "create"
+        case Update():
+            return "update"
+        case Delete():
+            return "delete"
+        case _:
+            assert_never(action)
+
+
+def _after(action: Action, known: Consequence | None) -> Object | None:
+    match action:
+        case Create():
+            return action.object
+        case Update():
+            base = known.after if known is not None and known.after is not None else action.base
+            merged = merge(msgspec.to_builtins(base, str_keys=True), action.change)
+            return msgspec.convert(merged, type(action.base))
+        case Delete():
+            return None
+        case _:
+            assert_never(action)

@@ -1,0 +1,120 @@
+"""From files to everything that would change: in the cluster applied to, and after it in all."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+from msgspec import Struct
+
+from hanse import app
+from hanse.cli.clusters import Way
+from hanse.cli.consequences import Applied, Consequence, consequences, seen_in_full
+from hanse.cli.documents import Document
+from hanse.cli.looking import Look, look_at
+from hanse.cli.oops import Oops, Trouble
+from hanse.cli.trying import Tried, try_all
+from hanse.engine.engine import Engine
+from hanse.kube.client import Client
+from hanse.kube.http import HttpTransport
+from hanse.model.objects import ClusterId, Object
+from hanse.model.plan import Feature
+
+
+class Outlook(Struct, frozen=True):
+    """What would become of the files' objects, and what would follow from that."""
+
+    where: ClusterId
+    tried: tuple[Tried, ...]
+    following: tuple[Consequence, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        verbs = [one.verb for one in self.tried] + [one.verb for one in self.following]
+        return "refused" in verbs
+
+
+class Fleet(Struct, frozen=True):
+    """The clusters of a kubeconfig by their ids, the broker under the name that agents give it."""
+
+    members: dict[ClusterId, Way]
+    broker: Way | None
+
+
+async def outlook(documents: Sequence[Document], ways: Sequence[Way], target: str) -> Outlook:
+    """What applying the documents to one context would lead to."""
+    features = app.features()
+    fleet = await _fleet(ways) if features else Fleet({}, None)
+    home = next(way for way in ways if way.name == target)
+    ids = {way.name: name for name, way in fleet.members.items()}
+    if fleet.broker is not None:
+        ids[fleet.broker.name] = app.BROKER
+    where = ids.get(target, target)
+    tried = await _tried(home, documents)
+    applied = [(where, obj) for one in tried for obj in _typed(one, features)]
+    following = await _following(fleet, features, applied) if applied else ()
+    return Outlook(where, tuple(tried), tuple(following))
+
+
+async def _fleet(ways: Sequence[Way]) -> Fleet:
+    members: dict[ClusterId, Way] = {}
+    broker: Way | None = None
+    for way, seen in zip(ways, await look_at(ways), strict=True):
+        if not isinstance(seen, Look):
+            raise Trouble(f"{way.name}: {seen.why}; see `hanse doctor`")
+        if seen.agent is not None and seen.agent.holder:
+            # An agent calls itself by its cluster's id and its own name.
+            members[seen.agent.holder.partition("_")[0]] = way
+        elif seen.is_broker:
+            broker = way
+    return Fleet(members, broker)
+
+
+async def _tried(home: Way, documents: Sequence[Document]) -> list[Tried]:
+    access = await home.credentials.access()
+    client = Client(HttpTransport(home.credentials))
+    try:
+        return await try_all(client, documents, access.namespace or "default")
+    finally:
+        await client.close()
+
+
+def _typed(tried: Tried, features: Sequence[Feature]) -> list[Object]:
+    """The object as features see it, if any of them looks at its kind."""
+    if tried.verb not in ("create", "update"):
+        return []
+    kinds = {watch.kind for feature in features for watch in feature.watches}
+    for kind in kinds:
+        if (kind.kind.group, kind.kind.name) == (tried.ref.kind.group, tried.ref.kind.name):
+            try:
+                return [msgspec.convert(tried.object, kind)]
+            except msgspec.ValidationError as error:
+                raise Oops(f"{tried.document.at}: {error}; mend that field") from None
+    return []
+
+
+async def _following(
+    fleet: Fleet, features: Sequence[Feature], applied: Sequence[Applied]
+) -> list[Consequence]:
+    async with _engines(fleet, features) as engines:
+        await seen_in_full(engines)
+        return consequences(engines, applied)
+
+
+@asynccontextmanager
+async def _engines(
+    fleet: Fleet, features: Sequence[Feature]
+) -> AsyncIterator[Mapping[ClusterId, Engine]]:
+    """Every agent's engine over the live fleet, looking and never writing."""
+    async with AsyncExitStack() as stack:
+        engines: dict[ClusterId, Engine] = {}
+        for name, way in fleet.members.items():
+            agent = app.Agent(
+                app.Settings(cluster=name, identity="plan", replicated=False),
+                HttpTransport(way.credentials),
+                broker=HttpTransport(fleet.broker.credentials) if fleet.broker else None,
+                features=features,
+            )
+            stack.push_async_callback(agent.close)
+            await stack.enter_async_context(agent.engine.running(active=False))
+            engines[name] = agent.engine
+        yield engines
