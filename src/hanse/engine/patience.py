@@ -29,6 +29,8 @@ REPEATS = 5
 
 WHILE = 300.0
 MOST_PLACES = 20_000
+ROUNDING = 0.001
+"""What a delay may lose on its way through a timedelta."""
 
 CRASHED = Backoff(timedelta(seconds=1), timedelta(minutes=5))
 
@@ -70,7 +72,7 @@ class Patience:
                 self._refused(action, now),
                 self._contested(action, now),
             )
-            if wait > 0:
+            if wait > ROUNDING:
                 later(item, timedelta(seconds=wait))
             else:
                 ripe.append(action)
