@@ -61,15 +61,15 @@ class ApiServer:
         admission = Admission(self.storage, self.registry, random, call_webhook, resolve_service)
         self._writes = Writes(self.storage, clock, admission, addresses, random)
         self._deletion = Deletion(self.storage, clock, admission, addresses)
-        self._tokens = Tokens(
-            self.storage, clock, token_bytes(32) if seed is None else random.randbytes(32)
-        )
+        key = token_bytes(32) if seed is None else random.randbytes(32)
+        self._tokens = Tokens(self.storage, clock, random, key)
         self._endpoints = Endpoints(self.storage, self._writes, self._deletion, self._tokens)
         self._watches = Watches(self.storage, clock)
         self._definitions = Definitions(self.storage, self.registry, clock, self._deletion.remove)
         if snapshot is None:
             bootstrap = Bootstrap(self.storage, clock, random, addresses)
             bootstrap.fill(service_range, advertise, port)
+            self.storage.lose_history()  # nobody has seen what came before the first request
         else:
             self.storage.restore(snapshot)
 
@@ -141,7 +141,7 @@ class ApiServer:
         if outcome is not None:
             return answer(call, outcome.code, outcome.object, now)
         if "list" not in call.resource.verbs:
-            review = reviewed(bodies.sent_object(call), call.user, self._tokens)
+            review = reviewed(bodies.sent_object(call), call.user, self._tokens, now)
             return answer(call, 201, review, now)
         match call.verb:
             case "create":

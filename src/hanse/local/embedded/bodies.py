@@ -16,6 +16,8 @@ from hanse.local.embedded.resources import Object
 LIMIT = 3 * 1024 * 1024
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
+_FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+"""Versions no longer served, which the API server can still read."""
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
 
@@ -42,14 +44,22 @@ def parse(request: Request) -> Any:
         case "application/json":
             return parse_json(body)
         case "application/yaml":
-            try:
-                return yaml.safe_load(body)
-            except yaml.YAMLError as error:
-                raise Unreadable(f"error converting YAML to JSON: {error}") from error
+            return _parse_yaml(body)
         case "application/vnd.kubernetes.protobuf":
             return protobuf.decode_body(body)
         case _:
             raise unsupported_media_type((JSON, YAML, PROTOBUF))
+
+
+def _parse_yaml(body: bytes) -> Any:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(body, Loader=loader)  # noqa: S506 -- both loaders are the safe one
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
+        raise Unreadable(f"yaml: line {line}: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise Unreadable(f"yaml: {error}") from error
 
 
 def parse_json(body: bytes) -> Any:
@@ -112,9 +122,12 @@ def _sent_value(call: Call) -> Object:
         value = parse(call.request)
     except Unreadable as error:
         summary = _summary(call.request.body)
+        prefix = "couldn't get version/kind; json parse error: "
+        if media_type(call.request) == YAML:
+            prefix = ""
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
-            f"couldn't get version/kind; json parse error: {error} ({summary})"
+            f"{prefix}{error} ({summary})"
         ) from error
     if not isinstance(value, dict):
         summary = _summary(call.request.body)
@@ -142,6 +155,11 @@ def _builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
     sent_version = value.get("apiVersion") or api_version
     version = str(sent_version).rpartition("/")[2]
     handled = f'{sent_kind} in version "{version}" cannot be handled as a {kind}'
+    if sent_kind == kind and sent_version in _FORMER_VERSIONS:
+        raise bad_request(
+            f"the API version in the data ({sent_version}) does not match the expected "
+            f"API version ({api_version})"
+        )
     if (sent_kind, sent_version) != (kind, api_version):
         raise bad_request(f"{handled}: {_wrong_kind(sent_kind, str(sent_version), kind)}")
     type_name = type_of(api_version, kind)
@@ -192,7 +210,10 @@ def duplicate_fields(body: bytes) -> list[str]:
 
 def _wrong_kind(sent_kind: str, sent_version: str, kind: str) -> str:
     if fields_of(type_of(sent_version, sent_kind)) is None:
-        return f'no kind "{sent_kind}" is registered for version "{sent_version}" in scheme "{_SCHEME}"'
+        return (
+            f'no kind "{sent_kind}" is registered for version "{sent_version}" '
+            f'in scheme "{_SCHEME}"'
+        )
     version = sent_version.rpartition("/")[2]
     return f"converting ({version}.{sent_kind}) to (core.{kind}): unknown conversion"
 

@@ -68,7 +68,7 @@ class Call:
         """Whether everything happens but the writing."""
         asked = self.option("dryRun")
         if asked not in ("", "All"):
-            raise self._bad_option("dryRun", asked, ("All",))
+            raise self._bad_option("dryRun", [asked], ("All",))
         return asked == "All"
 
     @property
@@ -82,10 +82,10 @@ class Call:
             case "Ignore":
                 return "Ignore"
             case other:
-                allowed = ("Ignore", "Strict", "Warn")
+                allowed = ("", "Ignore", "Strict", "Warn")
                 raise self._bad_option("fieldValidation", other, allowed)
 
-    def _bad_option(self, field: str, value: str, allowed: tuple[str, ...]) -> Refusal:
+    def _bad_option(self, field: str, value: str | list[str], allowed: tuple[str, ...]) -> Refusal:
         kind = _OPTIONS.get(self.verb, "DeleteOptions")
         error = unsupported(field, value, allowed)
         return invalid_object(kind, "meta.k8s.io", "", [error])

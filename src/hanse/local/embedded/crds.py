@@ -27,6 +27,7 @@ from hanse.local.embedded.resources import (
     version_rank,
 )
 from hanse.local.embedded.rules import Rules
+from hanse.local.embedded.schema import schema_errors
 from hanse.local.embedded.storage import Change, Notice, Storage
 
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -251,8 +252,17 @@ def crd_errors(crd: Object) -> Iterator[FieldError]:
         for problem in dns1035_problems(value.lower()) if value else ():
             prefix = "may have mixed case, but should otherwise match: " * (field.endswith("ind"))
             yield invalid(f"spec.names.{field}", value, f"{prefix}{problem}")
-    for at, version in enumerate(spec.get("versions") or ()):
-        yield from _version_errors(version, f"spec.versions[{at}]")
+    versions = spec.get("versions") or []
+    alone = len(versions) == 1
+    for at, version in enumerate(versions):
+        yield from _version_errors(version, f"spec.versions[{at}]", alone=alone)
+    stored = [version["name"] for version in versions if version.get("storage")]
+    if not stored:
+        detail = "must have at least one stored version"
+        yield invalid("status.storedVersions", None, detail)
+    elif len(stored) > 1:
+        detail = f"must have the storage version {stored[-1]}"
+        yield invalid("status.storedVersions", stored[:1], detail)
 
 
 def _spec_errors(spec: dict[str, Any]) -> Iterator[FieldError]:
@@ -276,15 +286,25 @@ def _spec_errors(spec: dict[str, Any]) -> Iterator[FieldError]:
         yield invalid("spec.versions", versions, "must contain unique version names")
 
 
-def _version_errors(version: dict[str, Any], field: str) -> Iterator[FieldError]:
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+
+
+def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
+    """What is said of the only version is said of the whole, as in the API server."""
     name = version.get("name") or ""
     for problem in dns1035_problems(name):
         yield invalid(f"{field}.name", name, problem)
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
-        yield required(f"{field}.schema.openAPIV3Schema", "schemas are required")
+        yield required(f"{field}.schema.openAPIV3Schema")
         return
-    where = f"{field}.schema.openAPIV3Schema"
+    where = "spec.validation.openAPIV3Schema" if alone else f"{field}.schema.openAPIV3Schema"
+    for at, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        if column.get("type") not in _COLUMN_TYPES:
+            prefix = "spec" if alone else field
+            spot = f"{prefix}.additionalPrinterColumns[{at}].type"
+            detail = f"must be one of {','.join(_COLUMN_TYPES)}"
+            yield invalid(spot, column.get("type", ""), detail)
     if schema.get("type") != "object":
         if not schema.get("type"):
             yield required(f"{where}.type", "must not be empty at the root")
@@ -318,6 +338,9 @@ def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError
 
 def _typed_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
     untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
+    if "default" in schema:
+        for error in schema_errors({**schema, "default": None}, schema["default"]):
+            yield FieldError(error.type, f"{field}.default{error.field}", error.body)
     if not schema.get("type") and not any(schema.get(mark) for mark in untyped):
         yield required(f"{field}.type", "must not be empty for specified object fields")
 
@@ -345,8 +368,17 @@ def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
             yield invalid(f"status.storedVersions[{at}]", version, detail)
 
 
+def with_history(crd: Object) -> None:
+    """A new CRD has stored nothing but what it will store."""
+    stored = [
+        version["name"] for version in crd["spec"].get("versions") or () if version.get("storage")
+    ]
+    crd["status"] = {**crd.get("status", {}), "storedVersions": stored}
+
+
 CRD_RULES = Rules(
     default=with_defaults,
+    prepare_create=with_history,
     validate=crd_errors,
     validate_update=crd_update_errors,
     generation=True,

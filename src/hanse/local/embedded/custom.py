@@ -26,7 +26,7 @@ def shaped(resource: Resource, value: Object) -> tuple[Object, list[str]]:
         ) from error
     kind = {key: made.pop(key, "") for key in ("apiVersion", "kind")}
     unknown = [f"metadata.{path}" for path in unknown_metadata]
-    unknown += prune(custom.schema, made)
+    unknown = sorted([*unknown, *prune(custom.schema, made)])
     fill_defaults(custom.schema, made)
     return {**kind, "metadata": metadata, **made}, unknown
 

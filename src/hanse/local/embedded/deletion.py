@@ -72,6 +72,10 @@ def read_options(call: Call) -> DeleteOptions:
 
 def read_value(value: object) -> DeleteOptions:
     """Delete options from their object; refuses what contradicts itself."""
+    kind = value.get("kind", "DeleteOptions") if isinstance(value, dict) else "DeleteOptions"
+    if kind != "DeleteOptions" and isinstance(value, dict):
+        version = value.get("apiVersion", "v1")
+        raise bad_request(f'no kind "{kind}" is registered for version "{version}" in scheme ""')
     try:
         options = msgspec.convert(value, DeleteOptions)
     except msgspec.ValidationError as error:

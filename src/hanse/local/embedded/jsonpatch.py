@@ -39,7 +39,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         case "remove":
             return _remove(document, path)
         case "replace":
-            _look(document, path)
+            # a key that is not there is made, as the API server's library does
             return _put(document, path, _value(operation))
         case "move":
             source = _pointer(operation.get("from"))

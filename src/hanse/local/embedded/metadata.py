@@ -78,7 +78,9 @@ def settle_namespace(metadata: dict[str, Any], resource: Resource, namespace: st
         raise bad_request(_OTHER_NAMESPACE)
 
 
-def metadata_errors(metadata: dict[str, Any], rule: NameRule) -> Iterator[FieldError]:
+def metadata_errors(
+    metadata: dict[str, Any], rule: NameRule, *, builtin: bool = True
+) -> Iterator[FieldError]:
     """What is wrong with a new object's metadata."""
     base = metadata.get("generateName")
     if base:
@@ -95,6 +97,8 @@ def metadata_errors(metadata: dict[str, Any], rule: NameRule) -> Iterator[FieldE
         for problem in label_problems(namespace):
             yield invalid("metadata.namespace", namespace, problem)
     yield from _common_errors(metadata)
+    if builtin:
+        yield from _finalizer_errors(metadata)
 
 
 def path_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
@@ -109,12 +113,16 @@ def _common_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
     yield from _annotation_errors(metadata.get("annotations") or {})
     yield from _owner_errors(metadata.get("ownerReferences") or ())
     for finalizer in metadata.get("finalizers") or ():
-        problems = label_key_problems(finalizer)
-        for problem in problems:
+        for problem in label_key_problems(finalizer):
             yield invalid("metadata.finalizers", finalizer, problem)
-        if not problems and "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
+
+
+def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+    """The built-in kinds know by name the finalizers that have no domain."""
+    for at, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid("metadata.finalizers", finalizer, detail)
+            yield invalid(f"metadata.finalizers[{at}]", finalizer, detail)
 
 
 def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
@@ -153,16 +161,28 @@ def _owner_errors(owners: list[dict[str, Any]] | tuple[()]) -> Iterator[FieldErr
             "Only one reference can have Controller set to true. "
             f'Found "true" in references for {first} and {last}'
         )
-        yield invalid(field, owners, detail)
+        yield invalid(field, [_in_order(owner) for owner in owners], detail)
+
+
+def _in_order(owner: dict[str, Any]) -> dict[str, Any]:
+    """An owner as Go writes one."""
+    names = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+    return {name: owner[name] for name in names if name in owner}
 
 
 def metadata_update_errors(
-    new: dict[str, Any], old: dict[str, Any], rule: NameRule
+    new: dict[str, Any], old: dict[str, Any], rule: NameRule, *, builtin: bool = True
 ) -> Iterator[FieldError]:
-    """What is wrong with changed metadata."""
+    """What is wrong with changed metadata, told as often as the API server looks at it."""
     for problem in rule(new["name"]):
         yield invalid("metadata.name", new["name"], problem)
-    yield from _common_errors(new)
+    for _ in range(4 if builtin else 3):
+        yield from _common_errors(new)
+    for _ in range(2):
+        yield from _change_errors(new, old)
+
+
+def _change_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
     if old.get("deletionTimestamp"):
         known = old.get("finalizers") or ()
         added = [finalizer for finalizer in new.get("finalizers") or () if finalizer not in known]

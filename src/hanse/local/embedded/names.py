@@ -47,8 +47,10 @@ def _length(value: str, limit: int) -> list[str]:
 
 def label_problems(value: str) -> list[str]:
     """Why a value is no DNS-1123 label."""
-    told = [] if _LABEL.fullmatch(value) else [_LABEL_TOLD]
-    return _length(value, 63) + told
+    if _LABEL.fullmatch(value):
+        return _length(value, 63)
+    dotted = _SUBDOMAIN.fullmatch(value) is not None
+    return [*_length(value, 63), "must not contain dots" if dotted else _LABEL_TOLD]
 
 
 def subdomain_problems(value: str) -> list[str]:

@@ -21,7 +21,7 @@ from hanse.local.embedded.failures import (
 from hanse.local.embedded.fields import type_of
 from hanse.local.embedded.jsonpatch import PatchFailed, apply_json_patch, merge_patch
 from hanse.local.embedded.resources import Object
-from hanse.local.embedded.strategic import BadDirective, strategic_merge
+from hanse.local.embedded.strategic import BadDirective, KeyMissing, go_text, strategic_merge
 
 _OPERATIONS_LIMIT = 10_000
 
@@ -33,6 +33,8 @@ def reader(call: Call) -> Callable[[Object], Object]:
     if call.resource.custom is None:
         accepted.append(STRATEGIC_MERGE_PATCH)
     if kind not in accepted:
+        if call.resource.custom is None:
+            raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         raise unsupported_media_type(accepted)
     return patch_function(kind, checked(call.request), type_of(*_kind_of(call)))
 
@@ -83,6 +85,8 @@ def _strategic(type_name: str, old: Object, patch: Object) -> Object:
         return strategic_merge(type_name, old, patch)
     except BadDirective as error:
         raise bad_request(str(error)) from error
+    except KeyMissing as error:
+        raise Refusal(500, "", str(error)) from error
 
 
 def _go_kind(value: Any) -> str:
@@ -113,21 +117,31 @@ def settled(call: Call, patched: Object) -> Object:
     if resource.custom is not None and (api_version, kind) == (resource.api_version, resource.kind):
         shaped, unknown = custom.shaped(resource, patched)
     else:
+        sent = (patched.get("apiVersion", api_version), patched.get("kind", kind))
+        if sent != (api_version, kind):
+            detail = f'no kind "{sent[1]}" can stand for {kind} of version "{api_version}"'
+            raise _bad_patch(_json(patched), detail)
         try:
             shaped, unknown = typed.read(type_of(api_version, kind), patched)
         except typed.TypeMismatch as error:
-            raise _bad_patch(patched, str(error)) from error
+            if media_type(call.request) == STRATEGIC_MERGE_PATCH:
+                text = go_text(parse_json(call.request.body))
+                raise _bad_patch(text, error.in_conversion) from error
+            raise _bad_patch(_json(patched), str(error)) from error
         shaped = {"kind": kind, "apiVersion": api_version, **shaped}
     problems = [f'unknown field "{path}"' for path in unknown]
     if problems and call.field_validation == "Strict":
-        raise _bad_patch(patched, f"strict decoding error: {', '.join(problems)}")
+        raise _bad_patch(_json(patched), f"strict decoding error: {', '.join(problems)}")
     if call.field_validation == "Warn":
         for problem in problems:
             call.warn(problem)
     return shaped
 
 
-def _bad_patch(patched: Object, detail: str) -> Refusal:
-    text = msgspec.json.encode(patched).decode()
+def _json(patched: Object) -> str:
+    return msgspec.json.encode({key: patched[key] for key in sorted(patched)}).decode()
+
+
+def _bad_patch(text: str, detail: str) -> Refusal:
     error: FieldError = invalid("patch", text, detail)
     return invalid_object("", "", "", [error])

@@ -4,7 +4,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from hanse.local.embedded.failures import NoSuchPath, Refusal, unknown_resource
+from hanse.local.embedded.failures import NoSuchPath, Refusal, not_found, unknown_resource
 from hanse.local.embedded.resources import Registry, Resource
 
 
@@ -44,7 +44,9 @@ def locate(registry: Registry, path: str) -> Target:
     if resource.namespaced and name and not namespace:
         raise _nowhere(registry, place)
     if subresource and resource.subresource(subresource) is None:
-        raise _nowhere(registry, place)
+        raise not_found(resource, name) if resource.custom else unknown_resource()
+    if name and "list" not in resource.verbs:
+        raise unknown_resource()
     return Target(resource, namespace, name, subresource)
 
 
@@ -72,9 +74,6 @@ def _split_namespace(place: _Place) -> tuple[str, tuple[str, ...]]:
 
 def _nowhere(registry: Registry, place: _Place) -> Refusal:
     builtin = any(
-        resource.group == place.group
-        and resource.version == place.version
-        and resource.custom is None
-        for resource in registry
+        resource.group == place.group and resource.custom is None for resource in registry
     )
     return unknown_resource() if builtin else NoSuchPath()

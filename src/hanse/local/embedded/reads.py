@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.request import Response
+from hanse.local.embedded.bodies import syntax_problem
 from hanse.local.embedded.calls import Call
 from hanse.local.embedded.failures import (
     FieldError,
@@ -112,7 +113,7 @@ def _option_errors(call: Call) -> list[FieldError]:
     if not version:
         return [forbidden(field, f"{rule} is forbidden unless resourceVersion is provided")]
     if match_rule not in ("Exact", "NotOlderThan"):
-        return [unsupported(field, match_rule, ("Exact", "NotOlderThan"))]
+        return [unsupported(field, match_rule, ("Exact", "NotOlderThan", ""))]
     if match_rule == "Exact" and version == "0":
         detail = f'{rule} "Exact" is forbidden for resourceVersion "0"'
         return [forbidden(field, detail)]
@@ -200,9 +201,13 @@ def _text(token: _Token) -> str:
 def _token(text: str) -> _Token | None:
     if not text:
         return None
+    problem = ""
+    read = b""
     try:
-        padded = text + "=" * (-len(text) % 4)
-        token = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
-    except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
-    return token
+        read = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(read, type=_Token)
+    except msgspec.DecodeError:
+        problem = syntax_problem(read)
+    except ValueError:
+        problem = "illegal base64 data"
+    raise bad_request(f"invalid continue token: continue key is not valid: {problem}")

@@ -73,6 +73,8 @@ def list_answer(call: Call, items: list[Object], metadata: Object, now: datetime
             # Go leaves kind and apiVersion out of typed items; custom ones carry them
             if resource.custom is None:
                 items = [_untyped(item) for item in items]
+            else:
+                metadata = {"continue": "", **metadata}
             body = {
                 "kind": resource.list_kind,
                 "apiVersion": resource.api_version,

@@ -1,7 +1,10 @@
 """Reviews: who is asking, and what they may do; everything is allowed, as RBAC is not evaluated."""
 
+from datetime import datetime
 from typing import Any
 
+from hanse.local.embedded.failures import invalid, invalid_object
+from hanse.local.embedded.metadata import timestamp
 from hanse.local.embedded.resources import Object
 from hanse.local.embedded.tokens import Tokens
 from hanse.local.embedded.users import User
@@ -22,11 +25,14 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-def reviewed(review: Object, user: User, tokens: Tokens) -> Object:
+def reviewed(review: Object, user: User, tokens: Tokens, now: datetime) -> Object:
     """A review with its answer."""
     status: dict[str, Any]
+    _check_attributes(review)
     match review["kind"]:
         case "SelfSubjectReview":
+            metadata = {**review["metadata"], "creationTimestamp": timestamp(now)}
+            review = {**review, "metadata": metadata}
             status = {"userInfo": user_info(user)}
         case "TokenReview":
             status = _token_status((review.get("spec") or {}).get("token", ""), tokens)
@@ -39,6 +45,17 @@ def reviewed(review: Object, user: User, tokens: Tokens) -> Object:
         case _:
             status = {"allowed": True}
     return {**review, "status": status}
+
+
+def _check_attributes(review: Object) -> None:
+    if not review["kind"].endswith("SubjectAccessReview"):
+        return
+    spec = review.get("spec") or {}
+    given = [spec.get(field) for field in ("resourceAttributes", "nonResourceAttributes")]
+    if sum(value is not None for value in given) != 1:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        error = invalid("spec.resourceAttributes", given[0], detail)
+        raise invalid_object("", "authorization.k8s.io", "", [error])
 
 
 def _token_status(token: str, tokens: Tokens) -> dict[str, Any]:

@@ -30,6 +30,11 @@ def changeable(_new: Object, _old: Object) -> Iterable[FieldError]:
     return ()
 
 
+def silent(_: Object) -> Iterable[str]:
+    """Say nothing to the author of a new object."""
+    return ()
+
+
 class Rules(Struct, frozen=True):
     """One kind's rules; the defaults are those of a kind that has none of its own."""
 
@@ -38,6 +43,7 @@ class Rules(Struct, frozen=True):
     prepare_update: Callable[[Object, Object], None] = keep
     validate: Callable[[Object], Iterable[FieldError]] = faultless
     validate_update: Callable[[Object, Object], Iterable[FieldError]] = changeable
+    warnings: Callable[[Object], Iterable[str]] = silent
     name_problems: Callable[[str], list[str]] = subdomain_problems
     generation: bool = False
     """Whether its objects count the changes of what is wanted."""

@@ -84,8 +84,12 @@ def fill_defaults(schema: Schema | None, value: Any) -> None:
                     continue
                 if key not in value or (value[key] is None and not inner.get("nullable")):
                     value[key] = clone(inner["default"])
-            for key in value:
-                fill_defaults(_inner(schema, key), value[key])
+            for key in list(value):
+                inner = _inner(schema, key)
+                if value[key] is None and inner is not None and not inner.get("nullable"):
+                    del value[key]
+                else:
+                    fill_defaults(inner, value[key])
         case list():
             for element in value:
                 fill_defaults(schema.get("items"), element)

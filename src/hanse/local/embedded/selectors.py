@@ -195,6 +195,9 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
 
 def _requirements(tokens: _Tokens) -> Iterator[Requirement]:
     while tokens.peek():
+        if tokens.peek() in _SYMBOLS and tokens.peek() != "!":
+            wanted = "!, identifier, or 'end of string'"
+            raise bad_request(f"found '{tokens.peek()}', expected: {wanted}")
         yield _requirement(tokens)
         match tokens.peek():
             case "":
@@ -202,7 +205,7 @@ def _requirements(tokens: _Tokens) -> Iterator[Requirement]:
             case ",":
                 tokens.take()
                 if tokens.peek() in ("", ","):
-                    raise _unexpected(tokens.peek(), "identifier after ','")
+                    raise bad_request(f"found '{tokens.peek()}', expected: identifier after ','")
             case other:
                 raise _unexpected(other, "',' or 'end of string'")
 
@@ -228,7 +231,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
             return Requirement(key, "!=", (_value(tokens, key),))
         case ">" | "<":
             operator: Operator = ">" if tokens.take() == ">" else "<"
-            return Requirement(key, operator, (_value(tokens, key),))
+            return Requirement(key, operator, (_number(tokens, key),))
         case "in" | "notin":
             word: Operator = "in" if tokens.take() == "in" else "notin"
             return Requirement(key, word, _values(tokens, key))
@@ -245,6 +248,16 @@ def _value(tokens: _Tokens, key: str) -> str:
     return _checked_value(key, value)
 
 
+def _number(tokens: _Tokens, key: str) -> str:
+    value = _value(tokens, key)
+    if not value.lstrip("-").isdecimal():
+        raise bad_request(
+            f'unable to parse requirement: values[0]: Invalid value: "{value}": '
+            "for 'Gt', 'Lt' operators, the value must be an integer"
+        )
+    return value
+
+
 def _values(tokens: _Tokens, key: str) -> tuple[str, ...]:
     opened = tokens.take()
     if opened != "(":
@@ -258,7 +271,7 @@ def _values(tokens: _Tokens, key: str) -> tuple[str, ...]:
             case ",":
                 continue
             case "":
-                raise _unexpected("", "',', or ')'")
+                raise _unexpected("", "',' or ')'")
             case _:
                 values.append(_checked_value(key, token))
 
@@ -271,7 +284,7 @@ def _check_key(key: str) -> None:
     problems = label_key_problems(key)
     if problems:
         raise bad_request(
-            f'unable to parse requirement: key: Invalid value: "{key}": {"; ".join(problems)}'
+            f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(problems)}'
         )
 
 

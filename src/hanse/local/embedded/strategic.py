@@ -15,6 +15,10 @@ class BadDirective(Exception):
     """A directive in the patch cannot be followed."""
 
 
+class KeyMissing(Exception):
+    """An element of a merged list does not say which one it is."""
+
+
 def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
     """The target with the patch merged in; neither is changed, both may be shared."""
     fields = json_fields(type_name) if fields_of(type_name) is not None else {}
@@ -61,7 +65,7 @@ def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patc
 def _merged_list(field: Field, present: list[Any], patch: list[Any], order: Any) -> list[Any]:
     if not field.is_message:
         added = [value for value in dict.fromkeys(patch) if value not in present]
-        return _ordered([*present, *added], present, order, "")
+        return _ordered([*present, *added], present, order or patch, "")
     key = field.merge_key
     if any(isinstance(e, dict) and e.get(_DIRECTIVE) == "replace" for e in patch):
         return [_stripped(e) for e in patch if _DIRECTIVE not in e]
@@ -70,9 +74,7 @@ def _merged_list(field: Field, present: list[Any], patch: list[Any], order: Any)
         if not isinstance(element, dict):
             raise BadDirective("Invalid type of patch element")
         if key not in element:
-            raise BadDirective(
-                f"map: {_go_map(element)} does not contain declared merge key: {key}"
-            )
+            raise KeyMissing(f"map: {_go_map(element)} does not contain declared merge key: {key}")
         at = _position(merged, key, element[key])
         if element.get(_DIRECTIVE) == "delete":
             merged = [e for e in merged if e.get(key) != element[key]]
@@ -80,7 +82,7 @@ def _merged_list(field: Field, present: list[Any], patch: list[Any], order: Any)
             merged.append(strategic_merge(field.type, {}, element))
         else:
             merged[at] = strategic_merge(field.type, merged[at], element)
-    return _ordered(merged, present, order, key)
+    return _ordered(merged, present, order or patch, key)
 
 
 def _position(elements: list[Any], key: str, value: Any) -> int | None:
@@ -150,4 +152,19 @@ def _stripped(value: Any) -> Any:
 
 
 def _go_map(value: Object) -> str:
-    return "map[" + " ".join(f"{key}:{inner}" for key, inner in sorted(value.items())) + "]"
+    return "map[" + " ".join(f"{key}:{go_text(v)}" for key, v in sorted(value.items())) + "]"
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it."""
+    match value:
+        case dict():
+            return _go_map(value)
+        case list():
+            return "[" + " ".join(go_text(inner) for inner in value) + "]"
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)

@@ -4,13 +4,14 @@ import hmac
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from datetime import datetime, timedelta
 from hashlib import sha256
+from random import Random
 from typing import Any
 
 import msgspec
 
 from hanse.kube.clock import Clock
 from hanse.local.embedded.failures import bad_request, invalid, invalid_object, not_found
-from hanse.local.embedded.metadata import timestamp
+from hanse.local.embedded.metadata import new_uid, timestamp
 from hanse.local.embedded.resources import Object, Resource
 from hanse.local.embedded.storage import Storage
 from hanse.local.embedded.users import User
@@ -24,9 +25,10 @@ SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of
 class Tokens:
     """Issues and recognises tokens with one cluster's key."""
 
-    def __init__(self, storage: Storage, clock: Clock, key: bytes) -> None:
+    def __init__(self, storage: Storage, clock: Clock, random: Random, key: bytes) -> None:
         self._storage = storage
         self._clock = clock
+        self._random = random
         self._key = key
 
     def issue(self, resource: Resource, namespace: str, name: str, request: Object) -> Object:
@@ -55,6 +57,7 @@ class Tokens:
             "metadata": {
                 "name": name,
                 "namespace": namespace,
+                "uid": new_uid(self._random),
                 "creationTimestamp": timestamp(now),
             },
             "spec": {

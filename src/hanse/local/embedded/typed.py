@@ -4,6 +4,9 @@ What comes out is what the API server would write again: empty values are left o
 them out, and structs that Go always writes are there even when nothing was given for them.
 """
 
+import re
+from base64 import b64decode
+from binascii import Error as BadBase64
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
@@ -12,9 +15,16 @@ from typing import Any
 from hanse.local.embedded.fields import Field, fields_of, json_fields
 from hanse.local.embedded.resources import Object
 
+_BASE64 = re.compile(r"[A-Za-z0-9+/]")
+
 
 class TypeMismatch(Exception):
     """A value is not of its field's type; the message is Go's."""
+
+    def __init__(self, message: str, in_conversion: str = "") -> None:
+        super().__init__(message)
+        self.in_conversion = in_conversion or message
+        """What Go says when the value did not come from text but from a patched object."""
 
 
 class _Reading:
@@ -109,6 +119,16 @@ def _string(value: Any, owner: str, path: str) -> Any:
     raise _mismatch(value, owner, path, "string")
 
 
+def _bytes(value: Any, owner: str, path: str) -> Any:
+    text = _string(value, owner, path)
+    try:
+        b64decode(text, validate=True)
+    except (BadBase64, ValueError):
+        at = next((i for i, c in enumerate(text) if not _BASE64.match(c)), len(text) // 4 * 4)
+        raise TypeMismatch(f"illegal base64 data at input byte {at}") from None
+    return text
+
+
 def _bool(value: Any, owner: str, path: str) -> Any:
     if value is True or value is False:
         return value
@@ -170,7 +190,7 @@ def _bad_time(value: str, layout: str) -> TypeMismatch:
 
 _SCALARS: dict[str, Callable[[Any, str, str], Any]] = {
     "string": _string,
-    "bytes": _string,
+    "bytes": _bytes,
     "bool": _bool,
     "int32": _integer(32),
     "int64": _integer(64),
@@ -190,9 +210,15 @@ def _zero(type_name: str) -> Object:
             zero |= _zero(field.type)
         elif field.is_message and field.shape == "one" and not field.pointer:
             zero[field.name] = _zero(field.type)
-        elif field.kept:
+        elif field.kept or _always_written(field):
             zero[field.name] = _zero_scalar(field)
     return zero
+
+
+def _always_written(field: Field) -> bool:
+    """Go cannot tell an empty time from none; only that of creation is left out."""
+    is_time = field.type in ("time", "microtime") and field.shape == "one" and not field.pointer
+    return is_time and field.name != "creationTimestamp"
 
 
 def _zero_scalar(field: Field) -> Any:
@@ -211,10 +237,22 @@ def _zero_scalar(field: Field) -> Any:
 
 def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
     struct = owner.rpartition(".")[2]
+    kind = _go_kind(value).partition(" ")[0]
+    converted = f"unrecognized type: {wanted}"
+    if wanted.startswith("[]"):
+        converted = f"cannot restore slice from {_GO_KINDS.get(kind, kind)}"
+    elif wanted.startswith("map["):
+        converted = f"cannot restore map from {_GO_KINDS.get(kind, kind)}"
+    elif "." in wanted:
+        converted = f"cannot restore struct from: {_GO_KINDS.get(kind, kind)}"
     return TypeMismatch(
         f"json: cannot unmarshal {_go_kind(value)} into Go struct field "
-        f"{struct}.{path} of type {wanted}"
+        f"{struct}.{path} of type {wanted}",
+        converted,
     )
+
+
+_GO_KINDS = {"number": "int64", "object": "map", "array": "slice"}
 
 
 def _go_kind(value: Any) -> str:
@@ -250,3 +288,8 @@ _GO_SCALARS = {
     "time": "v1.Time",
     "microtime": "v1.MicroTime",
 }
+
+
+def empty_status(type_name: str) -> Any:
+    """The status that Go writes for an object that has none yet."""
+    return clone(_zero(type_name)).get("status", {})

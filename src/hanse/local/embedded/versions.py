@@ -35,6 +35,10 @@ def kept(resource: Resource, obj: Object) -> Object:
 
 
 def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:
-    made: dict[str, Any] = {names.get(key, key): value for key, value in obj.items()}
+    made: dict[str, Any] = {
+        names.get(key, key): value
+        for key, value in obj.items()
+        if value != "" or not key.startswith("reporting")
+    }
     made["apiVersion"] = api_version
     return made

@@ -13,7 +13,7 @@ from hanse.local.embedded import typed
 from hanse.local.embedded.calls import Call
 from hanse.local.embedded.failures import Refusal, expired, too_large_version
 from hanse.local.embedded.fields import fields_of, type_of
-from hanse.local.embedded.reads import check_list_options, selected_by, version_of
+from hanse.local.embedded.reads import check_list_options, selected_by
 from hanse.local.embedded.render import Form, form_of, one_table, partial
 from hanse.local.embedded.resources import Object, Resource
 from hanse.local.embedded.selectors import FieldTerm, Selection
@@ -121,7 +121,7 @@ class _Watch:
 
     def _start(self) -> None:
         call, storage = self._call, self._storage
-        version = version_of(call.option("resourceVersion"))
+        version = _version(call)
         initial = call.flag("sendInitialEvents")
         if initial and version > storage.version:
             self._queue.append(_Failed(too_large_version(version, storage.version)))
@@ -270,17 +270,22 @@ class _Watch:
             case "metadata":
                 return event_line(kind, partial(obj))
             case "table":
-                rows = [] if kind == "BOOKMARK" else [obj]
-                table = one_table(self._call, rows, self._clock.now())
+                table = one_table(self._call, [obj], self._clock.now())
                 table["metadata"] = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-                if kind == "BOOKMARK" and "annotations" in obj["metadata"]:
-                    table["metadata"]["annotations"] = obj["metadata"]["annotations"]
                 if not self._with_columns:
                     table["columnDefinitions"] = None
                 self._with_columns = False
                 return event_line(kind, table)
             case _:
                 assert_never(self._form)
+
+
+def _version(call: Call) -> int:
+    text = call.option("resourceVersion")
+    if text and not text.isdecimal():
+        problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise Refusal(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
+    return int(text or 0)
 
 
 def _selection(call: Call) -> Selection:

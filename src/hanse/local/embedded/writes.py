@@ -6,7 +6,7 @@ from random import Random
 from msgspec import Struct
 
 from hanse.kube.clock import Clock
-from hanse.local.embedded import bodies, custom, metadata, patches
+from hanse.local.embedded import bodies, custom, metadata, patches, typed
 from hanse.local.embedded.addresses import Addresses
 from hanse.local.embedded.admission import Admission, Event
 from hanse.local.embedded.calls import Call
@@ -17,10 +17,12 @@ from hanse.local.embedded.failures import (
     conflict,
     invalid,
     invalid_object,
+    method_not_allowed,
     name_not_generated,
     not_found,
     stale,
 )
+from hanse.local.embedded.fields import type_of
 from hanse.local.embedded.kinds import rules_of
 from hanse.local.embedded.namespaces import check_namespace
 from hanse.local.embedded.resources import Object, Resource
@@ -69,6 +71,7 @@ class Writes:
 
     async def update(self, call: Call) -> Outcome:
         """PUT of an object, or of its status."""
+        _check_named(call)
         sent = bodies.sent_object(call)
         resource, target = call.resource, call.target
         meta = metadata.metadata_of(sent)
@@ -81,6 +84,7 @@ class Writes:
 
     async def patch(self, call: Call) -> Outcome:
         """PATCH of an object, or of its status."""
+        _check_named(call)
         apply = patches.reader(call)
         return await self._modify(call, lambda old: self._patched(call, old, apply))
 
@@ -126,6 +130,8 @@ class Writes:
             candidate = self._prepared(resource, rules, obj)
             self._check_new(resource, rules, candidate)
             await self._admission.validated(Event(call, "CREATE", candidate, None))
+            for warning in rules.warnings(candidate):
+                call.warn(warning)
             try:
                 return Outcome(self._store_new(call, resource, candidate), 201)
             except Taken:
@@ -155,11 +161,13 @@ class Writes:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
-        errors = [*metadata.metadata_errors(meta, rules.name_problems)]
+        builtin = resource.custom is None
+        errors = [*metadata.metadata_errors(meta, rules.name_problems, builtin=builtin)]
         errors += custom.errors(resource, obj) if resource.custom else rules.validate(obj)
         errors = errors or [*metadata.path_errors(meta)]
         if errors:
-            raise invalid_object(resource.kind, resource.group, meta.get("name", ""), errors)
+            kind = obj.get("kind") or resource.kind
+            raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
 
     def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -195,6 +203,7 @@ class Writes:
         """Only the part that the endpoint may write."""
         match call.target.subresource:
             case "status":
+                rules_of(call.resource).default(new)
                 return _status_only(call.resource, new, old)
             case "finalize":
                 spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers")}
@@ -238,14 +247,20 @@ class Writes:
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if call.target.subresource in _WHOLE:
             rules.prepare_update(made, old)
-            if rules.generation and _wants_otherwise(call.resource, rules, made, old):
+            counted = rules.generation and call.target.subresource != "binding"
+            if counted and _wants_otherwise(call.resource, rules, made, old):
                 meta["generation"] = old["metadata"].get("generation", 0) + 1
         return made
 
     def _check_change(self, call: Call, rules: Rules, new: Object, old: Object) -> None:
         resource = call.resource
         errors = [
-            *metadata.metadata_update_errors(new["metadata"], old["metadata"], rules.name_problems)
+            *metadata.metadata_update_errors(
+                new["metadata"],
+                old["metadata"],
+                rules.name_problems,
+                builtin=resource.custom is None,
+            )
         ]
         if resource.custom is not None:
             errors += custom.errors(resource, new, old, call.target.subresource)
@@ -264,16 +279,19 @@ class Writes:
             return new
         if _is_finished(resource, new, old):
             meta = old["metadata"]
-            last = kept(resource, new)
-            gone = self._storage.remove(
-                resource.store, meta.get("namespace", ""), meta["name"], last
-            )
+            self._storage.remove(resource.store, meta.get("namespace", ""), meta["name"])
             if resource.store == "services":
-                self._addresses.released(gone)
-            return shown(resource, gone)
+                self._addresses.released(old)
+            return new
         if new == old:
             return old
         return shown(resource, self._storage.replace(resource.store, kept(resource, new)))
+
+
+def _check_named(call: Call) -> None:
+    """A collection as a whole can be neither put nor patched."""
+    if not call.target.name:
+        raise method_not_allowed()
 
 
 def _check_name(meta: dict[str, object], name: str) -> None:
@@ -293,7 +311,7 @@ def _reset_status(resource: Resource, obj: Object) -> None:
     if resource.custom is not None:
         obj.pop("status", None)
     elif "status" in obj:
-        obj["status"] = {"loadBalancer": {}} if resource.store == "services" else {}
+        obj["status"] = typed.empty_status(type_of(resource.api_version, resource.kind))
 
 
 def _status_only(resource: Resource, new: Object, old: Object) -> Object:

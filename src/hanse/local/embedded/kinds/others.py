@@ -366,9 +366,19 @@ def prepare_node(node: Object) -> None:
     node.setdefault("status", {})
 
 
+def event_errors(event: Object) -> Iterator[FieldError]:
+    """An event is kept in the namespace of what it is about."""
+    core = event["apiVersion"] == "v1"
+    about = event.get("involvedObject" if core else "regarding") or {}
+    namespace = about.get("namespace", "")
+    if (namespace or "default") != event["metadata"]["namespace"]:
+        field = "involvedObject.namespace"
+        yield invalid(field, namespace, "does not match event.namespace")
+
+
 NODE_RULES = Rules(prepare_create=prepare_node, keeps_status=True)
 ENDPOINTS_RULES = Rules(update_creates=True)
-EVENT_RULES = Rules(update_creates=True)
+EVENT_RULES = Rules(validate=event_errors, update_creates=True)
 ACCOUNT_RULES = Rules(returns_deleted=True)
 POLICY_RULES = Rules(default=default_policy, generation=True)
 BUDGET_RULES = Rules(generation=True, unconditional=False)

@@ -77,6 +77,9 @@ def default_pod(pod: Object) -> None:
     """A pod's defaults, and those of its spec."""
     spec = pod.setdefault("spec", {})
     spec.setdefault("enableServiceLinks", True)
+    status = pod.get("status") or {}
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         resources = container.get("resources") or {}
         if resources.get("limits"):

@@ -1,5 +1,6 @@
 """Services and EndpointSlices: defaults, checks, and what may not change."""
 
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
@@ -26,6 +27,7 @@ from hanse.local.embedded.rules import Rules
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _EXPOSED = ("NodePort", "LoadBalancer")
+_ADDRESSING = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
@@ -48,6 +50,10 @@ def default_service(service: Object) -> None:
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+        status = service.get("status") or {}
+        for ingress in (status.get("loadBalancer") or {}).get("ingress") or ():
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
 
 
 def prepare_service(service: Object) -> None:
@@ -67,7 +73,7 @@ def prepare_service_update(service: Object, old: Object) -> None:
     _follow_cluster_ip(spec, before)
     was, now = before.get("type"), spec.get("type")
     if was != "ExternalName" and now == "ExternalName":
-        _give_up(spec, before, ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"))
+        _give_up(spec, before, (*_ADDRESSING, "internalTrafficPolicy"))
     elif "ExternalName" not in (was, now):
         for field in ("clusterIP", "clusterIPs"):
             if not spec.get(field) and before.get(field):
@@ -133,12 +139,33 @@ def service_errors(service: Object) -> Iterator[FieldError]:
     elif spec["sessionAffinity"] not in ("ClientIP", "None"):
         yield unsupported("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None"))
     yield from _cluster_ip_errors(spec, kind)
+    yield from _traffic_errors(spec, kind)
     if kind not in _EXPOSED:
         for at, port in enumerate(ports):
             if port.get("nodePort"):
                 detail = f"may not be used when `type` is '{kind}'"
                 yield forbidden(f"spec.ports[{at}].nodePort", detail)
     yield from _repeated_ports(ports)
+
+
+def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    policies = ("Cluster", "Local")
+    for at, address in enumerate(spec.get("externalIPs") or ()):
+        yield from address_errors(address, f"spec.externalIPs[{at}]", "")
+    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
+        detail = "may only be used when `type` is 'LoadBalancer'"
+        yield forbidden("spec.LoadBalancerSourceRanges", detail)
+    internal, external = spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")
+    if internal and internal not in policies:
+        yield unsupported("spec.internalTrafficPolicy", internal, policies)
+    field = "spec.externalTrafficPolicy"
+    if external and kind not in _EXPOSED and not spec.get("externalIPs"):
+        yield invalid(field, external, "may only be set for externally-accessible services")
+    elif external and external not in policies:
+        yield unsupported(field, external, policies)
+    if spec.get("loadBalancerClass") and kind != "LoadBalancer":
+        detail = "may only be used when `type` is 'LoadBalancer'"
+        yield forbidden("spec.loadBalancerClass", detail)
 
 
 def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
@@ -196,7 +223,10 @@ def _target_errors(target: Any, field: str) -> Iterator[FieldError]:
         return
     if len(target) > 15:
         yield invalid(field, target, "must be no more than 15 characters")
-    if not any(letter.isalpha() for letter in target):
+    if not re.fullmatch(r"[-a-z0-9]*", target):
+        detail = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+        yield invalid(field, target, detail)
+    elif not any(letter.isalpha() for letter in target):
         yield invalid(field, target, "must contain at least one letter (a-z)")
 
 
@@ -250,7 +280,8 @@ def _repeated_ports(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
     for at, port in enumerate(ports):
         mark = (port.get("protocol", ""), port.get("port", 0))
         if mark in seen:
-            yield duplicate(f"spec.ports[{at}]", {"protocol": mark[0], "port": mark[1]})
+            told = {"Name": "", "Protocol": mark[0], "AppProtocol": None, "Port": mark[1]}
+            yield duplicate(f"spec.ports[{at}]", {**told, "TargetPort": 0, "NodePort": 0})
         seen.add(mark)
 
 
@@ -343,7 +374,7 @@ def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
         detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
         yield invalid(field, address, detail)
         return
-    if f"IPv{parsed.version}" != kind:
+    if kind and f"IPv{parsed.version}" != kind:
         yield invalid(field.rpartition("[")[0], address, f"must be an {kind} address")
     if parsed.is_unspecified:
         yield invalid(field, address, f"may not be unspecified ({address})")
@@ -361,7 +392,14 @@ def slice_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
         yield invalid("addressType", new.get("addressType"), "field is immutable")
 
 
+def slice_warnings(found: Object) -> Iterator[str]:
+    """What the author of a slice should know."""
+    if found.get("addressType") == "FQDN":
+        yield "spec.addressType: FQDN endpoints are deprecated"
+
+
 SLICE_RULES = Rules(
+    warnings=slice_warnings,
     default=default_slice,
     validate=slice_errors,
     validate_update=slice_update_errors,

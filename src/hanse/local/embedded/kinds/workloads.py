@@ -91,7 +91,8 @@ def default_job(job: Object) -> None:
 def prepare_job(job: Object) -> None:
     """A Job selects its pods by its own uid unless it brings a selector."""
     spec = dict(job["spec"])
-    if not spec.get("manualSelector"):
+    spec.setdefault("manualSelector", False)
+    if not spec["manualSelector"]:
         uid, name = job["metadata"]["uid"], job["metadata"]["name"]
         marks = {
             "batch.kubernetes.io/controller-uid": uid,
@@ -103,6 +104,8 @@ def prepare_job(job: Object) -> None:
         labels = {**(template["metadata"].get("labels") or {}), **marks}
         metadata = {**template["metadata"], "labels": labels}
         spec["template"] = {**template, "metadata": metadata}
+        if not job["metadata"].get("labels"):
+            job["metadata"]["labels"] = labels
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     job["spec"] = spec
 
@@ -127,6 +130,8 @@ def _workload_errors(found: Object) -> Iterator[FieldError]:
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if selector is None:
         yield required("spec.selector")
+        detail = "`selector` does not match template `labels`"
+        yield invalid("spec.template.metadata.labels", labels, detail)
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
         yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
     elif not matches_labels(selector, labels):
@@ -136,6 +141,24 @@ def _workload_errors(found: Object) -> Iterator[FieldError]:
     policy = spec["template"]["spec"].get("restartPolicy")
     if policy in ("Never", "OnFailure"):
         yield unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
+
+
+def deployment_errors(found: Object) -> Iterator[FieldError]:
+    """What is wrong with a Deployment."""
+    strategy = found["spec"].get("strategy") or {}
+    kind = strategy.get("type")
+    rolling = strategy.get("rollingUpdate")
+    if kind not in ("Recreate", "RollingUpdate"):
+        told = {"Type": kind, "RollingUpdate": rolling}
+        yield unsupported("spec.strategy", told, ("Recreate", "RollingUpdate"))
+    elif kind == "Recreate" and rolling is not None:
+        detail = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden("spec.strategy.rollingUpdate", detail)
+    elif rolling and all(rolling.get(s) in (0, "0%") for s in ("maxUnavailable", "maxSurge")):
+        detail = "may not be 0 when `maxSurge` is 0"
+        field = "spec.strategy.rollingUpdate.maxUnavailable"
+        yield invalid(field, rolling["maxUnavailable"], detail)
+    yield from _workload_errors(found)
 
 
 def _fixed_selector(new: Object, old: Object) -> Iterator[FieldError]:
@@ -177,24 +200,28 @@ def stateful_set_errors(found: Object) -> Iterator[FieldError]:
     if policy not in ("OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"
         yield invalid("spec.podManagementPolicy", policy, detail)
+    start = (found["spec"].get("ordinals") or {}).get("start", 0)
+    if start < 0:
+        yield invalid("spec.ordinals.start", start, "must be greater than or equal to 0")
     yield from _workload_errors(found)
 
 
-def _workload(
-    default: Callable[[Object], None],
-    *,
-    annotations_count: bool = False,
-) -> Rules:
+def _workload(default: Callable[[Object], None]) -> Rules:
     return Rules(
         default=default,
         validate=_workload_errors,
         validate_update=_fixed_selector,
         generation=True,
-        annotations_count=annotations_count,
     )
 
 
-DEPLOYMENT_RULES = _workload(default_deployment, annotations_count=True)
+DEPLOYMENT_RULES = Rules(
+    default=default_deployment,
+    validate=deployment_errors,
+    validate_update=_fixed_selector,
+    generation=True,
+    annotations_count=True,
+)
 REPLICA_SET_RULES = _workload(default_replica_set)
 DAEMON_SET_RULES = _workload(default_daemon_set)
 STATEFUL_SET_RULES = Rules(
