@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import Flag, auto
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -19,17 +20,32 @@ class Index(Struct, Generic[K], frozen=True):
     values: Callable[[K], Iterable[str]]
 
 
+class Writes(Flag):
+    """What a feature may write of a kind that it watches."""
+
+    NOTHING = 0
+    OBJECTS = auto()
+    """Create, patch and delete."""
+    FIELDS = auto()
+    """Patch what others made."""
+    STATUS = auto()
+    """Patch the status subresource."""
+
+
 class Watch(Struct, frozen=True):
     """What a feature wants to see in every cluster of a role.
 
-    A feature also watches what it writes: the engine owns only what it can see.
+    A feature also watches what it writes, and says so by `writes`: the engine owns only what it
+    can see, and an agent gets only the rights that its features ask for.
     """
 
     role: Role
     kind: type[Object]
     namespace: str = ""
     labels: str = ""
+    """Equality and existence terms only: `app=web,tier`."""
     indexes: tuple[Index[Any], ...] = ()
+    writes: Writes = Writes.NOTHING
 
 
 class Readable(Protocol[K_co]):

@@ -15,7 +15,15 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId, Meta, Place, ref_of
 from hanse.model.plan import Desired, Notice, Patch, Plan
-from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
+from hanse.model.snapshot import (
+    Change,
+    FactChange,
+    Index,
+    ObjectChange,
+    Snapshot,
+    Watch,
+    Writes,
+)
 
 OFFER = "toy.hanse.dev/offer"
 RECORD = "toy.hanse.dev/record"
@@ -32,9 +40,9 @@ class Toy:
 
     name = "toy"
     watches = (
-        Watch(Role.LOCAL, ConfigMap),
+        Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),
         Watch(Role.LOCAL, Namespace),
-        Watch(Role.BROKER, ConfigMap, namespace=HOME, indexes=(BY_OFFER,)),
+        Watch(Role.BROKER, ConfigMap, namespace=HOME, indexes=(BY_OFFER,), writes=Writes.OBJECTS),
     )
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:

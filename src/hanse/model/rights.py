@@ -1,0 +1,78 @@
+"""The least rights an agent needs in a cluster: RBAC rules from what features watch and write."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from hanse.model.facts import Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Event
+from hanse.model.objects import Object, Wire
+from hanse.model.snapshot import Watch, Writes
+
+_READ = ("get", "list", "watch")
+
+
+class Rule(Struct, frozen=True, order=True):
+    """One RBAC rule, in one namespace or (empty) in all of them."""
+
+    namespace: str
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def wire(self) -> Wire:
+        """The rule as a Role holds it."""
+        named = {"resourceNames": list(self.names)} if self.names else {}
+        return {
+            "apiGroups": [self.group],
+            "resources": [self.resource],
+            "verbs": list(self.verbs),
+            **named,
+        }
+
+
+def rights(
+    watches: Iterable[Watch], role: Role, *, leases: Sequence[tuple[str, str]] = ()
+) -> tuple[Rule, ...]:
+    """What an agent may do in clusters of a role; `leases` are the ones it holds or looks at.
+
+    A Lease must exist or be creatable, and RBAC cannot bound a create by name.
+    """
+    verbs: dict[tuple[str, str, str], set[str]] = {}
+
+    def may(namespace: str, kind: type[Object], *granted: str, of: str = "") -> None:
+        resource = f"{kind.kind.plural}/{of}" if of else kind.kind.plural
+        verbs.setdefault((namespace, kind.kind.group, resource), set()).update(granted)
+
+    told = False
+    for watch in watches:
+        if watch.role is not role:
+            continue
+        may(watch.namespace, watch.kind, *_READ)
+        if Writes.OBJECTS in watch.writes:
+            may(watch.namespace, watch.kind, "create", "patch", "delete")
+        if Writes.FIELDS in watch.writes:
+            may(watch.namespace, watch.kind, "patch")
+        if Writes.STATUS in watch.writes:
+            may(watch.namespace, watch.kind, "patch", of="status")
+        told = told or bool(watch.writes)
+    if told:
+        may("", Event, "create", "get", "patch")
+    for namespace, _ in leases:
+        may(namespace, Lease, *_READ, "create")
+    rules = [Rule(n, g, r, tuple(sorted(v))) for (n, g, r), v in verbs.items()]
+    for namespace, name in leases:
+        kind = Lease.kind
+        rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), (name,)))
+    return tuple(sorted(_without_covered(rules)))
+
+
+def _without_covered(rules: Iterable[Rule]) -> Iterable[Rule]:
+    """Leave out what a rule for all namespaces grants anyway."""
+    everywhere = {(r.group, r.resource): set(r.verbs) for r in rules if not r.namespace}
+    for rule in rules:
+        given = everywhere.get((rule.group, rule.resource), set())
+        if not rule.namespace or not set(rule.verbs) <= given:
+            yield rule

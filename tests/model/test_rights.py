@@ -1,0 +1,47 @@
+from hanse.model.facts import Role
+from hanse.model.kinds.core import ConfigMap, Service
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.rights import rights
+from hanse.model.snapshot import Watch, Writes
+from hanse.testing.toy import HOME, Toy
+
+
+def test_a_watch_alone_gives_the_right_to_read() -> None:
+    granted = rights([Watch(Role.LOCAL, Service)], Role.LOCAL)
+
+    assert [r.wire() for r in granted] == [
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}
+    ]
+
+
+def test_rights_are_those_of_the_role_alone() -> None:
+    assert rights([Watch(Role.BROKER, Service, writes=Writes.OBJECTS)], Role.LOCAL) == ()
+
+
+def test_status_is_a_resource_of_its_own() -> None:
+    granted = rights([Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS)], Role.LOCAL)
+
+    by_resource = {r.resource: r.verbs for r in granted}
+    assert by_resource["serviceexports"] == ("get", "list", "watch")
+    assert by_resource["serviceexports/status"] == ("patch",)
+
+
+def test_what_is_written_in_one_namespace_is_granted_in_that_one() -> None:
+    granted = rights(Toy.watches, Role.BROKER)
+
+    assert {r.namespace for r in granted if r.resource == "configmaps"} == {HOME}
+
+
+def test_a_right_that_holds_everywhere_is_not_repeated_for_a_namespace() -> None:
+    granted = rights(
+        [Watch(Role.LOCAL, ConfigMap), Watch(Role.LOCAL, ConfigMap, namespace="a")], Role.LOCAL
+    )
+
+    assert len(granted) == 1
+
+
+def test_leases_are_renewed_by_name() -> None:
+    granted = rights((), Role.LOCAL, leases=[("hanse-system", "hanse-agent")])
+
+    patching = [r for r in granted if "patch" in r.verbs]
+    assert [(r.namespace, r.names) for r in patching] == [("hanse-system", ("hanse-agent",))]
