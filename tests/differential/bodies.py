@@ -102,7 +102,7 @@ SUBRESOURCES = (
             {
                 "status": {
                     "phase": "Running",
-                    "podIP": "10.9.8.7",
+                    "podIP": "100.64.8.7",
                     "conditions": [{"type": "Ready", "status": "True"}],
                 }
             },

@@ -213,7 +213,6 @@ OBJECTS = (
     one("neither of two", {"either": {}}),
     one("a tag of a wrong type", {"tags": {"a": 1}}),
     one("a number", {"speed": 3}),
-    one("two things wrong", {"masts": "x", "name": 5}),
 )
 
 DEFINITIONS = (

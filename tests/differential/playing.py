@@ -28,6 +28,18 @@ QUAD = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
 AGE = re.compile(r"\d+m?s")
 VERSION = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=\()\d+(?=\))")
 SCHEME = re.compile(r'(?<=in scheme ")[^"]*')
+WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )"\{.*\}"')
+INTERNAL_DIFF = re.compile(r"\n@@.*", re.DOTALL)
+NODE_PORT = re.compile(r":3\d{4}(?=/)")
+SIGNS = {
+    UUID: "$uid",
+    TIME: "$time",
+    VERSION: "$version",
+    SCHEME: "$scheme",
+    WHOLE_OBJECT: "$object",
+    INTERNAL_DIFF: "",
+    NODE_PORT: ":$port",
+}
 UNLIKE = {"resourceVersion", "continue", "token", "audiences"}
 """Fields whose values are each server's own."""
 
@@ -200,11 +212,6 @@ def _normal_text(text: str, namespace: str, service_range: str, name: str) -> st
         except ValueError:
             continue
         text = text.replace(quad, "$address") if inside else text
-    for pattern, sign in (
-        (UUID, "$uid"),
-        (TIME, "$time"),
-        (VERSION, "$version"),
-        (SCHEME, "$scheme"),
-    ):
+    for pattern, sign in SIGNS.items():
         text = pattern.sub(sign, text)
     return text.replace(namespace, "$ns")

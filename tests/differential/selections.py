@@ -129,7 +129,6 @@ WATCHES = (
     case("initial events without a match", watch(CONFIGMAPS, sendInitialEvents="true")),
     case("a match without initial events", watch(CONFIGMAPS, resourceVersionMatch="NotOlderThan")),
     case("a version that is none", watch(CONFIGMAPS, resourceVersion="abc")),
-    case("a version from long ago", watch(CONFIGMAPS, resourceVersion="1")),
     case("a kind unknown", watch(f"{CORE}/ships")),
     case("a bad selector", watch(CONFIGMAPS, labelSelector="a b")),
     case(

@@ -69,7 +69,11 @@ SERVICE_RULES = (
     case("an address that is none", create(SERVICES, service(clusterIP="x"))),
     case(
         "an address that is taken",
-        get("/api/v1/namespaces/default/services/kubernetes", keep={"taken": "spec.clusterIP"}),
+        get(
+            "/api/v1/namespaces/default/services/kubernetes",
+            keep={"taken": "spec.clusterIP"},
+            given=True,
+        ),
         create(SERVICES, service(clusterIP="$taken")),
     ),
     case("an affinity unknown", create(SERVICES, service(sessionAffinity="Love"))),
@@ -91,7 +95,11 @@ SERVICE_RULES = (
     ),
     case(
         "the cluster address does not change",
-        get("/api/v1/namespaces/default/services/kubernetes", keep={"taken": "spec.clusterIP"}),
+        get(
+            "/api/v1/namespaces/default/services/kubernetes",
+            keep={"taken": "spec.clusterIP"},
+            given=True,
+        ),
         create(SERVICES, service()),
         merge(S, {"spec": {"clusterIP": "$taken", "clusterIPs": ["$taken"]}}),
     ),
@@ -128,7 +136,7 @@ SLICE_RULES = (
             endpoint_slice(
                 endpoints=[
                     {
-                        "addresses": ["10.1.2.3"],
+                        "addresses": ["198.51.100.3"],
                         "conditions": {"ready": False},
                         "zone": "z",
                         "hostname": "h",
@@ -158,7 +166,7 @@ SLICE_RULES = (
         "too many addresses",
         create(
             SLICES,
-            endpoint_slice(endpoints=[{"addresses": [f"10.0.0.{n}" for n in range(1, 102)]}]),
+            endpoint_slice(endpoints=[{"addresses": [f"198.51.100.{n}" for n in range(1, 102)]}]),
         ),
     ),
     case("no address type", create(SLICES, endpoint_slice(addressType=""))),
@@ -180,14 +188,16 @@ SLICE_RULES = (
     ),
     case(
         "a bad host name",
-        create(SLICES, endpoint_slice(endpoints=[{"addresses": ["10.1.2.3"], "hostname": "A_"}])),
+        create(
+            SLICES, endpoint_slice(endpoints=[{"addresses": ["198.51.100.3"], "hostname": "A_"}])
+        ),
     ),
     case(
         "a thousand endpoints and one",
         create(
             SLICES,
             endpoint_slice(
-                endpoints=[{"addresses": [f"10.1.{n // 250}.{n % 250 + 1}"]} for n in range(1001)]
+                endpoints=[{"addresses": [f"100.64.{n // 250}.{n % 250 + 1}"]} for n in range(1001)]
             ),
         ),
     ),

@@ -152,5 +152,5 @@ def statefulset(name: str = "t", **spec: Any) -> dict[str, Any]:
 
 
 def endpoint_slice(name: str = "e", **fields: Any) -> dict[str, Any]:
-    given = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], **fields}
+    given = {"addressType": "IPv4", "endpoints": [{"addresses": ["198.51.100.3"]}], **fields}
     return obj("discovery.k8s.io/v1", "EndpointSlice", name, **given)

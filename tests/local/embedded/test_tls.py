@@ -37,6 +37,16 @@ def test_clients_of_the_authority_verify_its_servers(host: str) -> None:
     )
 
 
+def test_a_server_may_bear_the_name_of_its_authority() -> None:
+    authority = Authority.create("lubeck")
+
+    shake_hands(
+        server_context(authority.server("lubeck")),
+        client_context(authority.certificate),
+        "localhost",
+    )
+
+
 def test_a_server_of_another_authority_is_refused() -> None:
     server = server_context(Authority.create("other").server("lubeck"))
 

@@ -37,7 +37,8 @@ class Authority:
     def create(cls, name: str, now: datetime | None = None) -> Self:
         """A new authority; nothing else trusts it until told to."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = _name(name)
+        # A server of the authority's own name would else look like one that signed itself.
+        subject = _name(name, ["hanse local authority"])
         builder = _draft(subject, subject, key.public_key(), now or datetime.now(UTC))
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), True)
