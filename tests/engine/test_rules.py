@@ -34,7 +34,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.objects import K, Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Desired, Feature, Plan, Question, Read, Removal
-from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.model.verdict import Allow, Ask, Deny, Review, Verdict
 from hanse.testing.builders import cluster, configmap, namespace, snapshot, stored
 from hanse.testing.faults import Sent, Weather
@@ -113,7 +113,7 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
         """Removes ConfigMaps that say so, and only the very ones it saw."""
 
         name = "broom"
-        watches = (Watch(Role.LOCAL, ConfigMap),)
+        watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
         def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
             if isinstance(change, ObjectChange) and isinstance(change.after, ConfigMap):
@@ -269,7 +269,10 @@ class Crown:
     """Writes one ConfigMap into every member as its leader."""
 
     name = "crown"
-    watches = (Watch(Role.LED, ConfigMap), Watch(Role.LOCAL, ConfigMap))
+    watches = (
+        Watch(Role.LED, ConfigMap, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, ConfigMap),
+    )
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
         return [Key("crown")]
@@ -410,7 +413,10 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
         """Copies what a live read of an unwatched name finds."""
 
         name = "curious"
-        watches = (Watch(Role.LOCAL, ConfigMap), Watch(Role.BROKER, ConfigMap, namespace=HOME))
+        watches = (
+            Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),
+            Watch(Role.BROKER, ConfigMap, namespace=HOME),
+        )
 
         def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
             return [Key("look")] if isinstance(change, ObjectChange) else []
@@ -694,7 +700,10 @@ class Clerk:
     """Writes every ConfigMap of the shop into the ledger."""
 
     name = "clerk"
-    watches = (Watch(Role.LOCAL, ConfigMap, namespace=SHOP), Watch(Role.MEMBER, ConfigMap))
+    watches = (
+        Watch(Role.LOCAL, ConfigMap, namespace=SHOP),
+        Watch(Role.MEMBER, ConfigMap, writes=Writes.OBJECTS),
+    )
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and change.where == seen.local:
@@ -903,6 +912,17 @@ async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
         )
         assert unreadable == 1
         assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+
+
+async def test_a_write_that_is_not_declared_is_a_mistake_and_is_not_sent() -> None:
+    class Sneaky(Toy):
+        watches = tuple(replace(w, writes=Writes.NOTHING) for w in Toy.watches)
+
+    async with town("lubeck", features=(Sneaky(),)) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        assert world.network.writes == []
 
 
 async def test_two_who_disagree_do_not_fight_without_end() -> None:

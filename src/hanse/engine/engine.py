@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 
 from hanse.engine.actions import Action, Todo, Update, is_omission, place_of, todo
+from hanse.engine.declared import require_declared
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
 from hanse.engine.metrics import Metrics
@@ -264,6 +265,9 @@ class Engine:
     def _allowed(self, turn: Turn, wanted: Todo) -> list[Action]:
         """What may be written now: not while paused, not too soon, not suspiciously much."""
         actions = list(wanted.actions)
+        if actions:
+            roles = {name: c.roles for name, c in self.fleet.connections.items()}
+            require_declared(actions, self.features[turn.item[0]].watches, roles)
         if self.paused:
             self._braked.add(turn.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
