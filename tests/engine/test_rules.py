@@ -916,7 +916,7 @@ async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
 
 async def test_a_write_that_is_not_declared_is_a_mistake_and_is_not_sent() -> None:
     class Sneaky(Toy):
-        watches = tuple(replace(w, writes=Writes.NOTHING) for w in Toy.watches)
+        watches: tuple[Watch, ...] = tuple(replace(w, writes=Writes.NOTHING) for w in Toy.watches)
 
     async with town("lubeck", features=(Sneaky(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))

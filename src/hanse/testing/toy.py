@@ -39,7 +39,7 @@ class Toy:
     """Shares ConfigMaps by one broker."""
 
     name = "toy"
-    watches = (
+    watches: tuple[Watch, ...] = (
         Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),
         Watch(Role.LOCAL, Namespace),
         Watch(Role.BROKER, ConfigMap, namespace=HOME, indexes=(BY_OFFER,), writes=Writes.OBJECTS),
