@@ -165,6 +165,8 @@ class ApiServer:
         verbs = subresource.verbs if subresource is not None else call.resource.verbs
         if call.verb not in verbs:
             raise method_not_allowed()
+        if call.resource.namespaced and not call.target.namespace and call.verb != "list":
+            raise NoSuchPath if call.resource.custom is not None else method_not_allowed()
         if call.verb == "create" and bool(call.target.name) != (subresource is not None):
             raise method_not_allowed()
         return call.verb
