@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real bench
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -41,7 +41,17 @@ layers: install
 	@echo "==> layers"; $(BIN)/lint-imports --no-cache >.import-lint.log 2>&1 || { cat .import-lint.log; exit 1; }
 
 test: lint types layers ## everything that needs no Go
-	@echo "==> tests"; $(BIN)/pytest -n auto
+	@echo "==> tests"; $(BIN)/pytest -n auto --dist worksteal
+
+kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
+	@echo "==> programs of real clusters"; $(BIN)/python -m hanse.local.real.build
+
+test-real: kube-binaries ## the scenarios and more on real clusters
+	@echo "==> tests on real clusters"; $(BIN)/pytest -m real tests/real
+	@echo "==> scenarios on real clusters"; $(BIN)/pytest --engine kubernetes tests/scenarios
+
+bench: install ## measure against limits and peers
+	@$(BIN)/python -m bench
 
 clean: ## remove what was built here
 	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import-lint.log

@@ -11,10 +11,10 @@ from msgspec import Struct
 from hanse.cli.oops import Trouble
 from hanse.cli.trying import Verb
 from hanse.engine.actions import Action, Create, Delete, Update, place_of
-from hanse.engine.compare import merge
 from hanse.engine.engine import Engine
 from hanse.engine.preview import preview
 from hanse.model.facts import ClusterState
+from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, Object, Place
 
 ROUNDS = 10

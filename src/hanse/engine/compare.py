@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from hanse.engine.ownership import APPLIED, EPOCH, OURS
+from hanse.model.merging import merge
 from hanse.model.objects import K, Meta, Object, Wire
 
 _UNSTATED = frozenset({"metadata", "status"})
@@ -76,19 +77,6 @@ def patch_is_needed(change: Wire, observed: Object) -> bool:
     standing = msgspec.to_builtins(observed, str_keys=True)
     after = merge(standing, change)
     return bool(msgspec.convert(after, type(observed), strict=False) != observed)
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: null removes, objects merge, anything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merge(result.get(name), value)
-    return result
 
 
 def _struct_change(

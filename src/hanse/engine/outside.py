@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from hanse.engine.compare import merge
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from hanse.kube.events import Alive, Event, Interrupted, Listed, NotServed
+from hanse.model.merging import merge
 from hanse.model.objects import K, Object, Wire
 
 

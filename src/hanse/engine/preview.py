@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.engine.actions import Action, Create, Delete, Obstacle, Update, todo
-from hanse.engine.compare import merge
 from hanse.engine.engine import Engine
 from hanse.engine.ownership import Owned
 from hanse.engine.queue import Item
+from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, K, Object, ref_of
 from hanse.model.snapshot import ObjectChange, Readable, Snapshot
 
