@@ -138,9 +138,7 @@ OBJECTS = (
     ),
     sailing(
         "an unknown field, warned about",
-        create(
-            SHIPS, ship(unknown=1, crew=[{"name": "a", "x": 1}]), query={"fieldValidation": "Warn"}
-        ),
+        create(SHIPS, ship(crew=[{"name": "a", "x": 1}]), query={"fieldValidation": "Warn"}),
     ),
     sailing("no spec", create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna"))),
     sailing("a table", create(SHIPS, ship()), get(SHIPS, accept=TABLE)),

@@ -1,8 +1,6 @@
 """Tell a case to one API server, and write down its answers so that two servers can be compared."""
 
 import asyncio
-import re
-from ipaddress import ip_address, ip_network
 from typing import Any, assert_never
 
 import msgspec
@@ -10,9 +8,11 @@ from msgspec import Struct
 
 from hanse.kube.errors import ApiError, KubeError
 from hanse.kube.request import JSON, Request, Response, Transport
+from tests.differential.normal import Local
 from tests.differential.vocabulary import (
     CORE,
     CRDS,
+    HOOKS,
     Ask,
     Body,
     Case,
@@ -21,28 +21,6 @@ from tests.differential.vocabulary import (
     create,
     obj,
 )
-
-UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-QUAD = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
-AGE = re.compile(r"\d+m?s")
-VERSION = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=\()\d+(?=\))")
-SCHEME = re.compile(r'(?<=in scheme ")[^"]*')
-WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )"\{.*\}"')
-INTERNAL_DIFF = re.compile(r"\n@@.*", re.DOTALL)
-NODE_PORT = re.compile(r":3\d{4}(?=/)")
-SIGNS = {
-    UUID: "$uid",
-    TIME: "$time",
-    VERSION: "$version",
-    SCHEME: "$scheme",
-    WHOLE_OBJECT: "$object",
-    INTERNAL_DIFF: "",
-    NODE_PORT: ":$port",
-}
-UNLIKE = {"resourceVersion", "continue", "token", "audiences"}
-"""Fields whose values are each server's own."""
-
 
 _GROUND = (
     create("/api/v1/namespaces", obj("v1", "Namespace", "$ns"), given=True),
@@ -60,15 +38,19 @@ class Outcome(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True):
-    """A server to play to; addresses in its range of Services are all alike."""
+    """A server to play to, and where it finds the webhooks of the cases."""
 
     transport: Transport
     service_range: str
+    webhook: str = "https://webhook.example"
+    bundle: str = ""
+    settling: float = 0
+    """The seconds that pass until it asks a webhook that it was told of."""
 
 
 async def play(server: Server, case: Case, namespace: str) -> list[Outcome]:
     """The answers to a case's steps, in a new namespace."""
-    kept = {"ns": namespace}
+    kept = {"ns": namespace, "webhook": server.webhook, "bundle": server.bundle}
     outcomes: list[Outcome] = []
     for step in (*_GROUND, *case.steps):
         outcomes += await _told(server, step, kept)
@@ -82,10 +64,12 @@ async def _told(server: Server, step: Step, kept: dict[str, str]) -> list[Outcom
             _keep(step, answer, kept)
             if step.path == CRDS and answer.status == 201:
                 await _served(server.transport, msgspec.json.decode(answer.body))
+            if step.path in HOOKS:
+                await asyncio.sleep(server.settling)
             if step.given:
                 assert answer.status < 300, answer.body
                 return []
-            return [_outcome(answer, kept["ns"], server.service_range)]
+            return [_outcome(answer, _local(server, kept))]
         case Follow():
             return await _followed(server, step, kept)
         case _:
@@ -134,16 +118,16 @@ def _keep(step: Ask, answer: Response, kept: dict[str, str]) -> None:
 async def _followed(server: Server, step: Follow, kept: dict[str, str]) -> list[Outcome]:
     """One outcome for each event, or the one refusal."""
     outcomes: list[Outcome] = []
+    local = _local(server, kept)
     try:
         async with server.transport.stream(_request(step, kept)) as lines:
             async for line in lines:
                 event = msgspec.json.decode(line)
                 if event["type"] != "BOOKMARK" or b"initial-events-end" in line:
-                    outcomes.append(Outcome(200, _normal(event, kept["ns"], server.service_range)))
+                    outcomes.append(Outcome(200, local.normal(event)))
     except ApiError as refused:
         told = {"reason": refused.status.reason, "message": refused.status.message}
-        body = _normal(told, kept["ns"], server.service_range)
-        outcomes.append(Outcome(refused.status.code, body))
+        outcomes.append(Outcome(refused.status.code, local.normal(told)))
     except KubeError as failed:
         outcomes.append(Outcome(0, str(failed)))
     return outcomes
@@ -159,59 +143,14 @@ async def _served(transport: Transport, crd: dict[str, Any]) -> None:
             await asyncio.sleep(0.05)
 
 
-def _outcome(answer: Response, namespace: str, service_range: str) -> Outcome:
+def _local(server: Server, kept: dict[str, str]) -> Local:
+    return Local(kept["ns"], server.service_range, server.webhook)
+
+
+def _outcome(answer: Response, local: Local) -> Outcome:
     try:
         body = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:
         body = answer.body.decode("utf-8", "replace")
-    return Outcome(
-        answer.status,
-        _normal(body, namespace, service_range),
-        answer.headers.get("warning", "").replace(namespace, "$ns"),
-    )
-
-
-def _normal(value: Any, namespace: str, service_range: str, name: str = "") -> Any:
-    match value:
-        case dict():
-            return _normal_object(value, namespace, service_range)
-        case list():
-            return [_normal(one, namespace, service_range, name) for one in value]
-        case str():
-            return _normal_text(value, namespace, service_range, name)
-        case int() if name in ("nodePort", "healthCheckNodePort"):
-            return "$port"
-        case _:
-            return value
-
-
-def _normal_object(value: dict[str, Any], namespace: str, service_range: str) -> dict[str, Any]:
-    dropped = {"managedFields", "userInfo"}
-    if "priority" in value and "format" in value:
-        dropped.add("description")  # of a table's column
-    normal = {
-        name: _normal(inner, namespace, service_range, name)
-        for name, inner in value.items()
-        if name not in dropped
-    }
-    prefix = normal.get("generateName")
-    if prefix and str(normal.get("name", "")).startswith(prefix):
-        normal["name"] = f"{prefix}$generated"
-    return normal
-
-
-def _normal_text(text: str, namespace: str, service_range: str, name: str) -> str:
-    if name in UNLIKE and text:
-        return f"${name}"
-    if name == "cells" and AGE.fullmatch(text):
-        return "$age"
-    network = ip_network(service_range)
-    for quad in set(QUAD.findall(text)):
-        try:
-            inside = ip_address(quad) in network
-        except ValueError:
-            continue
-        text = text.replace(quad, "$address") if inside else text
-    for pattern, sign in SIGNS.items():
-        text = pattern.sub(sign, text)
-    return text.replace(namespace, "$ns")
+    warnings = local.normal(answer.headers.get("warning", ""))
+    return Outcome(answer.status, local.normal(body), warnings)

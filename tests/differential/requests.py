@@ -7,6 +7,7 @@ from tests.differential import (
     patches,
     selections,
     services,
+    webhooks,
     workloads,
 )
 
@@ -18,4 +19,5 @@ CASES = [
     *services.CASES,
     *workloads.CASES,
     *definitions.CASES,
+    *webhooks.CASES,
 ]

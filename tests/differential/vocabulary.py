@@ -1,7 +1,8 @@
 """Requests as data: what is sent to two API servers so that their answers can be compared.
 
 A case is a short story in a namespace of its own. `$ns` stands for that namespace, and `$name` for
-what an earlier step kept under that name (a resourceVersion, a uid, a continue token).
+what an earlier step kept under that name (a resourceVersion, a uid, a continue token). `$webhook`
+is where the webhooks of these tests are served, and `$bundle` the authority that vouches for them.
 """
 
 from typing import Any
@@ -74,6 +75,11 @@ STATEFULSETS = f"{APPS}/statefulsets"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/$ns/endpointslices"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+MUTATING = f"{_ADMISSION}/mutatingwebhookconfigurations"
+VALIDATING = f"{_ADMISSION}/validatingwebhookconfigurations"
+HOOKS = (MUTATING, VALIDATING)
 
 RV = {"rv": "metadata.resourceVersion"}
 UID = {"uid": "metadata.uid"}

@@ -4,6 +4,7 @@ With `HANSE_RECORD=1` in the environment its answers are recorded anew instead.
 """
 
 import asyncio
+import base64
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from hanse.kube.request import Request, Transport
+from hanse.local.embedded.tls import Authority, server_context
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER
+from tests.differential.judging import judge
 from tests.differential.playing import Outcome, Server, play
 from tests.differential.recording import record, recorded
 from tests.differential.requests import CASES
@@ -35,6 +39,28 @@ async def closing(transport: Transport) -> AsyncIterator[Transport]:
         await transport.close()
 
 
+@asynccontextmanager
+async def webhooks() -> AsyncIterator[tuple[str, bytes]]:
+    """The webhooks of the cases over HTTPS: their URL, and the authority to trust."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        try:
+            return web.Response(body=judge(request.path, await request.read()))
+        except ValueError as error:
+            return web.Response(status=500, text=str(error))
+
+    authority = Authority.create("webhooks")
+    context = server_context(authority.server("webhook"))
+    loop = asyncio.get_running_loop()
+    server = web.Server(answer)
+    listener = await loop.create_server(server, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}", authority.certificate
+    finally:
+        listener.close()
+        await server.shutdown()
+
+
 @pytest.fixture(scope="module")
 async def answers(
     binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
@@ -42,10 +68,11 @@ async def answers(
     """All cases' answers, from a server beside which no controllers run."""
     async with RealFleet(tmp_path_factory.mktemp("alone"), binaries, names=()) as fleet:
         await fleet.broker.stop_server(CONTROLLER_MANAGER.name)
-        async with closing(fleet.broker.connect()) as transport:
+        async with closing(fleet.broker.connect()) as transport, webhooks() as (url, authority):
             found = await transport.send(Request("GET", SERVICE_RANGE))
             ranges = msgspec.json.decode(found.body)["spec"]["cidrs"]
-            yield await _all(Server(transport, ranges[0]))
+            bundle = base64.b64encode(authority).decode()
+            yield await _all(Server(transport, ranges[0], url, bundle, settling=2))
 
 
 async def _all(server: Server) -> dict[str, list[Outcome]]:

@@ -1,0 +1,80 @@
+"""Answers without what may differ from one server or one run to the next."""
+
+import re
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from msgspec import Struct
+
+UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+QUAD = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+AGE = re.compile(r"\d+m?s")
+VERSION = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=\()\d+(?=\))")
+SCHEME = re.compile(r'(?<=in scheme ")[^"]*')
+WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )(?:"\{.*\}"|\[\{.*?\}\])(?=: )')
+INTERNAL_DIFF = re.compile(r"\n@@.*", re.DOTALL)
+NODE_PORT = re.compile(r":3\d{4}(?=/)")
+SIGNS = {
+    UUID: "$uid",
+    TIME: "$time",
+    VERSION: "$version",
+    SCHEME: "$scheme",
+    WHOLE_OBJECT: "$object",
+    INTERNAL_DIFF: "",
+    NODE_PORT: ":$port",
+}
+UNLIKE = {"resourceVersion", "continue", "token", "audiences", "caBundle"}
+"""Fields whose values are each server's own."""
+
+
+class Local(Struct, frozen=True):
+    """What is this server's or this case's alone; addresses in its range of Services are alike."""
+
+    namespace: str
+    service_range: str
+    webhook: str
+
+    def normal(self, value: Any, name: str = "") -> Any:
+        """A JSON value with signs in place of what is local, random or a moment."""
+        match value:
+            case dict():
+                return self._object(value)
+            case list():
+                return [self.normal(one, name) for one in value]
+            case str():
+                return self._text(value, name)
+            case int() if name in ("nodePort", "healthCheckNodePort"):
+                return "$port"
+            case _:
+                return value
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        dropped = {"managedFields", "userInfo"}
+        if "priority" in value and "format" in value:
+            dropped.add("description")  # of a table's column
+        normal = {
+            name: self.normal(inner, name) for name, inner in value.items() if name not in dropped
+        }
+        prefix = normal.get("generateName")
+        if prefix and str(normal.get("name", "")).startswith(prefix):
+            normal["name"] = f"{prefix}$generated"
+        return normal
+
+    def _text(self, text: str, name: str) -> str:
+        if name in UNLIKE and text:
+            return f"${name}"
+        if name == "cells" and AGE.fullmatch(text):
+            return "$age"
+        text = text.replace(self.webhook, "$webhook")
+        for quad in set(QUAD.findall(text)):
+            text = text.replace(quad, "$address") if self._is_inside(quad) else text
+        for pattern, sign in SIGNS.items():
+            text = pattern.sub(sign, text)
+        return text.replace(self.namespace, "$ns")
+
+    def _is_inside(self, quad: str) -> bool:
+        try:
+            return ip_address(quad) in ip_network(self.service_range)
+        except ValueError:
+            return False
