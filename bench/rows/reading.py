@@ -1,12 +1,9 @@
-"""What reading a large cluster costs: a list of 50,000 Services, and one event of a watch."""
+"""What reading costs: a list of 50,000 Services, and one event of a watch up to its queued key."""
 
 import asyncio
 import gc
-import json
-import multiprocessing
 import time
 from collections.abc import AsyncIterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -14,63 +11,49 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import uvloop
 
+from bench.figures import AtMost, Figure
+from bench.processes import apart, resident
+from bench.row import Effort, Once, Row, unprepared
+from hanse.engine.api import KubeApi
+from hanse.engine.engine import Engine
 from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response
 from hanse.kube.store import Store
-from hanse.kube.watch_events import Bookmark, event_in
-from hanse.kube.watching import follow
+from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
 from hanse.model.snapshot import Index
+from hanse.testing.toy import OFFER, Toy
 
 SERVICES = 50_000
 PAGE = 500
 EVENTS = 20_000
-BY_APP: Index[Service] = Index("app", lambda s: [s.metadata.labels["app"]])
+OBJECTS = 1_000
+BY_APP: Index[Service] = Index(Service, "app", lambda s: [s.metadata.labels["app"]])
 
 
-def run() -> dict[str, float]:
-    """Each number is of a process of its own, so that one does not pay for the other."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as processes:
-        listed = processes.submit(listing).result()
-        return {**listed, **processes.submit(watching).result()}
-
-
-def listing() -> dict[str, float]:
-    """CPU and memory of listing every Service, by pages, into a store with an index."""
+@asynccontextmanager
+async def _pages_written(effort: Effort) -> AsyncIterator[Once]:
+    del effort  # the goal is about this size and no other
     with TemporaryDirectory() as folder:
-        write_pages(Path(folder))
-        gc.collect()
-        before = resident()
-        started = time.process_time()
-        store = asyncio.run(_listed(Pages(Path(folder))))
-        spent = time.process_time() - started
-        gc.collect()
-        grown = resident() - before
+        await asyncio.to_thread(write_pages, Path(folder))
+        yield lambda: apart(listing, folder)
+
+
+def listing(folder: str) -> dict[str, float]:
+    """CPU and memory of listing every Service, by pages, into a store with an index."""
+    gc.collect()
+    before = resident()
+    started = time.process_time()
+    store = asyncio.run(_listed(Pages(Path(folder))))
+    spent = time.process_time() - started
+    gc.collect()
+    grown = resident() - before
     assert len(store) == SERVICES
-    return {"list_50000_cpu_s": spent, "list_50000_mib": grown}
-
-
-def watching() -> dict[str, float]:
-    """One event: from its bytes to the store's transition, alone and through the whole stream."""
-    lines = [event_line(n) for n in range(EVENTS)]
-    store: Store[Service] = Store([BY_APP])
-    started = time.process_time()
-    for line in lines:
-        event = event_in(line, Service)
-        assert not isinstance(event, Bookmark)
-        for _ in store.take(event):
-            pass
-    alone = time.process_time() - started
-    started = time.process_time()
-    asyncio.run(_followed(Streamed(lines)))
-    streamed = time.process_time() - started
-    return {
-        "event_to_transition_us": alone / EVENTS * 1e6,
-        "event_through_stream_us": streamed / EVENTS * 1e6,
-    }
+    return {"CPU": spent, "memory": grown}
 
 
 async def _listed(pages: "Pages") -> Store[Service]:
@@ -80,13 +63,30 @@ async def _listed(pages: "Pages") -> Store[Service]:
     return store
 
 
-async def _followed(way: "Streamed") -> None:
-    store: Store[Service] = Store([BY_APP])
-    told = 0
-    async for event in follow(Client(way), Service, random=Random(1)):
-        told += sum(1 for _ in store.take(event))
-        if told >= EVENTS:
-            return
+async def _events_once(effort: Effort) -> dict[str, float]:
+    return await apart(queueing, effort.of(EVENTS, 2_000))
+
+
+def queueing(events: int) -> dict[str, float]:
+    """CPU of one event: bytes of a stream, store, owners, wakes of a feature, queued key."""
+    lines = [event_line(number) for number in range(events)]
+    return {"CPU of an event": uvloop.run(_followed(Streamed(lines))) / events * 1e6}
+
+
+async def _followed(way: "Streamed") -> float:
+    """Follow a cluster as an agent does, but plan nothing: keys stay in the queue."""
+    engine = Engine([Toy()], "lubeck", clock=WallClock(), random=Random(1))
+    engine.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(way), Random(1)))
+    async with engine.fleet.running():
+        engine.active = True
+        await way.begun.wait()
+        started = time.process_time()
+        way.go.set()
+        await way.ended.wait()
+        spent = time.process_time() - started
+    names = {(await engine.queue.take()).item[1].name for _ in range(OBJECTS)}
+    assert len(names) == OBJECTS, "each object has woken its key"
+    return spent
 
 
 class Pages:
@@ -107,29 +107,37 @@ class Pages:
 
 
 class Streamed:
-    """A server that streams an empty list and then the lines it was given."""
+    """A server that streams empty lists, and then the lines it was given, of ConfigMaps."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = lines
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = asyncio.Event()
 
     async def send(self, request: Request) -> Response:
-        raise Unreachable(f"there is a stream only, not {request.target}")
+        raise Unreachable(f"there are streams only, not {request.target}")
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         if dict(request.query).get("sendInitialEvents") != "true":
             raise Unreachable("the stream begins with its list")
-        yield self._all()
+        yield self._all(request.path.endswith("/configmaps"))
 
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def _all(self) -> AsyncIterator[bytes]:
+    async def _all(self, configmaps: bool) -> AsyncIterator[bytes]:
         annotations = {"k8s.io/initial-events-end": "true"}
         end = {"metadata": {"resourceVersion": "1", "annotations": annotations}}
         yield msgspec.json.encode({"type": "BOOKMARK", "object": end})
-        for line in self._lines:
-            yield line
+        if configmaps:
+            self.begun.set()
+            await self.go.wait()
+            for line in self._lines:
+                yield line
+            self.ended.set()
+        await asyncio.get_running_loop().create_future()
 
 
 def write_pages(folder: Path) -> None:
@@ -142,8 +150,13 @@ def write_pages(folder: Path) -> None:
 
 
 def event_line(number: int) -> bytes:
-    obj = service(number % 1000)
-    obj["metadata"]["resourceVersion"] = str(2_000_000 + number)
+    """A change of one of many offers, with the metadata that API servers send along."""
+    meta = {
+        **service(number % OBJECTS)["metadata"],
+        "resourceVersion": str(2_000_000 + number),
+        "labels": {OFFER: "", "app": "bench", "app.kubernetes.io/managed-by": "Helm"},
+    }
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"n": str(number)}}
     return msgspec.json.encode({"type": "MODIFIED", "object": obj})
 
 
@@ -198,12 +211,18 @@ def service(number: int) -> dict[str, Any]:
     }
 
 
-def resident() -> float:
-    """Memory of this process in MiB, as the system counts it."""
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
+LIST = Row(
+    name="list",
+    about="decode 50,000 Services from one paged list into an indexed store",
+    against="fixed goals",
+    figures=(Figure("CPU", "s", AtMost(3.0)), Figure("memory", "MiB", AtMost(150.0))),
+    prepare=_pages_written,
+)
 
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))
+EVENT = Row(
+    name="event",
+    about="a watch event from its bytes to the queued key, through the engine with a feature",
+    against="a fixed goal",
+    figures=(Figure("CPU of an event", "µs", AtMost(100.0)),),
+    prepare=unprepared(_events_once),
+)

@@ -432,6 +432,7 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
     async with town("lubeck", features=(Curious(),), agents=False) as world:
         await world.client(BROKER).create(namespace("elsewhere"))
         await world.client(BROKER).create(configmap("secret-place", "elsewhere", x="1"))
+        await world.client("lubeck").create(configmap("curiosity", SHOP))
         world.start_agent("lubeck")
         await world.settle()
 
@@ -869,6 +870,20 @@ async def test_a_plan_that_raises_holds_up_nobody_else() -> None:
         failed = registry.get_sample_value("hanse_failed_plans_total", {"feature": "toy"})
         assert failed is not None
         assert 1 <= failed < 30, "it is tried again, more and more slowly"
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+
+
+async def test_a_feature_that_cannot_take_a_change_in_holds_up_nobody_else() -> None:
+    class Deaf(Toy):
+        name = "deaf"
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            raise ZeroDivisionError
+
+    async with town("lubeck", features=(Deaf(), Toy())) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
         assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
 
 

@@ -39,7 +39,7 @@ def thing(
 
 
 BY_OWNER: Index[ConfigMap] = Index(
-    "owner", lambda o: filter(None, [o.metadata.labels.get("owner")])
+    ConfigMap, "owner", lambda o: filter(None, [o.metadata.labels.get("owner")])
 )
 
 

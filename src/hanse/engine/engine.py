@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -21,7 +21,7 @@ from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
 from hanse.engine.writer import Fence, NoFence, Writer
 from hanse.kube.clock import Clock
-from hanse.model.facts import ClusterState, Departed, Facts, KindServed
+from hanse.model.facts import ClusterState, Departed, Facts, KindServed, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Call, Feature, Read
@@ -61,6 +61,7 @@ class Engine:
         self.fleet.listener = self
         self.fleet.on_stream = self.metrics.stream_told
         self.owned = Owned()
+        self._watchers = _watchers(features)
         self.active = False
         self.paused = ""
         self.queue = Queue(_loop_time)
@@ -153,9 +154,24 @@ class Engine:
     def _wake(self, change: Change, lane: Lane) -> None:
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         seen = self.snapshot()
-        for feature in self.features.values():
-            for key in feature.wakes(change, seen):
+        for feature in self._concerned(change):
+            try:
+                keys = tuple(feature.wakes(change, seen))
+            except Exception:  # one feature's mistake about one object must not end the others
+                log.exception("wakes failed", extra={"feature": feature.name})
+                self.metrics.wakes_failed(feature.name)
+                continue
+            for key in keys:
                 self.queue.add((feature.name, key), lane, deletion_seen=deletion)
+
+    def _concerned(self, change: Change) -> Iterable[Feature]:
+        """The features that watch what changed; facts concern everyone."""
+        if isinstance(change, FactChange):
+            return self.features.values()
+        connection = self.fleet.connections.get(change.where)
+        roles = connection.roles if connection is not None else frozenset()
+        watching = self._watchers.get(type(change.object), ())
+        return [feature for feature, of in watching if not of.isdisjoint(roles)]
 
     def _wake_owner(self, change: Change, lane: Lane) -> None:
         """What we own and somebody touched is looked at again by whoever owns it."""
@@ -304,6 +320,18 @@ class Engine:
     def _release(self, where: ClusterId, feature: str) -> None:
         self.guard.release(where, feature)
         self._add_all(self._suspicious.pop((where, feature), set()))
+
+
+def _watchers(
+    features: Sequence[Feature],
+) -> dict[type[Object], list[tuple[Feature, frozenset[Role]]]]:
+    """For each kind, the features that watch it, and in clusters of which roles."""
+    watchers: dict[type[Object], list[tuple[Feature, frozenset[Role]]]] = {}
+    for feature in features:
+        for kind in {w.kind for w in feature.watches}:
+            roles = frozenset(w.role for w in feature.watches if w.kind is kind)
+            watchers.setdefault(kind, []).append((feature, roles))
+    return watchers
 
 
 def _loop_time() -> float:

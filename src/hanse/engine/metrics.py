@@ -36,6 +36,12 @@ class Metrics:
         self._failed = Counter(
             "hanse_failed_plans", "Plans that raised.", ["feature"], registry=registry
         )
+        self._unwoken = Counter(
+            "hanse_failed_wakes",
+            "Changes that a feature failed to take in.",
+            ["feature"],
+            registry=registry,
+        )
         self._applies = Histogram(
             "hanse_apply_seconds",
             "Time to write one plan.",
@@ -80,6 +86,9 @@ class Metrics:
 
     def plan_failed(self, feature: str) -> None:
         self._failed.labels(feature).inc()
+
+    def wakes_failed(self, feature: str) -> None:
+        self._unwoken.labels(feature).inc()
 
     def held(self, where: ClusterId, feature: str, deletions: int) -> None:
         self._held.labels(where, feature).inc(deletions)

@@ -1,6 +1,7 @@
 """Whose an object is, written on the object itself: the engine keeps no other memory."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.model.keys import Key, key_from
-from hanse.model.objects import ClusterId, K, Object, ref_of
+from hanse.model.objects import ClusterId, K, Kind, Object, ref_of
 
 OWNER = "hanse.dev/owner"
 OWNER_KEY = "hanse.dev/owner-key"
@@ -70,15 +71,23 @@ def stamped(obj: K, owner: Owner, sources: frozenset[ClusterId] = frozenset(), e
 
 def owner_of(obj: Object) -> Owner | None:
     """Who owns an object: None unless label, key and the object's own name all agree."""
-    label = obj.metadata.labels.get(OWNER)
-    claim = _claim_on(obj) if label else None
+    meta = obj.metadata
+    label = meta.labels.get(OWNER)
+    if not label:
+        return None
+    claim = meta.annotations.get(OWNER_KEY, "")
+    return _owner_by(label, claim, type(obj).kind, meta.namespace, meta.name)
+
+
+@lru_cache(maxsize=65536)
+def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> Owner | None:
+    claim = _claim_in(told)
     key = key_from(claim.key) if claim else None
     if claim is None or key is None:
         return None
     owner = Owner(claim.feature, key, claim.serves)
-    ref = ref_of(obj)
     written_on = (claim.kind, claim.namespace, claim.name)
-    if owner.label != label or written_on != (str(ref.kind), ref.namespace, ref.name):
+    if owner.label != label or written_on != (str(kind), namespace, name):
         return None
     return owner
 
@@ -107,8 +116,7 @@ def replicable(marks: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in marks.items() if not name.startswith(OURS)}
 
 
-def _claim_on(obj: Object) -> _Claim | None:
-    told = obj.metadata.annotations.get(OWNER_KEY, "")
+def _claim_in(told: str) -> _Claim | None:
     try:
         return msgspec.json.decode(told, type=_Claim) if told else None
     except msgspec.DecodeError:

@@ -14,8 +14,9 @@ K_co = TypeVar("K_co", bound=Object, covariant=True)
 
 
 class Index(Struct, Generic[K], frozen=True):
-    """A way to look objects up: its name, and the values an object is found under."""
+    """A way to look objects of a kind up: its name, and the values an object is found under."""
 
+    kind: type[K]
     name: str
     values: Callable[[K], Iterable[str]]
 
@@ -99,9 +100,9 @@ class Snapshot:
         """Every watched object of a kind in one namespace."""
         return self._each(where, kind, lambda store: store.in_namespace(namespace))
 
-    def by(self, where: ClusterId, index: Index[K], kind: type[K], value: str) -> Iterator[K]:
+    def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object that an index finds under a value."""
-        return self._each(where, kind, lambda store: store.by(index.name, value))
+        return self._each(where, index.kind, lambda store: store.by(index.name, value))
 
     def synced(self, where: ClusterId, kind: type[Object] | None = None) -> bool:
         """Whether absence means absence: reachable now, and the kind listed in full."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
 from random import Random
 from typing import Literal
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hanse.kube.errors import Unreachable, error_of
 from hanse.kube.request import Request, Response, Transport
+from hanse.local import links
 
 READING = frozenset({"GET", "HEAD"})
 
@@ -48,15 +49,12 @@ class Sent(Struct, frozen=True):
     status: int | None
 
 
-class Link:
-    """The way from one party to another."""
+class Link(links.Link):
+    """The way from one party to another, and what goes wrong on it by chance."""
 
     def __init__(self, source: str, target: str) -> None:
-        self.source = source
-        self.target = target
-        self.cut = False
+        super().__init__(source, target)
         self.weather = FAIR
-        self.broken = asyncio.Event()
 
 
 class Network:
@@ -97,9 +95,7 @@ class Network:
 
     def break_watches(self, source: str, target: str) -> None:
         """End the watches that stand on a link; new ones may begin."""
-        link = self.link(source, target)
-        link.broken.set()
-        link.broken = asyncio.Event()
+        self.link(source, target).break_watches()
 
     @property
     def writes(self) -> list[Sent]:
@@ -154,11 +150,11 @@ class FaultyTransport:
             return answer
         if link.cut or fate == "lost before":
             network.sent.append(Sent(link.source, link.target, request, None))
-            raise Unreachable(f"{link.target} does not answer {link.source}")
+            raise link.silence
         answer = await self._inner.send(request)
         if self._link.cut or fate == "lost after":  # cut meanwhile, as seen from here
             network.sent.append(Sent(link.source, link.target, request, None))
-            raise Unreachable(f"{link.target} does not answer {link.source}")
+            raise link.silence
         network.sent.append(Sent(link.source, link.target, request, answer.status))
         return answer
 
@@ -170,37 +166,25 @@ class FaultyTransport:
             case "refused":
                 raise error_of(_refusal(self._network.random))
             case "lost before" | "lost after":
-                raise Unreachable(f"{link.target} does not answer {link.source}")
+                raise link.silence
             case "answered":
                 pass
         if link.cut:
-            raise Unreachable(f"{link.target} does not answer {link.source}")
-        async with self._inner.stream(request) as lines:
-            yield self._until_broken(lines, link.broken)
+            raise link.silence
+        async with (
+            self._inner.stream(request) as lines,
+            aclosing(links.until_broken(lines, link.broken)) as whole,
+        ):
+            yield self._until_chance_breaks(whole)
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _until_broken(
-        self, lines: AsyncIterator[bytes], broken: asyncio.Event
-    ) -> AsyncIterator[bytes]:
-        watch_break = asyncio.ensure_future(broken.wait())
-        try:
-            while True:
-                line = asyncio.ensure_future(_next(lines))
-                await asyncio.wait({line, watch_break}, return_when=asyncio.FIRST_COMPLETED)
-                if not line.done():
-                    line.cancel()
-                    await asyncio.wait({line})
-                    raise Unreachable("the connection was reset")
-                told = line.result()
-                if told is None:
-                    return
-                yield told
-                if self._network.random.random() < self._link.weather.breaks:
-                    raise Unreachable("the connection was reset")
-        finally:
-            watch_break.cancel()
+    async def _until_chance_breaks(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for line in lines:
+            yield line
+            if self._network.random.random() < self._link.weather.breaks:
+                raise Unreachable("the connection was reset")
 
     def _fate(self) -> Literal["answered", "refused", "lost before", "lost after"]:
         weather, random = self._link.weather, self._network.random
@@ -209,12 +193,6 @@ class FaultyTransport:
         if weather.lost and random.random() < weather.lost:
             return "lost before" if random.random() < 0.5 else "lost after"
         return "answered"
-
-
-async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
-    async for line in lines:
-        return line
-    return None
 
 
 def _refusal(random: Random) -> Response:

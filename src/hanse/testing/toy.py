@@ -32,7 +32,7 @@ OFFERED = "toy.hanse.dev/offered"
 HOME = "toy"
 TOLD = ("Foreign", "Refused", "Forbidden")
 
-BY_OFFER: Index[ConfigMap] = Index("toy-offer", lambda c: [c.metadata.labels.get(RECORD, "")])
+BY_OFFER = Index(ConfigMap, "toy-offer", lambda c: [c.metadata.labels.get(RECORD, "")])
 
 
 class Toy:
@@ -149,7 +149,7 @@ def _offers(key: Key, seen: Snapshot) -> list[tuple[ClusterId, ConfigMap]]:
     found = {
         record.metadata.labels[FROM]: record
         for broker in _brokers(seen)
-        for record in seen.by(broker, BY_OFFER, ConfigMap, f"{key.namespace}.{key.name}")
+        for record in seen.by(broker, BY_OFFER, f"{key.namespace}.{key.name}")
         if FROM in record.metadata.labels
     }
     return sorted(found.items())
