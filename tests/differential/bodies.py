@@ -227,7 +227,6 @@ REVIEWS = (
                 spec={"resourceAttributes": {"verb": "get", "resource": "pods"}},
             ),
         ),
-        differs="rights are not evaluated: the reason is another",
     ),
     case(
         "may I what",

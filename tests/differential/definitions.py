@@ -118,8 +118,8 @@ DEFINED: tuple[Step, ...] = (
 )
 
 
-def sailing(name: str, *steps: Step, differs: str = "") -> Case:
-    return case(name, create(CRDS, crd(), given=True), *steps, differs=differs)
+def sailing(name: str, *steps: Step) -> Case:
+    return case(name, create(CRDS, crd(), given=True), *steps)
 
 
 def one(name: str, spec: dict[str, Any]) -> Case:

@@ -50,7 +50,8 @@ class Local(Struct, frozen=True):
                 return value
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        dropped = {"managedFields", "userInfo"}
+        # The embedded cluster keeps no managers of fields and puts no account into pods.
+        dropped = {"managedFields", "userInfo", "serviceAccount", "serviceAccountName"}
         if "priority" in value and "format" in value:
             dropped.add("description")  # of a table's column
         normal = {

@@ -47,20 +47,19 @@ Step = Ask | Follow
 
 
 class Case(Struct, frozen=True):
-    """A story; `differs` says why its answers are allowed to be different."""
+    """A story: its name and the requests that tell it."""
 
     name: str
     steps: tuple[Step, ...]
-    differs: str = ""
 
 
-def case(name: str, *steps: Step, differs: str = "") -> Case:
-    return Case(name, steps, differs)
+def case(name: str, *steps: Step) -> Case:
+    return Case(name, steps)
 
 
 def grouped(group: str, cases: tuple[Case, ...]) -> list[Case]:
     """Cases under a common heading."""
-    return [Case(f"{group}: {one.name}", one.steps, one.differs) for one in cases]
+    return [Case(f"{group}: {one.name}", one.steps) for one in cases]
 
 
 CORE = "/api/v1/namespaces/$ns"

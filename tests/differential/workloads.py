@@ -125,7 +125,6 @@ WORKLOADS = (
                 },
             ),
         ),
-        differs="jobs are stored as they come: no selector is made",
     ),
 )
 
