@@ -1,22 +1,22 @@
-"""How fast an embedded cluster is over HTTP: creates per second, and how far a watch lags behind.
+"""An embedded cluster over HTTPS: creates per second on one core, and how far a watch lags."""
 
-    python bench/embedded_http.py [--events N] [--creates N]
-
-The server has a process, and so a core, of its own; the client is the agents' own transport.
-"""
-
-import argparse
 import asyncio
-import json
 import multiprocessing
-import statistics
+import os
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from socket import AF_INET, SOCK_STREAM, socket
+from statistics import median
 
 import msgspec
 import uvloop
 
+from bench.figures import AtLeast, AtMost, Figure
+from bench.processes import apart
+from bench.row import Effort, Row, unprepared
+from bench.rows.embedded import config_map, create_all
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
 from hanse.kube.clock import WallClock
 from hanse.kube.http import HttpTransport
@@ -28,103 +28,106 @@ from hanse.local.embedded.users import ADMIN
 
 TOKEN = "bench"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+AT_ONCE = 8
+WRITERS = 4
 
 
-def run_server(ready: Connection, secure: bool) -> None:
-    """Serve one cluster until told to stop."""
-
-    async def main() -> None:
-        sock = socket(AF_INET, SOCK_STREAM)
-        sock.bind(("127.0.0.1", 0))
-        authority = Authority.create("bench")
-        tls = server_context(authority.server("bench")) if secure else None
-        api = ApiServer("bench", clock=WallClock(), history=100_000)
-        async with serve(api, sock, {TOKEN: ADMIN}, tls):
-            scheme = "https" if secure else "http"
-            port = sock.getsockname()[1]
-            ready.send((f"{scheme}://127.0.0.1:{port}", authority.certificate))
-            await asyncio.get_running_loop().run_in_executor(None, ready.recv)
-
-    uvloop.run(main())
+async def _once(effort: Effort) -> dict[str, float]:
+    created = await apart(creating, effort.of(2_000, 500))
+    lagged = await apart(lagging, effort.of(10_000, 1_000))
+    return {**created, **lagged}
 
 
-def config_map(number: int) -> bytes:
-    made = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"c-{number}", "labels": {"app": "bench"}},
-        "data": {"sent": repr(time.time()), "text": "x" * 200},
-    }
-    return msgspec.json.encode(made)
+def creating(count: int) -> dict[str, float]:
+    """Creates per second while client and server together have one core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with a_server() as access:
+        return {"creates on one core": uvloop.run(_creates(access, count))}
 
 
-async def creates_per_second(transport: Transport, count: int, at_once: int) -> float:
-    """Creates of small objects over kept connections."""
-    numbers = iter(range(count))
-
-    async def worker() -> None:
-        for number in numbers:
-            answer = await transport.send(Request("POST", CONFIGMAPS, body=config_map(number)))
-            assert answer.status == 201, answer.body
-
-    started = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(at_once)))
-    return count / (time.perf_counter() - started)
+def lagging(events: int) -> dict[str, float]:
+    """From the sending of each create to its sight on a watch, in milliseconds."""
+    with a_server() as access:
+        lags = uvloop.run(_watch_lags(access, events))
+    return {"largest watch lag": 1000 * max(lags), "median watch lag": 1000 * median(lags)}
 
 
-async def watch_lags(transport: Transport, events: int) -> list[float]:
-    """The seconds from sending each of many creates to seeing it on a watch."""
+async def _creates(access: Access, count: int) -> float:
+    async with _connected(access) as way:
+        started = time.perf_counter()
+        await create_all(way, CONFIGMAPS, [config_map(n) for n in range(count)], AT_ONCE)
+        return count / (time.perf_counter() - started)
+
+
+async def _watch_lags(access: Access, events: int) -> list[float]:
     query = (("watch", "true"), ("timeoutSeconds", "600"), ("labelSelector", "app=bench"))
     lags: list[float] = []
-    async with transport.stream(Request("GET", CONFIGMAPS, query)) as lines:
-        writing = asyncio.create_task(creates_per_second(transport, events, at_once=4))
+    async with _connected(access) as way, way.stream(Request("GET", CONFIGMAPS, query)) as lines:
+        writing = asyncio.create_task(_write(way, events))
         async for line in lines:
             event = msgspec.json.decode(line)
             lags.append(time.time() - float(event["object"]["data"]["sent"]))
             if len(lags) == events:
                 break
-    await writing
+        await writing
     return lags
 
 
-async def measure(address: str, certificate: bytes, creates: int, events: int) -> dict[str, float]:
-    secure = address.startswith("https")
-    endpoint = Endpoint(address, certificate if secure else b"")
-    transport = HttpTransport(Fixed(Access(endpoint, Identity(token=TOKEN))))
+async def _write(way: Transport, events: int) -> None:
+    numbers = iter(range(events))
+
+    async def worker() -> None:
+        for number in numbers:
+            await create_all(way, CONFIGMAPS, [config_map(number)])
+
+    await asyncio.gather(*(worker() for _ in range(WRITERS)))
+
+
+@asynccontextmanager
+async def _connected(access: Access) -> AsyncIterator[Transport]:
+    way = HttpTransport(Fixed(access))
     try:
-        one = await creates_per_second(transport, creates, at_once=1)
-        await transport.send(Request("DELETE", CONFIGMAPS))
-        eight = await creates_per_second(transport, creates, at_once=8)
-        await transport.send(Request("DELETE", CONFIGMAPS))
-        lags = sorted(await watch_lags(transport, events))
+        yield way
     finally:
-        await transport.close()
-    return {
-        "creates per second, one at a time": round(one),
-        "creates per second, eight at once": round(eight),
-        f"watch lag of {events} events, median ms": round(1000 * statistics.median(lags), 1),
-        f"watch lag of {events} events, largest ms": round(1000 * lags[-1], 1),
-    }
+        await way.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--creates", type=int, default=2000)
-    parser.add_argument("--events", type=int, default=10_000)
-    given = parser.parse_args()
-    results: dict[str, dict[str, float]] = {}
-    for scheme in ("http", "https"):
-        ours, theirs = multiprocessing.Pipe()
-        server = multiprocessing.Process(
-            target=run_server, args=(theirs, scheme == "https"), daemon=True
-        )
-        server.start()
+@contextmanager
+def a_server() -> Iterator[Access]:
+    """A cluster in a process of its own, with as many cores as this one has."""
+    ours, theirs = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,))
+    server.start()
+    try:
         address, certificate = ours.recv()
-        results[scheme] = uvloop.run(measure(address, certificate, given.creates, given.events))
+        yield Access(Endpoint(address, certificate), Identity(token=TOKEN))
+    finally:
         ours.send("stop")
         server.join()
-    print(json.dumps(results, indent=2))
 
 
-if __name__ == "__main__":
-    main()
+def _serve(ready: Connection) -> None:
+    uvloop.run(_served(ready))
+
+
+async def _served(ready: Connection) -> None:
+    sock = socket(AF_INET, SOCK_STREAM)
+    sock.bind(("127.0.0.1", 0))
+    authority = Authority.create("bench")
+    api = ApiServer("bench", clock=WallClock(), history=100_000)
+    async with serve(api, sock, {TOKEN: ADMIN}, server_context(authority.server("bench"))):
+        ready.send((f"https://127.0.0.1:{sock.getsockname()[1]}", authority.certificate))
+        await asyncio.get_running_loop().run_in_executor(None, ready.recv)
+
+
+EMBEDDED_HTTP = Row(
+    name="embedded-http",
+    about="an embedded cluster over HTTPS: creates by eight callers, and the lag of a watch",
+    against="fixed goals",
+    figures=(
+        Figure("creates on one core", "creates/s", AtLeast(500)),
+        Figure("largest watch lag", "ms", AtMost(100)),
+        Figure("median watch lag", "ms"),
+    ),
+    prepare=unprepared(_once),
+)

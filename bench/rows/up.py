@@ -1,46 +1,53 @@
 """`hanse up`, from nothing to three ready clusters and a broker: how long, how much memory."""
 
-import json
+import asyncio
 import re
-import subprocess
 import sys
 import time
-from statistics import median
 from tempfile import TemporaryDirectory
 
-REPEATS = 5
+from bench.figures import AtMost, Figure
+from bench.row import Effort, Row, unprepared
+
 _PROGRAM = (sys.executable, "-c", "from hanse.cli import main; main()")
 _LOOK = "date +%s.%N; grep VmHWM /proc/$PPID/status"
 """Run by the federation itself as soon as it is ready: its shell's parent is the federation."""
 
 
-def run(repeats: int = REPEATS) -> dict[str, float]:
-    """Medians: seconds until ready and until everything is gone, and the most memory in MiB."""
-    runs = [_once() for _ in range(repeats)]
-    return {name: median(one[name] for one in runs) for name in runs[0]}
-
-
-def _once() -> dict[str, float]:
+async def _once(_: Effort) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         began = time.time()
-        said = subprocess.run(
-            [*_PROGRAM, "up", "--exec", _LOOK],
+        running = await asyncio.create_subprocess_exec(
+            *_PROGRAM,
+            "up",
+            "--exec",
+            _LOOK,
             cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        ).stdout
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await running.communicate()
         ended = time.time()
-    ready = float(said.split()[0])
-    kibibytes = re.search(r"VmHWM:\s+(\d+) kB", said)
+    assert running.returncode == 0, errors.decode()
+    said = output.decode()
+    ready, kibibytes = float(said.split()[0]), re.search(r"VmHWM:\s+(\d+) kB", said)
     assert kibibytes is not None, f"the kernel does not tell memory: {said!r}"
     return {
-        "up: seconds until three clusters are ready": ready - began,
-        "up: seconds until all is ended again": ended - ready,
-        "up: most memory in MiB": int(kibibytes[1]) / 1024,
+        "until ready": ready - began,
+        "until all is ended again": ended - ready,
+        "most memory": int(kibibytes[1]) / 1024,
     }
 
 
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))
+UP = Row(
+    name="up",
+    about="`hanse up`: three embedded clusters, broker, agents and sample, from nothing to ready",
+    against="fixed goals",
+    figures=(
+        Figure("until ready", "s", AtMost(2.0)),
+        Figure("most memory", "MiB", AtMost(200.0)),
+        Figure("until all is ended again", "s"),
+    ),
+    prepare=unprepared(_once),
+)

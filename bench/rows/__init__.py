@@ -1,0 +1,1 @@
+"""The rows, one file for each subject."""
