@@ -120,7 +120,8 @@ def test_each_option_is_explained() -> None:
         ),
         pytest.param(
             ["status", "--kubeconfig", "/no/such/file"],
-            "hanse: kubeconfig: cannot read /no/such/file: No such file or directory",
+            "hanse: kubeconfig: cannot read /no/such/file: No such file or directory; "
+            "name a readable file with --kubeconfig",
             id="no kubeconfig",
         ),
     ],

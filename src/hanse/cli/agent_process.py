@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse import app
-from hanse.cli.oops import Oops
+from hanse.cli.oops import bad_credentials
 from hanse.kube import credentials
 from hanse.kube.access import Credentials
 from hanse.kube.errors import BadCredentials
@@ -67,5 +67,5 @@ async def _readable(found: Credentials) -> Credentials:
     try:
         await found.access()
     except BadCredentials as error:
-        raise Oops(str(error)) from None
+        raise bad_credentials(error) from None
     return found

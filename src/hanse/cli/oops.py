@@ -24,6 +24,12 @@ class Trouble(click.ClickException):
     exit_code = WRONG
 
 
+def bad_credentials(error: Exception) -> Oops:
+    """What is wrong with a kubeconfig, always with what to do about it."""
+    text = str(error)
+    return Oops(text if ";" in text else f"{text}; name a readable file with --kubeconfig")
+
+
 def one_line(error: click.ClickException) -> str:
     """An error as a single line, with where to read on if the call itself was wrong."""
     text = " ".join(error.format_message().split()).rstrip(".")

@@ -58,7 +58,7 @@ def _outlook(settings: Settings, files: tuple[str, ...]) -> "Outlook":
 
     from hanse.cli.clusters import current_context, ways
     from hanse.cli.documents import read_documents
-    from hanse.cli.oops import Oops, Trouble
+    from hanse.cli.oops import Trouble, bad_credentials
     from hanse.cli.planning import outlook
     from hanse.cli.running import run_async, start_logging
     from hanse.kube.errors import BadCredentials, KubeError
@@ -72,7 +72,7 @@ def _outlook(settings: Settings, files: tuple[str, ...]) -> "Outlook":
             ways(settings)  # raises, and says which contexts there are
         return run_async(lambda: outlook(documents, chosen, target))
     except BadCredentials as error:
-        raise Oops(str(error)) from None
+        raise bad_credentials(error) from None
     except KubeError as error:
         raise Trouble(str(error)) from None
 

@@ -39,7 +39,7 @@ def command(context: click.Context, as_json: bool) -> None:
 def _look(settings: Settings) -> "list[Seen]":
     from hanse.cli.clusters import ways
     from hanse.cli.looking import look_at
-    from hanse.cli.oops import Oops
+    from hanse.cli.oops import bad_credentials
     from hanse.cli.running import run_async, start_logging
     from hanse.kube.errors import BadCredentials
 
@@ -47,7 +47,7 @@ def _look(settings: Settings) -> "list[Seen]":
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise Oops(str(error)) from None
+        raise bad_credentials(error) from None
     return run_async(lambda: look_at(chosen))
 
 

@@ -33,7 +33,7 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
 def _ask(settings: Settings) -> dict[str, str | None]:
     from hanse.cli.clusters import ways
     from hanse.cli.looking import Look, look_at
-    from hanse.cli.oops import Oops
+    from hanse.cli.oops import bad_credentials
     from hanse.cli.running import run_async, start_logging
     from hanse.kube.errors import BadCredentials
 
@@ -41,6 +41,6 @@ def _ask(settings: Settings) -> dict[str, str | None]:
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise Oops(str(error)) from None
+        raise bad_credentials(error) from None
     seen = run_async(lambda: look_at(chosen))
     return {one.name: one.version if isinstance(one, Look) else None for one in seen}

@@ -1,0 +1,107 @@
+"""`hanse agent` as a process of its own, against a cluster over HTTPS."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.cli.programs import HANSE, PATIENCE, Running, environment, hanse, running
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome", "--no-sample") as found:
+        yield found
+
+
+class Agent:
+    """A running agent, by what it logs and serves."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stderr is not None
+        self.process = process
+        self.first = json.loads(process.stderr.readline())
+        self.url = f"http://{self.first['listen']}"
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urlopen(self.url + path, timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@contextmanager
+def agent(fleet: Running, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Agent]:
+    home = {"KUBECONFIG": str(fleet.kubeconfig), "HANSE_LISTEN": "127.0.0.1:0"}
+    process = subprocess.Popen(
+        [*HANSE, "agent", *arguments],
+        env=environment(fleet.folder, {**home, **(env or {})}),
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        yield Agent(process)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+
+def test_it_says_how_it_is_and_ends_when_told(fleet: Running) -> None:
+    with agent(fleet, "--cluster-id", "rome", "--broker-context", "broker") as running_one:
+        assert running_one.first["message"] == "agent runs"
+        assert running_one.first["cluster"] == "rome"
+        assert running_one.get("/healthz") == (200, "ok\n")
+        assert "broker" in running_one.get("/readyz")[1]
+        assert "hanse_" in running_one.get("/metrics")[1]
+
+        running_one.process.send_signal(signal.SIGTERM)
+        assert running_one.process.wait(PATIENCE) == 0
+
+
+def test_it_can_be_told_everything_by_its_environment(fleet: Running) -> None:
+    told = {"HANSE_CLUSTER_ID": "paris", "HANSE_NAMESPACE": "default", "HANSE_IDENTITY": "one"}
+
+    with agent(fleet, env=told) as running_one:
+        assert running_one.first["cluster"] == "paris"
+        waited = fleet.kubectl(
+            *("wait", "lease/hanse-agent", "-n", "default", "--for=create", "--timeout=20s")
+        )
+        holder = fleet.kubectl(
+            *("get", "lease/hanse-agent", "-n", "default", "-o", "jsonpath={.spec.holderIdentity}")
+        )
+
+    assert waited.status == 0, waited.err
+    assert holder.out == "paris_one"
+
+
+def test_a_context_that_is_not_there_is_named(fleet: Running, tmp_path: Path) -> None:
+    said = hanse(
+        *("agent", "--cluster-id", "rome", "--context", "paris", "--listen", "127.0.0.1:0"),
+        cwd=tmp_path,
+        env={"KUBECONFIG": str(fleet.kubeconfig)},
+    )
+
+    assert said.status == 2
+    assert said.err == f"hanse: {fleet.kubeconfig}: no context 'paris'; there is: broker, rome\n"
+
+
+def test_an_address_that_is_taken_is_named(fleet: Running, tmp_path: Path) -> None:
+    with agent(fleet, "--cluster-id", "rome") as running_one:
+        taken = running_one.first["listen"]
+
+        said = hanse("agent", "--cluster-id", "rome", "--listen", taken, cwd=tmp_path)
+
+    assert said.status == 2
+    assert said.err == (
+        f"hanse: --listen {taken}: Address already in use; choose another address or port\n"
+    )
