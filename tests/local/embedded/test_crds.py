@@ -214,10 +214,12 @@ async def test_a_definition_goes_after_its_last_object() -> None:
 
     going = await cluster.send("DELETE", WIDGET_CRD)
     left = await cluster.names(WIDGETS)
+    late = await cluster.send("POST", WIDGETS, widget("late"))
     await cluster.merge(f"{WIDGETS}/held", {"metadata": {"finalizers": None}})
 
     assert going.status == 200
     assert left == ["held"]
+    assert late.status == 405
     assert (await cluster.send("GET", WIDGET_CRD)).status == 404
     assert (await cluster.send("GET", WIDGETS)).status == 404
 

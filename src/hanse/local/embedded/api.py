@@ -16,7 +16,12 @@ from hanse.local.embedded.builtins import BUILTINS
 from hanse.local.embedded.calls import Call
 from hanse.local.embedded.crds import Definitions
 from hanse.local.embedded.deletion import Deletion
-from hanse.local.embedded.failures import NoSuchPath, Refusal, method_not_allowed
+from hanse.local.embedded.failures import (
+    NoSuchPath,
+    Refusal,
+    method_not_allowed,
+    verb_not_supported,
+)
 from hanse.local.embedded.paths import is_resource_path, locate
 from hanse.local.embedded.render import answer, list_answer
 from hanse.local.embedded.resources import Registry
@@ -125,15 +130,7 @@ class ApiServer:
         try:
             return await self._answer_write(call)
         finally:
-            self._settle(call)
-
-    def _settle(self, call: Call) -> None:
-        """What the server itself does after a write: CRDs are accepted, token Secrets filled."""
-        self._definitions.settle(call.resource)
-        if call.resource.store == "secrets" and call.verb == "create":
-            for secret in [*self.storage.objects("secrets", call.target.namespace)]:
-                if secret.get("type") == SECRET_TYPE:
-                    self._tokens.fill(secret)
+            self._definitions.settle(call.resource)
 
     async def _answer_write(self, call: Call) -> Response:
         now = call.now
@@ -146,6 +143,8 @@ class ApiServer:
         match call.verb:
             case "create":
                 outcome = await self._writes.create(call)
+                if outcome.object.get("type") == SECRET_TYPE and not call.dry_run:
+                    self._tokens.fill(outcome.object)
             case "update":
                 outcome = await self._writes.update(call)
             case "patch":
@@ -167,6 +166,9 @@ class ApiServer:
             raise method_not_allowed()
         if call.resource.namespaced and not call.target.namespace and call.verb != "list":
             raise NoSuchPath if call.resource.custom is not None else method_not_allowed()
+        if call.verb == "create" and self._definitions.is_leaving(call.resource):
+            why = "create not allowed while custom resource definition is terminating"
+            raise verb_not_supported(call.resource, why)
         if call.verb == "create" and bool(call.target.name) != (subresource is not None):
             raise method_not_allowed()
         return call.verb

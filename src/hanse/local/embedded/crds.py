@@ -56,6 +56,10 @@ class Definitions:
             for name in [*self._leaving]:
                 self._clean_up(name)
 
+    def is_leaving(self, resource: Resource) -> bool:
+        """Whether a resource's CRD is being deleted, so that nothing new may come."""
+        return resource.store in self._leaving
+
     def _settle_one(self, crd: Object) -> None:
         if crd["metadata"].get("deletionTimestamp"):
             return

@@ -1,7 +1,7 @@
 """The rules of each built-in kind."""
 
 from hanse.local.embedded.crds import CRD_RULES, CRDS
-from hanse.local.embedded.kinds import others, pods, services, workloads
+from hanse.local.embedded.kinds import endpoints, others, pods, services, workloads
 from hanse.local.embedded.resources import Resource
 from hanse.local.embedded.rules import COMMON, Rules
 
@@ -21,7 +21,7 @@ _RULES: dict[str, Rules] = {
     "secrets": others.SECRET_RULES,
     "serviceaccounts": others.ACCOUNT_RULES,
     "services": services.SERVICE_RULES,
-    "endpointslices.discovery.k8s.io": services.SLICE_RULES,
+    "endpointslices.discovery.k8s.io": endpoints.SLICE_RULES,
     "deployments.apps": workloads.DEPLOYMENT_RULES,
     "replicasets.apps": workloads.REPLICA_SET_RULES,
     "statefulsets.apps": workloads.STATEFUL_SET_RULES,
