@@ -78,13 +78,13 @@ class Running:
 
 
 @contextmanager
-def running(cwd: Path, *arguments: str) -> Iterator[Running]:
+def running(cwd: Path, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Running]:
     """A federation that runs in `DIR` or ./.hanse until the block ends."""
     folder = Path(arguments[arguments.index("--dir") + 1]) if "--dir" in arguments else None
     process = subprocess.Popen(
         [*HANSE, "up", *arguments],
         cwd=cwd,
-        env=environment(cwd),
+        env=environment(cwd, env),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,0 +1,78 @@
+"""`hanse up --engine kubernetes`: the same command over real servers."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.programs import CLUSTER
+from tests.cli.programs import Running, Said, hanse, running
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One small federation on the programs that were found or built."""
+    asyncio.run(find_or_build(CLUSTER, cache_folder()))
+    arguments = ("--engine", "kubernetes", "--clusters", "rome")
+    with running(tmp_path_factory.mktemp("up"), *arguments, env=_cache()) as found:
+        yield found
+
+
+def _cache() -> dict[str, str]:
+    """Where programs were built, as the person who runs the tests has it."""
+    given = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return {"XDG_CACHE_HOME": given}
+
+
+def _beside(fleet: Running, *arguments: str) -> Said:
+    return hanse(*arguments, cwd=fleet.folder.parent)
+
+
+def test_nothing_is_wrong_with_it(fleet: Running) -> None:
+    said = _beside(fleet, "doctor")
+
+    assert said.out == "✓ nothing is wrong in rome, broker\n"
+
+
+def test_the_sample_runs_and_a_load_balancer_gets_an_address(fleet: Running) -> None:
+    rolled = fleet.kubectl("-n", "shop", "rollout", "status", "deployment/web", "--timeout=60s")
+    fleet.kubectl("-n", "shop", "expose", "deployment/web", "--name=out", "--type=LoadBalancer")
+    address = fleet.kubectl(
+        *("-n", "shop", "wait", "service/out", "--timeout=30s"),
+        "--for=jsonpath={.status.loadBalancer.ingress[0].ip}",
+    )
+
+    assert rolled.status == 0, rolled.err
+    assert address.status == 0, address.err
+
+
+def test_a_killed_api_server_comes_back_with_its_data(fleet: Running) -> None:
+    fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+
+    _beside(fleet, "local", "kill", "rome")
+    silent = json.loads(_beside(fleet, "status", "--json").out)["clusters"][0]
+    started = _beside(fleet, "local", "start", "rome")
+    found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
+
+    assert not silent["reachable"]
+    assert started.status == 0, started.err
+    assert found.out == "b"
+
+
+def test_the_end_leaves_no_server_running(fleet: Running) -> None:
+    assert fleet.stop() == 0
+
+    here = str(fleet.folder)
+    assert [one for one in Path("/proc").glob("[0-9]*") if _works_in(one, here)] == []
+
+
+def _works_in(process: Path, folder: str) -> bool:
+    try:
+        return str((process / "cwd").readlink()).startswith(folder)
+    except OSError:
+        return False
