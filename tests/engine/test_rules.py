@@ -21,17 +21,23 @@ from hanse.engine.preview import preview
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, Unreachable
 from hanse.kube.lease import Terms
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
 from hanse.model.facts import (
     Answer,
     ClusterState,
     Departed,
+    KindServed,
     Leadership,
+    Liveness,
     Outcome,
     Phase,
     Role,
 )
 from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
+from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import K, Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Desired, Feature, Plan, Question, Read, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
@@ -487,13 +493,79 @@ async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds
 
 
 async def _finalize(world: World, body: dict[str, Any]) -> None:
-    from hanse.kube.request import Request
-
     current = await world.client(BROKER).read_raw(f"/api/v1/namespaces/{HOME}")
     obj = msgspec.json.decode(current.body)
     obj["spec"] = body["spec"]
     path = f"/api/v1/namespaces/{HOME}/finalize"
     await world.client(BROKER).send(Request("PUT", path, body=msgspec.json.encode(obj)))
+
+
+class Doctor:
+    """Notes for each Lease of the broker whether its holder is alive."""
+
+    name = "doctor"
+    watches = (Watch(Role.LOCAL, ConfigMap), Watch(Role.BROKER, Lease, namespace=HOME))
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        return Plan()
+
+
+async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() -> None:
+    async with town("lubeck", features=(Doctor(),)) as world:
+        facts = world.agents["lubeck"].engine.fleet.facts
+        spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
+        client = world.client(BROKER)
+        await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
+        told = []
+        for round_ in range(4):
+            renewal = {"spec": {"renewTime": f"2001-01-01T00:00:0{round_}.000000Z"}}
+            await client.patch(Lease, "bergen", HOME, renewal)
+            await asyncio.sleep(20)
+            told.append([f.alive for f in facts.all(Liveness)])
+        world.network.cut("lubeck", BROKER)
+        await asyncio.sleep(300)
+        unseen = [f.alive for f in facts.all(Liveness)]
+        world.network.heal_all()
+        await asyncio.sleep(120)
+        silent = [f.alive for f in facts.all(Liveness)]
+        await client.delete(Lease, "bergen", HOME)
+        await asyncio.sleep(5)
+
+        assert told == [[], [True], [True], [True]], "known by its first renewal, whatever its clock"
+        assert unseen == [True], "silence is not held against one we could not hear"
+        assert silent == [False]
+        assert list(facts.all(Liveness)) == []
+
+
+async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
+    class Fan(Toy):
+        name = "fan"
+        watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ServiceExport),)
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            return []
+
+    async with town("lubeck", features=(Fan(),)) as world:
+        await world.settle(timedelta(minutes=30))
+        facts = world.agents["lubeck"].engine.fleet.facts
+        place = ("lubeck", ServiceExport.kind)
+        before = facts.get(KindServed, place)
+        definition = crd_of(ServiceExport)
+        for version in definition["spec"]["versions"]:
+            version["storage"] = version["served"] = version["name"] == "v1alpha1"
+        body = msgspec.json.encode(definition)
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await world.client("lubeck").send(Request("POST", path, body=body))
+        await asyncio.sleep(2)
+        after = facts.get(KindServed, place)
+
+        assert before is not None
+        assert not before.served
+        assert after is not None
+        assert after.served, "in the version that is served here"
 
 
 # 8

@@ -5,17 +5,22 @@ from hanse.model.rights import rights
 from hanse.model.snapshot import Watch, Writes
 from hanse.testing.toy import HOME, Toy
 
+CRDS = "customresourcedefinitions"
+"""Every agent follows which kinds there are."""
+
 
 def test_a_watch_alone_gives_the_right_to_read() -> None:
     granted = rights([Watch(Role.LOCAL, Service)], Role.LOCAL)
 
-    assert [r.wire() for r in granted] == [
+    assert [r.wire() for r in granted if r.resource != CRDS] == [
         {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}
     ]
 
 
 def test_rights_are_those_of_the_role_alone() -> None:
-    assert rights([Watch(Role.BROKER, Service, writes=Writes.OBJECTS)], Role.LOCAL) == ()
+    granted = rights([Watch(Role.BROKER, Service, writes=Writes.OBJECTS)], Role.LOCAL)
+
+    assert {r.resource for r in granted} == {CRDS}
 
 
 def test_status_is_a_resource_of_its_own() -> None:
@@ -37,7 +42,7 @@ def test_a_right_that_holds_everywhere_is_not_repeated_for_a_namespace() -> None
         [Watch(Role.LOCAL, ConfigMap), Watch(Role.LOCAL, ConfigMap, namespace="a")], Role.LOCAL
     )
 
-    assert len(granted) == 1
+    assert [r.namespace for r in granted if r.resource == "configmaps"] == [""]
 
 
 def test_leases_are_renewed_by_name() -> None:

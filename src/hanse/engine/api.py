@@ -1,13 +1,24 @@
 """What the engine needs of any system it reads and writes: a cluster, or something outside."""
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import timedelta
+from itertools import count
 from random import Random
 from typing import Protocol
 
 from hanse.kube.client import Client
-from hanse.kube.events import Event, Listed
+from hanse.kube.discovery import refresh
+from hanse.kube.errors import KubeError
+from hanse.kube.events import Applied, Deleted, Event, Listed
+from hanse.kube.retry import delay_of
 from hanse.kube.watching import follow
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.objects import K, Wire
+
+LAG = timedelta(milliseconds=500)
+LAGS = 20
 
 
 class Api(Protocol):
@@ -30,6 +41,10 @@ class Api(Protocol):
     async def delete(
         self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
     ) -> K | None: ...
+
+    async def discover(self) -> None:
+        """Keep knowing what is served, until cancelled; systems with fixed kinds just return."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -64,6 +79,43 @@ class KubeApi:
         return await self.client.delete(
             kind, name, namespace, uid=uid, resource_version=resource_version
         )
+
+    async def discover(self) -> None:
+        """Ask what is served now, and again whenever a CRD appears, changes or goes.
+
+        Streams that wait for their kind wake then; without the right to see CRDs they look by
+        themselves now and then.
+        """
+        await self._refresh()
+        stream = follow(self.client, CustomResourceDefinition, random=self._random)
+        async with aclosing(stream) as events:
+            async for event in events:
+                match event:
+                    case Applied(definition):
+                        await self._learn(definition)
+                    case Listed() | Deleted():
+                        await self._refresh()
+                    case _:
+                        continue
+
+    async def _learn(self, definition: CustomResourceDefinition) -> None:
+        """Find a new kind in discovery, which tells of it a moment after its definition does."""
+        for _ in range(LAGS if definition.established else 1):
+            await self._refresh()
+            known = self.client.kinds.known
+            if known is None or definition.kinds_served <= known.kinds:
+                return
+            await asyncio.sleep(LAG.total_seconds())
+
+    async def _refresh(self) -> None:
+        for attempt in count():
+            try:
+                await refresh(self.client)
+            except KubeError as error:
+                pause = delay_of(error, attempt, self._random) or timedelta(seconds=30)
+                await asyncio.sleep(pause.total_seconds())
+            else:
+                return
 
     async def close(self) -> None:
         await self.client.close()

@@ -30,6 +30,8 @@ class Stream:
         self.scope = scope
         self.store: Store[Any] = Store(tuple(indexes))
         self.error: KubeError | None = None
+        self.reopened = False
+        """Whether it was begun anew, so that nobody will tell the end of an earlier outage."""
         self.served: bool | None = None
         self.unreadable = 0
 
@@ -46,7 +48,9 @@ class Stream:
             case NotServed():
                 self.served, self.error, self.store.synced = False, None, False
             case Listed():
-                self.served = True  # an outage ends only when the watch stands again
+                self.served = True
+                if self.reopened:  # else an outage ends only when the watch stands again
+                    self.error, self.reopened = None, False
                 self.unreadable = len(event.unreadable)
             case Applied() | Deleted() | Alive():
                 self.error = None

@@ -11,6 +11,7 @@ from hanse.engine.actions import Action, Todo, Update, is_omission, place_of, to
 from hanse.engine.declared import require_declared
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
+from hanse.engine.liveness import Pulses
 from hanse.engine.metrics import Metrics
 from hanse.engine.notices import Herald
 from hanse.engine.outcomes import Outcomes
@@ -70,6 +71,7 @@ class Engine:
         self._patience = Patience(_loop_time, random)
         self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
         self._herald = Herald(self.fleet, clock)
+        self._pulses = Pulses(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
         self._writer = Writer(self.fleet, NoFence(), self.metrics.written)
         self._waiting: dict[ClusterId | Place, set[Item]] = {}
@@ -134,6 +136,7 @@ class Engine:
             if type(change.object) in _BRAKES:
                 self._notice_brakes()
         self._reconsider(change)
+        self._pulses.saw(change)
         if self.active:
             lane = Lane.BACKLOG if listed else Lane.FRESH
             self._wake(change, lane)

@@ -46,6 +46,7 @@ class Fleet:
         self._watches = tuple(watches)
         self._clock = clock
         self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
+        self._discoveries: dict[ClusterId, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._listed = Bell()
 
@@ -60,9 +61,10 @@ class Fleet:
                 yield
             finally:
                 self._group = None
-                for task in self._tasks.values():
+                for task in (*self._tasks.values(), *self._discoveries.values()):
                     task.cancel()
                 self._tasks.clear()
+                self._discoveries.clear()
 
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
@@ -125,6 +127,7 @@ class Fleet:
         task = self._tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
+        connection.streams[scope].reopened = True
         if self._group is not None:
             self._open_streams(connection)
 
@@ -166,6 +169,11 @@ class Fleet:
 
     def _open_streams(self, connection: Connection) -> None:
         assert self._group is not None
+        cluster = connection.cluster
+        if cluster not in self._discoveries:
+            self._discoveries[cluster] = self._group.create_task(
+                connection.api.discover(), name=f"discover {cluster}"
+            )
         for scope, stream in connection.streams.items():
             if (connection.cluster, scope) not in self._tasks:
                 name = f"watch {connection.cluster} {scope.kind.kind}"
@@ -188,6 +196,9 @@ class Fleet:
                 self.listener.lost_sight_of(connection.cluster, obj)
 
     def _disconnect(self, connection: Connection) -> None:
+        discovery = self._discoveries.pop(connection.cluster, None)
+        if discovery is not None:
+            discovery.cancel()
         for scope in list(connection.streams):
             self._close_stream(connection, scope)
 

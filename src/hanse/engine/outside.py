@@ -114,6 +114,9 @@ class Outside:
         await self._system.delete(standing)
         return None
 
+    async def discover(self) -> None:
+        """The kinds of an outside system are those of its adapter."""
+
     async def close(self) -> None:
         """Adapters hold what they hold; nothing is held here."""
 

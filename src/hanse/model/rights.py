@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from hanse.model.facts import Role
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
 from hanse.model.objects import Object, Wire
@@ -47,6 +48,7 @@ def rights(
         verbs.setdefault((namespace, kind.kind.group, resource), set()).update(granted)
 
     told = False
+    may("", CustomResourceDefinition, *_READ)
     for watch in watches:
         if watch.role is not role:
             continue

@@ -55,6 +55,16 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
     status: CustomResourceDefinitionStatus = CustomResourceDefinitionStatus()
 
     @property
+    def kinds_served(self) -> frozenset[Kind]:
+        """The kind in each version that is to be served."""
+        names, namespaced = self.spec.names, self.spec.scope == "Namespaced"
+        return frozenset(
+            Kind(self.spec.group, v.name, names.kind, names.plural, namespaced)
+            for v in self.spec.versions
+            if v.served
+        )
+
+    @property
     def established(self) -> bool:
         """Whether objects of the kind can be created."""
         return any(
