@@ -8,6 +8,8 @@ ALLOWED = {
     "body: broken YAML": "another YAML parser finds the same mistake on another line",
     "other: a node": "new nodes are not tainted, for no controller would take the taint away",
     "other: a claim": "claims in use are not protected by a finalizer",
+    "shown: a volume": "volumes in use are not protected by a finalizer",
+    "shown: endpoints": "nobody is warned that Endpoints are deprecated",
     "custom: a strategic patch": "server-side apply is not among the media types offered",
     "custom: a version that is another": "no warning comes with a refusal",
     "webhook changes: what it is told of a generated name": "the name is empty, not absent",

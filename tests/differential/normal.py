@@ -9,7 +9,7 @@ from msgspec import Struct
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 QUAD = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
-AGE = re.compile(r"\d+m?s")
+AGE = re.compile(r"\b\d+[ydhms](?:\d+[dhms])?\b")
 VERSION = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=\()\d+(?=\))")
 SCHEME = re.compile(r'(?<=in scheme ")[^"]*')
 WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )(?:"\{.*\}"|\[\{.*?\}\])(?=: )')
@@ -65,8 +65,8 @@ class Local(Struct, frozen=True):
     def _text(self, text: str, name: str) -> str:
         if name in UNLIKE and text:
             return f"${name}"
-        if name == "cells" and AGE.fullmatch(text):
-            return "$age"
+        if name == "cells":
+            text = AGE.sub("$age", text)
         text = text.replace(self.webhook, "$webhook")
         for quad in set(QUAD.findall(text)):
             text = text.replace(quad, "$address") if self._is_inside(quad) else text

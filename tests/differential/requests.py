@@ -7,6 +7,8 @@ from tests.differential import (
     patches,
     selections,
     services,
+    showing_others,
+    showing_workloads,
     webhooks,
     workloads,
 )
@@ -17,6 +19,8 @@ CASES = [
     *bodies.CASES,
     *selections.CASES,
     *services.CASES,
+    *showing_workloads.CASES,
+    *showing_others.CASES,
     *workloads.CASES,
     *definitions.CASES,
     *webhooks.CASES,

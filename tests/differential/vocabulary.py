@@ -159,3 +159,10 @@ def statefulset(name: str = "t", **spec: Any) -> dict[str, Any]:
 def endpoint_slice(name: str = "e", **fields: Any) -> dict[str, Any]:
     given = {"addressType": "IPv4", "endpoints": [{"addresses": ["198.51.100.3"]}], **fields}
     return obj("discovery.k8s.io/v1", "EndpointSlice", name, **given)
+
+
+def shown(name: str, path: str, body: dict[str, Any], status: dict[str, Any] | None = None) -> Case:
+    """An object is made, its status is written, and its table is asked for."""
+    one = f"{path}/{body['metadata']['name']}"
+    reported = (merge(f"{one}/status", {"status": status}, given=True),) if status else ()
+    return case(name, create(path, body, given=True), *reported, get(one, accept=TABLE))

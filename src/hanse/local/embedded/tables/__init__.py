@@ -37,6 +37,7 @@ def table(
     """
     shown = list(objects)
     printer = _printer(resource, shown)
+    rows = [_row(printer, obj, include_object, now) for obj in shown]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -44,7 +45,8 @@ def table(
         "columnDefinitions": [_definition(column) for column in printer.columns]
         if headers
         else None,
-        "rows": [_row(printer, obj, include_object, now) for obj in shown],
+        # Kinds that the API server shows in its general way have null for no rows.
+        "rows": None if printer is _CREATED_AT and not shown else rows,
     }
 
 
