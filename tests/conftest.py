@@ -1,6 +1,30 @@
-"""Tests are async on asyncio; modules on virtual time override `anyio_backend`."""
+"""Tests are async on asyncio; modules on virtual time override `anyio_backend`.
+
+`--engine` says on which clusters scenarios are played, and the real fleet is shared by all who
+need one.
+"""
 
 import pytest
+
+from tests.real.shared_fleet import binaries, real_clusters
+from tests.scenarios.engines import ENGINES
+
+__all__ = ["binaries", "real_clusters"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--engine",
+        choices=tuple(ENGINES),
+        default="embedded",
+        help="what clusters scenarios are played on: embedded (default) or kubernetes",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs(what): skipped on engines without it (rbac, vap, scheduler)"
+    )
 
 
 @pytest.fixture

@@ -1,20 +1,15 @@
-"""Real clusters for tests: one fleet for the whole run, and small ones to be hurt.
+"""Tests of real clusters: on the fleet that is shared by the whole run, or on small ones.
 
 These tests run only when asked for (`-m real`): the first time, Kubernetes is built, which takes
 minutes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
-
-from hanse.local.real.binaries import cache_folder
-from hanse.local.real.build import find_or_build
-from hanse.local.real.fleet import RealFleet
-from hanse.local.real.programs import CLUSTER, KUBECTL
 
 HERE = Path(__file__).parent
 
@@ -34,24 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def anyio_backend() -> str:
     """One event loop for the run, for it is the one that watches the fleet's servers."""
     return "asyncio"
-
-
-@pytest.fixture(scope="session")
-async def binaries() -> dict[str, Path]:
-    """The programs of real clusters, and kubectl of the same version."""
-    return await find_or_build((*CLUSTER, KUBECTL), cache_folder())
-
-
-@pytest.fixture(scope="session")
-async def real_clusters(
-    binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[RealFleet]:
-    """Three clusters and a broker, shared: work in a namespace of your own, and hurt nothing."""
-    folder = tmp_path_factory.mktemp("fleet")
-    async with RealFleet(folder, binaries) as fleet, asyncio.TaskGroup() as group:
-        providing = group.create_task(fleet.provide(), name="provide")
-        yield fleet
-        providing.cancel()
 
 
 class Said(Struct, frozen=True):

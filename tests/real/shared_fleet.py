@@ -1,0 +1,30 @@
+"""One real fleet for a whole run, whoever asks for it first."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.programs import CLUSTER, KUBECTL
+
+
+@pytest.fixture(scope="session")
+async def binaries() -> dict[str, Path]:
+    """The programs of real clusters, and kubectl of the same version."""
+    return await find_or_build((*CLUSTER, KUBECTL), cache_folder())
+
+
+@pytest.fixture(scope="session")
+async def real_clusters(
+    binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RealFleet]:
+    """Three clusters and a broker, shared: work in a namespace of your own, and leave it whole."""
+    folder = tmp_path_factory.mktemp("fleet")
+    async with RealFleet(folder, binaries) as fleet, asyncio.TaskGroup() as group:
+        providing = group.create_task(fleet.provide(), name="provide")
+        yield fleet
+        providing.cancel()

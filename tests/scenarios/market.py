@@ -1,0 +1,122 @@
+"""What people do with the toy feature, and what they see, as short sentences."""
+
+from typing import Any
+
+import msgspec
+
+from hanse.app import BROKER
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.request import Request
+from hanse.model.facts import Outcome
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import ClusterId, Meta
+from hanse.testing.stage import Check, Stage
+from hanse.testing.toy import HOME, OFFER, OFFERED
+
+
+class Market:
+    """Offers in the scenario's namespace, or in another that is named."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    async def open(self) -> None:
+        """Make the place on the broker where offers are recorded, which all scenarios share."""
+        await self.stage.make_namespace(BROKER, HOME, keep=True)
+
+    async def clear(self) -> None:
+        """Leave no record behind for the next scenario."""
+        path = f"/api/v1/namespaces/{HOME}/configmaps"
+        await self.person(BROKER).send(Request("DELETE", path))
+
+    def person(self, cluster: ClusterId) -> Client:
+        return self.stage.person(cluster)
+
+    # -- doing
+
+    async def offer(self, cluster: ClusterId, name: str, price: str, space: str = "") -> None:
+        meta = Meta(name=name, namespace=space or self.stage.shop, labels={OFFER: "yes"})
+        await self.person(cluster).create(ConfigMap(metadata=meta, data={"price": price}))
+
+    async def reprice(self, cluster: ClusterId, name: str, price: str) -> None:
+        await self.edit(cluster, name, {"data": {"price": price}})
+
+    async def withdraw(self, cluster: ClusterId, name: str) -> None:
+        await self.person(cluster).delete(ConfigMap, name, self.stage.shop)
+
+    async def edit(self, cluster: ClusterId, name: str, change: dict[str, Any]) -> None:
+        """Change any ConfigMap by hand, ours included."""
+        await self.person(cluster).patch(ConfigMap, name, self.stage.shop, change)
+
+    async def remove(self, cluster: ClusterId, name: str) -> None:
+        """Delete any ConfigMap by hand, ours included."""
+        await self.person(cluster).delete(ConfigMap, name, self.stage.shop)
+
+    async def squat(self, cluster: ClusterId, name: str, space: str = "") -> ConfigMap:
+        """Take a name that we would use."""
+        meta = Meta(name=name, namespace=space or self.stage.shop)
+        return await self.person(cluster).create(ConfigMap(metadata=meta, data={"mine": "yes"}))
+
+    # -- seeing
+
+    async def found(self, cluster: ClusterId, name: str, space: str = "") -> ConfigMap | None:
+        try:
+            return await self.person(cluster).read(ConfigMap, name, space or self.stage.shop)
+        except NotFound:
+            return None
+
+    async def prices(self, cluster: ClusterId, name: str, space: str = "") -> dict[str, str]:
+        """The prices that a cluster shows for a name, by the cluster that asks them."""
+        copy = await self.found(cluster, f"copy-of-{name}", space)
+        told = copy.data if copy is not None else {}
+        return {c: msgspec.json.decode(d).get("price", "") for c, d in told.items()}
+
+    def shows(
+        self, cluster: ClusterId, name: str, /, space: str = "", **prices: str
+    ) -> Check[None]:
+        """That one cluster shows exactly these prices; none means that it has no copy."""
+
+        async def check() -> None:
+            seen = await self.prices(cluster, name, space)
+            assert seen == prices, f"{cluster} shows {name} for {seen}, not {prices}"
+            receipt = await self.found(cluster, f"receipt-of-{name}", space)
+            assert (receipt is not None) == bool(prices), f"{cluster}: receipt {receipt}"
+
+        return check
+
+    def everywhere(self, name: str, /, space: str = "", **prices: str) -> Check[None]:
+        """That every cluster shows exactly these prices, and the broker adds them up."""
+
+        async def check() -> None:
+            for cluster in self.stage.names:
+                await self.shows(cluster, name, space, **prices)()
+            total = await self.found(BROKER, f"sum.{space or self.stage.shop}.{name}", HOME)
+            seen = total.data["clusters"] if total is not None else ""
+            assert seen == ",".join(sorted(prices)), f"the broker adds up {seen!r}"
+
+        return check
+
+    def nowhere(self, name: str, /, space: str = "") -> Check[None]:
+        """That nothing is left of an offer, in any cluster."""
+        return self.everywhere(name, space)
+
+    def is_told(self, cluster: ClusterId, name: str, words: str) -> Check[None]:
+        """That an offer says what became of it."""
+
+        async def check() -> None:
+            offer = await self.found(cluster, name)
+            assert offer is not None, f"{cluster} does not offer {name}"
+            told = offer.metadata.annotations.get(OFFERED, "")
+            assert words in told, f"{name} of {cluster} is told {told!r}"
+
+        return check
+
+    def agent_tells(self, agent: str, result: str, words: str = "") -> Check[None]:
+        """That an agent knows of a write that did not go as wished."""
+
+        async def check() -> None:
+            facts = list(self.stage.agent(agent).engine.fleet.facts.all(Outcome))
+            assert any(f.result == result and words in f.message for f in facts), facts
+
+        return check
