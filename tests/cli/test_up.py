@@ -358,6 +358,15 @@ def test_objects_are_kept_only_where_that_was_asked_for(tmp_path: Path) -> None:
     assert up(look, "--dir", "kept").out == "b"
 
 
+def test_what_a_person_took_out_of_the_sample_stays_out(tmp_path: Path) -> None:
+    def up(script: str) -> Said:
+        return hanse(*("up", "--clusters", "rome", "--dir", "d", "--exec", script), cwd=tmp_path)
+
+    up("kubectl -n shop delete deployment web")
+
+    assert up("kubectl -n shop get deployments,services -o name").out == "service/web\n"
+
+
 def test_a_spoilt_file_of_kept_objects_is_named(tmp_path: Path) -> None:
     kept = tmp_path / "kept/clusters"
     kept.mkdir(parents=True)

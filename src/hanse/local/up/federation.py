@@ -19,7 +19,12 @@ from hanse.local.up.control import listening
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.folder import Folder
-from hanse.local.up.installing import available, install, install_definitions
+from hanse.local.up.installing import (
+    available,
+    install,
+    install_definitions,
+    install_new,
+)
 from hanse.local.up.orders import (
     AnyOrder,
     ClusterTold,
@@ -85,9 +90,12 @@ async def _clusters(
 
 
 async def _show_sample(transport: Transport, member: Member, say: Say) -> None:
-    shop = sample(member)
-    await install(transport, shop)
-    for one in shop:
+    """Set the sample up, unless its namespace is there: what a person kept is not touched."""
+    namespace, *rest = sample(member) or (None,)
+    if namespace is None or not await install_new(transport, namespace):
+        return
+    await install(transport, rest)
+    for one in rest:
         if one.object["kind"] == "Deployment" and not await available(transport, one):
             say(f"{member.name}: the sample is slow to start; see `kubectl get events -A`")
 

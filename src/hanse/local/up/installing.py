@@ -25,9 +25,16 @@ async def install_definitions(transport: Transport, wanted: Sequence[Wanted]) ->
 async def install(transport: Transport, wanted: Iterable[Wanted]) -> None:
     """Create objects in order; one that is there may have been changed by a person, and stays."""
     for one in wanted:
-        answer = await _create(transport, one)
-        if answer.status != 409:
-            _successful(answer)
+        await install_new(transport, one)
+
+
+async def install_new(transport: Transport, wanted: Wanted) -> bool:
+    """Create an object unless it is there; whether it is new."""
+    answer = await _create(transport, wanted)
+    if answer.status == 409:
+        return False
+    _successful(answer)
+    return True
 
 
 async def available(transport: Transport, deployment: Wanted) -> bool:
@@ -42,10 +49,8 @@ async def available(transport: Transport, deployment: Wanted) -> bool:
 
 
 async def _is_available(transport: Transport, deployment: Wanted) -> bool:
-    answer = await transport.send(Request("GET", deployment.path))
-    if answer.status == 404:
-        return True  # a person has deleted it meanwhile, in what was kept
-    found = msgspec.json.decode(_successful(answer).body)
+    answer = _successful(await transport.send(Request("GET", deployment.path)))
+    found = msgspec.json.decode(answer.body)
     ready = found.get("status", {}).get("availableReplicas", 0)
     return bool(ready >= found["spec"].get("replicas", 1))
 
