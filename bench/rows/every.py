@@ -1,10 +1,26 @@
 """All rows, in the order in which they run: what needs little comes first."""
 
 from bench.row import Row
+from bench.rows.agent import FOOTPRINT, RESTART
+from bench.rows.clusters import CLUSTERS
 from bench.rows.command import CLI
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
+from bench.rows.latency import LATENCY
 from bench.rows.reading import EVENT, LIST
+from bench.rows.throughput import THROUGHPUT
 from bench.rows.up import UP
 
-ROWS: tuple[Row, ...] = (LIST, EVENT, CLI, EMBEDDED, EMBEDDED_HTTP, UP)
+ROWS: tuple[Row, ...] = (
+    LIST,
+    EVENT,
+    CLI,
+    EMBEDDED,
+    EMBEDDED_HTTP,
+    UP,
+    CLUSTERS,
+    THROUGHPUT,
+    LATENCY,
+    RESTART,
+    FOOTPRINT,
+)

@@ -1,0 +1,90 @@
+"""An agent with the toy feature as a process of its own, which tells what it does when asked.
+
+    python -m bench.agent CLUSTER KUBECONFIG
+
+It says when it has read everything, and when it has nothing left to do for the first time; then it
+answers each line on its standard input with its numbers, until that ends.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import uvloop
+from msgspec import Struct
+
+from bench.counted import Counted
+from bench.processes import most_resident, resident
+from hanse.app import BROKER, Agent, Settings
+from hanse.kube import credentials
+from hanse.kube.http import HttpTransport
+from hanse.model.facts import ClusterState, Phase
+from hanse.testing.toy import Toy
+
+
+class Told(Struct, frozen=True):
+    """What an agent has done so far."""
+
+    sent: int
+    refused: int
+    cpu: float
+    resident: float
+    most_resident: float
+    quiet: bool
+    objects: int
+
+
+async def main(cluster: str, kubeconfig: Path) -> None:
+    """Work until standard input ends."""
+    home, broker = (
+        Counted(HttpTransport(credentials.found(kubeconfig, context=context)))
+        for context in (cluster, BROKER)
+    )
+    settings = Settings(cluster=cluster, identity="bench", replicated=False)
+    agent = Agent(settings, home, broker=broker, features=(Toy(),))
+    async with agent.running():
+        await _synced(agent)
+        _say("synced")
+        await agent.engine.settled()
+        _say("settled")
+        questions = await _lines()
+        while await questions.readline():
+            _say(msgspec.json.encode(_told(agent, home, broker)).decode())
+    await agent.close()
+
+
+def _told(agent: Agent, *ways: Counted) -> Told:
+    return Told(
+        sent=sum(way.sent for way in ways),
+        refused=sum(way.refused for way in ways),
+        cpu=time.process_time(),
+        resident=resident(),
+        most_resident=most_resident(),
+        quiet=agent.engine.queue.quiet,
+        objects=sum(
+            len(store) for several in agent.engine.fleet.stores.values() for store in several
+        ),
+    )
+
+
+async def _synced(agent: Agent) -> None:
+    facts = agent.engine.fleet.facts
+    while any(s.phase is not Phase.SYNCED for s in facts.all(ClusterState)):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.005)
+
+
+async def _lines() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1], Path(sys.argv[2])))

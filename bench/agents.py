@@ -1,0 +1,108 @@
+"""Agents as processes of their own, and the real clusters that they work on."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from bench.agent import Told
+from bench.row import Skip
+from hanse.local.real.binaries import cache_folder, find_all
+from hanse.local.real.failures import Missing
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.programs import CLUSTER
+
+
+class AgentProcess:
+    """One agent, and how long it took from nothing to having read and to having done everything."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.synced_after = 0.0
+        self.settled_after = 0.0
+        self._process = process
+        self._began = time.perf_counter()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def started(self) -> None:
+        """Wait until it has nothing left to do."""
+        await self._hear("synced")
+        self.synced_after = time.perf_counter() - self._began
+        await self._hear("settled")
+        self.settled_after = time.perf_counter() - self._began
+
+    async def ask(self) -> Told:
+        """What it has done so far."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"tell\n")
+        return msgspec.json.decode(await self._line(), type=Told)
+
+    async def quiet(self) -> Told:
+        """What it has done, once it does nothing more."""
+        while not (told := await self.ask()).quiet:  # noqa: ASYNC110 - it tells when asked
+            await asyncio.sleep(0.05)
+        return told
+
+    async def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+    async def _hear(self, word: str) -> None:
+        line = await self._line()
+        assert line.strip() == word.encode(), f"the agent said {line!r}, not {word}"
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        assert line, f"the agent ended with {await self._process.wait()}"
+        return line
+
+
+@asynccontextmanager
+async def agent_process(cluster: str, kubeconfig: Path) -> AsyncIterator[AgentProcess]:
+    """An agent of a cluster, started and with nothing left to do, until the block ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.agent",
+        cluster,
+        str(kubeconfig),
+        cwd=Path(__file__).parent.parent,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    agent = AgentProcess(process)
+    try:
+        await agent.started()
+        yield agent
+    finally:
+        await agent.stop()
+
+
+@asynccontextmanager
+async def agents_of(fleet: RealFleet, names: Iterable[str]) -> AsyncIterator[list[AgentProcess]]:
+    """An agent for each cluster, all with nothing left to do."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(agent_process(name, fleet.kubeconfig)) for name in names
+        ]
+
+
+@asynccontextmanager
+async def real_fleet() -> AsyncIterator[RealFleet]:
+    """Three real clusters and a broker, until the block ends; skips where they are not built."""
+    try:
+        binaries = await find_all(CLUSTER, cache_folder())
+    except Missing as missing:
+        raise Skip(str(missing)) from None
+    with TemporaryDirectory(prefix="hanse-bench-") as folder:
+        async with RealFleet(Path(folder), binaries) as fleet:
+            yield fleet

@@ -1,0 +1,31 @@
+"""A way to a cluster that counts what is written on it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+from hanse.kube.request import Request, Response, Transport
+
+_READING = frozenset({"GET", "HEAD"})
+
+
+class Counted:
+    """A transport that counts writes as they are sent, and those of them that were refused."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.sent = 0
+        self.refused = 0
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        if request.method in _READING:
+            return await self._inner.send(request)
+        self.sent += 1
+        response = await self._inner.send(request)
+        self.refused += response.status >= 300
+        return response
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()

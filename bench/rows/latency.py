@@ -1,0 +1,101 @@
+"""One offer on an idle fleet: how soon every cluster has it, against the trips this has to take."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count, cycle
+
+from bench.agents import agents_of, real_fleet
+from bench.figures import AtMost, Figure, percentile
+from bench.row import Effort, Once, Row
+from bench.sight import Sight, sights
+from bench.writing import NAMESPACES, WORK, clear, configmap, create, offers, prepare, write_all
+from hanse.kube.request import Transport
+from hanse.local.real.fleet import BROKER, NAMES
+
+SAMPLES = 200
+CALM = 0.1
+"""Seconds between two samples: long enough for what comes after an offer, as events, to end."""
+
+
+@asynccontextmanager
+async def _prepared(effort: Effort) -> AsyncIterator[Once]:
+    samples = effort.of(SAMPLES, 20)
+    async with real_fleet() as fleet:
+        ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
+        numbers, homes = count(), cycle(NAMES)
+        try:
+            await prepare(ways)
+            async with agents_of(fleet, NAMES), sights(ways, NAMESPACES, 1) as seen:
+
+                async def once() -> Mapping[str, float]:
+                    trips: list[float] = []
+                    shared: list[float] = []
+                    for _ in range(samples):
+                        number, home = next(numbers), next(homes)
+                        trips.append(await _trips(ways, seen, home, f"trip-{number}"))
+                        shared.append(await _shared(ways, seen, home, f"offer-{number}"))
+                    return _milliseconds(trips, shared)
+
+                yield once
+            await clear(ways)
+        finally:
+            for way in ways.values():
+                await way.close()
+
+
+async def _shared(
+    ways: Mapping[str, Transport], seen: Mapping[str, Sight], home: str, name: str
+) -> float:
+    """Seconds from the sending of an offer until its copy is seen in each cluster."""
+    began = time.perf_counter()
+    await write_all(ways, offers(home, [name]))
+    await asyncio.gather(*(seen[cluster].until({f"copy-of-{name}"}) for cluster in NAMES))
+    seconds = time.perf_counter() - began
+    await asyncio.gather(
+        seen[home].until({name}),
+        *(seen[cluster].until({f"receipt-of-{name}"}) for cluster in NAMES),
+        seen[BROKER].until({f"sum.{WORK}.{name}"}),
+    )
+    await asyncio.sleep(CALM)
+    return seconds
+
+
+async def _trips(
+    ways: Mapping[str, Transport], seen: Mapping[str, Sight], home: str, name: str
+) -> float:
+    """Seconds of the same three writes, each sent by us when the one before is seen on a watch."""
+    began = time.perf_counter()
+    for clusters in ((home,), (BROKER,), NAMES):
+        step = f"{name}-{len(clusters)}-{clusters[0]}"
+        data = {"text": "x" * 100}
+        await write_all(
+            ways, [create(c, configmap(step, NAMESPACES[c], {}, data)) for c in clusters]
+        )
+        await asyncio.gather(*(seen[cluster].until({step}) for cluster in clusters))
+    seconds = time.perf_counter() - began
+    await asyncio.sleep(CALM)
+    return seconds
+
+
+def _milliseconds(trips: list[float], shared: list[float]) -> dict[str, float]:
+    return {
+        "p50": 1000 * percentile(shared, 0.5),
+        "p99": 1000 * percentile(shared, 0.99),
+        "trips p50": 1000 * percentile(trips, 0.5),
+        "trips p99": 1000 * percentile(trips, 0.99),
+    }
+
+
+LATENCY = Row(
+    name="latency",
+    about="one offer on an idle fleet of real clusters until its copy is seen in each, 200 times",
+    against="its three unavoidable writes one after another, each seen on a watch before the next",
+    figures=(
+        Figure("p50", "ms", against="trips p50"),
+        Figure("p99", "ms", AtMost(3.0), against="trips p50"),
+        Figure("trips p99", "ms"),
+    ),
+    prepare=_prepared,
+)
