@@ -141,10 +141,11 @@ class Sources:
             json_name, *options = tags["json"].split(",")
             if "inline" in options:
                 json_name = "+"
-            required = "omitempty" not in options and "+optional" not in comment
+            omitted = "omitempty" in options
+            required = "+required" in comment or not (omitted or "+optional" in comment)
             line = [json_name + ("!" if required and json_name != "+" else ""), kind]
-            if "omitempty" not in options and not required:
-                line.append("kept")
+            if omitted == required and json_name != "+":
+                line.append("omitted" if omitted else "kept")
             if "patchStrategy" in tags:
                 line.append(f"patch={tags['patchStrategy']}")
             if "patchMergeKey" in tags:
@@ -170,7 +171,8 @@ def table(modules: Path, version: str) -> Iterator[str]:
         wanted.extend(kind for kind in types if "." in kind)
     yield f"# {version}: number, name (! required, + inlined), type (* pointer, [] list, {{}} map)"
     for name in sorted(blocks):
-        yield name
+        is_kind = "TypeMeta `json" in sources.structs[name].body
+        yield f"{name} kind" if is_kind else name
         yield from blocks[name]
 
 

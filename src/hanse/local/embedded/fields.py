@@ -42,6 +42,11 @@ def fields_of(type_name: str) -> tuple[Field, ...] | None:
     return _table().get(type_name)
 
 
+def is_kind(type_name: str) -> bool:
+    """Whether objects of the type say their apiVersion and kind."""
+    return type_name in _kinds()
+
+
 @cache
 def json_fields(type_name: str) -> dict[str, Field]:
     """The fields of a type by their JSON names, inlined types included."""
@@ -55,20 +60,27 @@ def json_fields(type_name: str) -> dict[str, Field]:
 
 
 @cache
-def _table() -> dict[str, tuple[Field, ...]]:
+def _lines() -> list[str]:
     text = files(__package__).joinpath("builtin_fields.txt").read_text()
-    table: dict[str, tuple[Field, ...]] = {}
+    return text.splitlines()[1:]
+
+
+@cache
+def _table() -> dict[str, tuple[Field, ...]]:
+    table: dict[str, list[Field]] = {}
     name = ""
-    fields: list[Field] = []
-    for line in text.splitlines()[1:]:
+    for line in _lines():
         if line.startswith(" "):
-            fields.append(_field(line.split()))
+            table[name].append(_field(line.split()))
         else:
-            table[name] = tuple(fields)
-            name, fields = line, []
-    table[name] = tuple(fields)
-    del table[""]
-    return table
+            name = line.partition(" ")[0]
+            table[name] = []
+    return {name: tuple(fields) for name, fields in table.items()}
+
+
+@cache
+def _kinds() -> frozenset[str]:
+    return frozenset(line.partition(" ")[0] for line in _lines() if line.endswith(" kind"))
 
 
 def _field(words: list[str]) -> Field:
@@ -83,7 +95,7 @@ def _field(words: list[str]) -> Field:
         shape="list" if "[]" in marks else "map" if "{}" in marks else "one",
         pointer="*" in marks,
         required=name.endswith("!"),
-        kept="kept" in tags or name.endswith("!"),
+        kept="kept" in tags or (name.endswith("!") and "omitted" not in tags),
         patch=tags.get("patch", ""),
         merge_key=tags.get("key", ""),
     )

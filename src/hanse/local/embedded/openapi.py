@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hanse.kube.request import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from hanse.local.embedded.fields import Field, fields_of, json_fields, type_of
+from hanse.local.embedded.fields import Field, fields_of, is_kind, json_fields, type_of
 from hanse.local.embedded.resources import Object, Registry, Resource
 
 _GVK = "x-kubernetes-group-version-kind"
@@ -116,7 +116,7 @@ def _schema(type_name: str) -> Object:
     """The schema of a built-in type, from the table of its fields."""
     fields = json_fields(type_name)
     properties = {name: _property(field) for name, field in sorted(fields.items())}
-    if "metadata" in fields:
+    if is_kind(type_name):
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}} | properties
     required = sorted(name for name, field in fields.items() if field.required)
     return {

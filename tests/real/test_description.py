@@ -1,0 +1,115 @@
+"""An embedded cluster describes the kinds it serves as a real one does, field by field."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.kube.request import JSON, Request, Transport
+from hanse.local.embedded.builtins import BUILTINS
+from hanse.local.embedded.discovery import respond
+from hanse.local.embedded.resources import Registry
+from hanse.local.real.fleet import RealFleet
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+PLACES = sorted({resource.prefix for resource in BUILTINS.resources})
+REGISTRY = Registry(BUILTINS)
+
+
+@pytest.fixture
+async def real(real_clusters: RealFleet) -> AsyncIterator[Transport]:
+    transport = real_clusters.broker.connect()
+    yield transport
+    await transport.close()
+
+
+async def both(real: Transport, path: str, accept: str = JSON) -> tuple[Any, Any]:
+    """What the embedded and the real cluster say."""
+    request = Request("GET", path, accept=accept)
+    ours, theirs = respond(REGISTRY, request), await real.send(request)
+    assert ours is not None
+    return msgspec.json.decode(ours.body), msgspec.json.decode(theirs.body)
+
+
+async def test_resources_are_listed_alike(real: Transport) -> None:
+    for place in PLACES:
+        ours, theirs = await both(real, place)
+        listed = {one["name"]: one for one in theirs["resources"]}
+
+        for one in ours["resources"]:
+            expected = listed[one["name"]]
+            expected.pop("storageVersionHash", None)
+            assert one == expected
+
+
+async def test_resources_are_discovered_alike(real: Transport) -> None:
+    for path in ("/api", "/apis"):
+        ours, theirs = await both(real, path, AGGREGATED)
+        listed = {
+            (group["metadata"].get("name"), version["version"], one["resource"]): one
+            for group in theirs["items"]
+            for version in group["versions"]
+            for one in version["resources"]
+        }
+
+        for group in ours["items"]:
+            for version in group["versions"]:
+                for one in version["resources"]:
+                    key = (group["metadata"].get("name"), version["version"], one["resource"])
+                    assert one == _with_ours_only(listed[key], one)
+
+
+def _with_ours_only(theirs: Any, ours: Any) -> Any:
+    """A resource without the subresources that the embedded cluster does not serve."""
+    known = {sub["subresource"] for sub in ours.get("subresources", ())}
+    kept = [sub for sub in theirs.get("subresources", ()) if sub["subresource"] in known]
+    rest = {name: value for name, value in theirs.items() if name != "subresources"}
+    return rest | ({"subresources": kept} if kept else {})
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_kinds_have_the_same_fields(real: Transport, place: str) -> None:
+    async with asyncio.timeout(30):
+        ours, theirs = await both(real, f"/openapi/v3{place}")
+    schemas = theirs["components"]["schemas"]
+
+    for name, schema in ours["components"]["schemas"].items():
+        if name in schemas:
+            assert _fields(schema) == _fields(schemas[name]), name
+            assert schema.get("required", []) == sorted(schemas[name].get("required", [])), name
+
+
+def _fields(schema: Any) -> dict[str, str]:
+    """The fields of an object by the type they have."""
+    return {name: _type(value) for name, value in schema.get("properties", {}).items()}
+
+
+def _type(value: Any) -> str:
+    match value:
+        case {"items": inner}:
+            return f"[]{_type(inner)}"
+        case {"additionalProperties": inner} if isinstance(inner, dict):
+            return f"map {_type(inner)}"
+        case {"allOf": [inner]} | {"anyOf": [inner]}:
+            return _type(inner)
+        case {"$ref": reference}:
+            return str(_PLAIN.get(reference.rpartition(".")[2], reference))
+        case _:
+            return str(value.get("type", "any"))
+
+
+_PLAIN = {
+    "Time": "string",
+    "MicroTime": "string",
+    "Quantity": "string",
+    "IntOrString": "string",
+    "FieldsV1": "object",
+    "RawExtension": "object",
+    "JSON": "any",
+    "JSONSchemaPropsOrArray": "any",
+    "JSONSchemaPropsOrBool": "any",
+    "JSONSchemaPropsOrStringArray": "any",
+}
+"""Types that a real server names and the embedded one says in place."""
