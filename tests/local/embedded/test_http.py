@@ -22,6 +22,11 @@ ADA = User("ada", ("sailors",))
 ISSUED = User("system:serviceaccount:default:robot")
 
 
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return ("asyncio", {"use_uvloop": request.param})
+
+
 class Recorder:
     """Answers everything, and keeps what was asked by whom."""
 
@@ -179,8 +184,14 @@ async def test_health_and_version_are_open_to_all(server: Running) -> None:
                 ("Impersonate-Uid", "7"),
                 ("Impersonate-Extra-Scopes", "x"),
                 ("Impersonate-Extra-Scopes", "y"),
+                ("Impersonate-Extra-Sea.example%2fship", "anna"),
             ],
-            User("eve", ("a", "b", "system:authenticated"), "7", {"scopes": ["x", "y"]}),
+            User(
+                "eve",
+                ("a", "b", "system:authenticated"),
+                "7",
+                {"scopes": ["x", "y"], "sea.example/ship": ["anna"]},
+            ),
             id="groups, uid and extra",
         ),
         pytest.param(

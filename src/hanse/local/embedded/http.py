@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from socket import socket
 from typing import Protocol
+from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
@@ -177,7 +178,7 @@ def _impersonated(http: BaseRequest, caller: User) -> User:
     extra: dict[str, list[str]] = {}
     for key, value in headers.items():
         if key.lower().startswith(prefix.lower()):
-            extra.setdefault(key[len(prefix) :].lower(), []).append(value)
+            extra.setdefault(unquote(key[len(prefix) :].lower()), []).append(value)
     groups = groups or _account_groups(name)
     authenticated = () if name == ANONYMOUS.name else ("system:authenticated",)
     named = tuple(dict.fromkeys((*groups, *authenticated)))
