@@ -163,3 +163,19 @@ async def test_a_turn_given_and_cancelled_in_one_moment_goes_to_the_next() -> No
 
     assert server.order == ["/0", "/2"]
     assert (limit.active, limit.waiting) == (0, 0)
+
+
+async def test_all_who_are_cancelled_at_once_end_as_cancelled() -> None:
+    limit, server = Limit(first=1, most=1), Server(takes=1)
+    tasks = [
+        asyncio.create_task(limit.send(server, Request("GET", f"/{n}")), name=f"request {n}")
+        for n in range(3)
+    ]
+    await asyncio.sleep(0.5)
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+    assert all(task.cancelled() for task in tasks)
+    assert (limit.active, limit.waiting) == (0, 0)

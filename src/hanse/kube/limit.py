@@ -62,7 +62,7 @@ class Limit:
             if turn.done() and not turn.cancelled():  # let through and cancelled in one moment
                 self.active -= 1
                 self._admit()
-            else:
+            elif turn in self._turns:  # one that ended as we did may have passed over it already
                 self._turns.remove(turn)
             raise
 
