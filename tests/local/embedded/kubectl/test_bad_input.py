@@ -126,3 +126,23 @@ async def test_a_stale_version_is_told(kubectl: Kubectl) -> None:
     said = await kubectl.fails("replace", "-f", "-", given=stale)
 
     assert "the object has been modified; please apply your changes to the latest version" in said
+
+
+@pytest.mark.parametrize("arguments", [["logs", "p"], ["exec", "p", "--", "date"]], ids=str)
+async def test_what_only_real_pods_can_do_is_not_found(
+    kubectl: Kubectl, arguments: list[str]
+) -> None:
+    await kubectl("run", "p", "--image=nginx")
+
+    said = await kubectl.fails(*arguments)
+
+    assert "the server could not find the requested resource" in said
+
+
+async def test_what_is_not_served_is_not_known(kubectl: Kubectl) -> None:
+    said = await kubectl.fails("create", "quota", "q", "--hard=pods=1")
+
+    assert "the server could not find the requested resource" in said
+    assert 'doesn\'t have a resource type "resourcequotas"' in await kubectl.fails(
+        "get", "resourcequotas"
+    )
