@@ -54,6 +54,8 @@ class Recorder:
 
     async def _lines(self) -> AsyncIterator[bytes]:
         while (line := await self.lines.get()) is not None:
+            if line == b"break":
+                raise ZeroDivisionError
             yield line
 
     def authenticate(self, token: str) -> User | None:
@@ -274,6 +276,18 @@ async def test_watch_events_arrive_as_they_happen(server: Running) -> None:
         server.api.lines.put_nowait(None)
 
         assert await response.content.read() == b""
+
+
+async def test_a_watch_that_fails_on_its_way_ends(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with server.session.get("/api/v1/pods?watch=true") as response:
+        server.api.lines.put_nowait(b'{"type":"ADDED"}')
+        server.api.lines.put_nowait(b"break")
+
+        assert await response.content.read() == b'{"type":"ADDED"}\n'
+
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_watch_that_is_refused_has_its_status(server: Running) -> None:

@@ -117,14 +117,24 @@ class _Door:
             async with asyncio.timeout(None) as scope, self._api.stream(request, user) as lines:
                 self._watches.add(scope)
                 await response.prepare(http)
-                async for line in lines:
-                    await response.write(line if line.endswith(b"\n") else line + b"\n")
+                await _pour(lines, response)
         except TimeoutError:
             if not scope.expired():
                 raise
         finally:
             self._watches.discard(scope)
         return response
+
+
+async def _pour(lines: AsyncIterator[bytes], response: web.StreamResponse) -> None:
+    """Send events as they come; a fault of ours ends the stream, for clients to resume it."""
+    try:
+        async for line in lines:
+            await response.write(line if line.endswith(b"\n") else line + b"\n")
+    except ConnectionError:
+        raise  # the client went away
+    except Exception:
+        log.exception("watch failed")
 
 
 async def _body(http: BaseRequest) -> bytes:
