@@ -117,6 +117,20 @@ async def test_bookmarks_come_each_minute_until_the_time_is_over() -> None:
     assert [event["type"] for event in events] == ["BOOKMARK", "BOOKMARK"]
 
 
+async def test_after_a_restore_nothing_is_told_of_the_versions_that_were() -> None:
+    cluster = Cluster()
+    backup = cluster.api.storage.snapshot()
+    await cluster.create(CONFIGMAPS, configmap("old"))
+    async with cluster.watch(CONFIGMAPS) as watch:
+        assert await watch.told() == ("ADDED", "old")
+
+    cluster.api.storage.restore(backup)
+    await cluster.create(CONFIGMAPS, configmap("new"))
+
+    async with cluster.watch(CONFIGMAPS) as watch:
+        assert await watch.told() == ("ADDED", "new")
+
+
 async def test_a_restored_cluster_ends_its_watches() -> None:
     cluster = Cluster()
     backup = cluster.api.storage.snapshot()

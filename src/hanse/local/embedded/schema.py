@@ -24,7 +24,6 @@ from hanse.local.embedded.typed import clone
 
 Schema = dict[str, Any]
 _META = ("apiVersion", "kind", "metadata")
-_LARGEST = 1 << 63
 
 
 def prune(schema: Schema | None, value: Any, place: str = "") -> list[str]:

@@ -50,6 +50,7 @@ class Watches:
         self._clock = clock
         self._open: set[_Watch] = set()
         self._lines = _Lines()
+        storage.subscribe(self._note)  # for as long as both live
 
     def open(self, call: Call) -> "_Watch":
         """Start following what a call asks for; it is followed until the watch is closed."""
@@ -62,6 +63,10 @@ class Watches:
         """End every watch, as a server that stops does."""
         for watch in tuple(self._open):
             watch.end()
+
+    def _note(self, notice: Notice) -> None:
+        if isinstance(notice, Restored):
+            self._lines.forget()
 
 
 class _Lines:
@@ -154,7 +159,6 @@ class _Watch:
                     self._queue.append(notice)
                     self._wake()
             case Restored():
-                self._lines.forget()
                 self.end()
             case _:
                 assert_never(notice)

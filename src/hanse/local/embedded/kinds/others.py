@@ -1,8 +1,7 @@
 """The rules of the smaller kinds: namespaces, configuration, leases, claims, roles and so on."""
 
 import re
-from base64 import b64decode, b64encode
-from binascii import Error as BadBase64
+from base64 import b64encode
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
@@ -133,15 +132,6 @@ def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     if new.get("type") != old.get("type"):
         yield invalid("type", new.get("type"), "field is immutable")
     yield from _frozen(new, old, ("data",))
-
-
-def is_base64(text: str) -> bool:
-    """Whether a value of a Secret can be read."""
-    try:
-        b64decode(text, validate=True)
-    except (BadBase64, ValueError):
-        return False
-    return True
 
 
 SECRET_RULES = Rules(
