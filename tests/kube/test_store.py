@@ -147,6 +147,16 @@ def test_a_list_older_than_what_was_seen_is_a_restore_and_counts() -> None:
     assert store.version == 20
 
 
+def test_an_object_older_than_what_was_seen_of_it_is_a_restore_however_new_the_list_is() -> None:
+    store = filled(thing("a", 40), thing("b", 41), version=50)
+
+    changed = list(store.take(Listed((thing("a", 4), thing("b", 41)), "1000")))
+
+    assert store.rewinds == 1
+    assert changed == [Transition(thing("a", 40), thing("a", 4), live=False)]
+    assert store.version == 1000
+
+
 def test_a_bookmark_counts_as_seen() -> None:
     store = filled(version=10)
 

@@ -117,7 +117,26 @@ async def test_what_happened_while_we_were_cut_off_is_told_afterwards() -> None:
 
         assert world.known == await world.truth()
         assert world.count(Interrupted) == 1
-        assert world.count(Listed) == 1
+        assert world.store.rewinds == 0
+
+
+async def test_a_restored_cluster_that_has_written_more_since_is_no_less_restored() -> None:
+    async with watched() as world:
+        await world.put("a", x="1")
+        backup = world.server.storage.snapshot()
+        await world.change("a", x="2")
+        await world.put("b", x="1")
+        await asyncio.sleep(1)
+        world.network.cut("us", "lubeck")
+        world.server.storage.restore(backup)
+        for name in ("c", "d", "e", "f"):
+            await world.put(name, x="1")
+        await asyncio.sleep(3)
+        world.network.heal("us", "lubeck")
+        await asyncio.sleep(60)
+
+        assert world.known == await world.truth()
+        assert world.store.rewinds == 1
 
 
 async def test_a_history_lost_meanwhile_is_made_good_by_a_list() -> None:

@@ -137,7 +137,7 @@ class Store(Generic[K]):
 
     def _replace(self, objects: Sequence[K], resource_version: str) -> list[Transition[K]]:
         as_of = number(resource_version)
-        rewound = as_of < self.version
+        rewound = as_of < self.version or any(self._regresses(o, as_of) for o in objects)
         self.rewinds += rewound
         self.version = as_of
         listed = {(o.metadata.namespace, o.metadata.name) for o in objects}
@@ -156,6 +156,14 @@ class Store(Generic[K]):
         self.lists += 1
         self.synced = True
         return changed
+
+    def _regresses(self, obj: K, as_of: int) -> bool:
+        """Whether a list has an older object than it must: a restore may raise the list's version.
+
+        What is known by the answer to our own write may well be newer than the list.
+        """
+        known = self._objects.get((obj.metadata.namespace, obj.metadata.name))
+        return known is not None and version_of(obj) < version_of(known) <= as_of
 
     def _rewind(self, obj: K) -> tuple[Transition[K], ...]:
         name = (obj.metadata.namespace, obj.metadata.name)

@@ -50,8 +50,8 @@ async def follow(
 ) -> AsyncGenerator[Event[K], None]:
     """Tell all there is of a kind and then every change, for as long as somebody listens.
 
-    An outage is told once, by `Interrupted`, and its end by `Alive`; a list in between does not
-    end it. Whoever stops listening early closes the generator (`contextlib.aclosing`).
+    An outage is told once, by `Interrupted`, and its end by `Alive`, after a list that does not end
+    it yet. Whoever stops listening early closes the generator (`contextlib.aclosing`).
     """
     stream = _Stream(client, kind, _Selection(namespace, labels, fields), random)
     while True:
@@ -157,10 +157,15 @@ class _Stream(Generic[K]):
         return pause if pause is not None else ABSENT.delay(self._attempt, self._random)
 
     def goes_down(self, pause: timedelta) -> bool:
-        """Whether an outage begins."""
+        """Whether an outage begins; a list is due after it.
+
+        The server may come back from a backup and be past our version by then, so that neither its
+        version nor its history would tell.
+        """
         if self._down or not pause:
             return False
         self._down = True
+        self._after = ""
         return True
 
     def _found_kind(self) -> None:
