@@ -15,7 +15,7 @@ import yaml
 
 from hanse.cli.root import run
 from hanse.testing.toy import OFFER, Toy
-from tests.cli.programs import PATIENCE, Running, Said, environment, hanse, running
+from tests.cli.programs import HANSE, PATIENCE, Running, Said, environment, hanse, running
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
@@ -289,6 +289,52 @@ def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
         "hanse: no local federation runs in .hanse; start one with `hanse up`, "
         "or name its folder with --dir\n"
     )
+
+
+def test_an_interrupted_script_is_ended_and_told_as_shells_do(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*HANSE, "up", "--clusters", "rome", "--exec", "echo $$; sleep 600"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    shell = process.stdout.readline().strip()
+
+    process.terminate()
+    _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err.endswith("stopping; once more to force it\nended\n")
+    assert not Path(f"/proc/{shell}").exists()
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    script = "trap '' TERM; echo stubborn; while :; do sleep 600; done"
+    process = subprocess.Popen(
+        [*HANSE, "up", "--clusters", "rome", "--exec", script],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "stubborn\n"
+
+    process.terminate()
+    while not process.stderr.readline().startswith("stopping"):
+        pass
+    process.terminate()
+
+    assert process.wait(PATIENCE) == 130
+    process.communicate(timeout=PATIENCE)
 
 
 def test_a_watch_that_is_open_does_not_hold_up_the_end(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -45,6 +46,8 @@ class Upping:
         self._began = began
         self._ready = False
         self._caught: signal.Signals | None = None
+        self._apart: int | None = None
+        """The process group of a script that runs apart from us."""
 
     async def run(self) -> int:
         """Start, stay or run the script, and end everything; the exit status."""
@@ -82,12 +85,16 @@ class Upping:
             "HANSE_DIR": str(self._folder.path),
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _own_programs())),
         }
-        shell = await asyncio.create_subprocess_shell(
-            script, env=environment, start_new_session=apart
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_shell(script, env=environment, start_new_session=apart)
         )
         try:
+            shell = await asyncio.shield(starting)  # one half started could not be ended whole
+            self._apart = shell.pid if apart else None
             status = await shell.wait()
         finally:
+            shell = await starting
+            self._apart = shell.pid if apart else None
             await _end(shell, everything=apart)
         return status if status >= 0 else _KILLED - status
 
@@ -97,8 +104,7 @@ class Upping:
 
         def caught(which: signal.Signals) -> None:
             if self._caught is not None:
-                self._say("stopped by force")
-                os._exit(INTERRUPTED)  # servers of ours end with this process
+                self._force()
             self._caught = which
             if sys.stderr.isatty():
                 click.echo(err=True)  # the terminal has written ^C
@@ -112,6 +118,14 @@ class Upping:
         finally:
             for which in _SIGNALS:
                 loop.remove_signal_handler(which)
+
+    def _force(self) -> NoReturn:
+        """End at once; servers of ours end with this process, a script does not."""
+        self._say("stopped by force")
+        if self._apart is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._apart, signal.SIGKILL)
+        os._exit(INTERRUPTED)
 
     def _say(self, text: str) -> None:
         click.echo(text, err=True)
