@@ -2,37 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from random import Random
 
-import msgspec
-from msgspec import Struct
-
-from hanse.kube.request import Request, Transport
+from hanse.kube.client import Client
+from hanse.kube.events import Applied, Listed
+from hanse.kube.request import Transport
+from hanse.kube.watching import follow
+from hanse.model.kinds.core import ConfigMap
 from hanse.testing.toy import OFFER, OFFERED
 
 
-class _Meta(Struct, frozen=True, gc=False):
-    name: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
-class Seen(Struct, frozen=True, gc=False):
-    """A ConfigMap, as far as it is looked at."""
-
-    metadata: _Meta = _Meta()
-    data: dict[str, str] = {}
-
-
-class _Event(Struct, frozen=True, gc=False):
-    type: str
-    object: Seen
-
-
-_event = msgspec.json.Decoder(_Event)
-
-
-def is_complete(seen: Seen, sources: int) -> bool:
+def is_complete(seen: ConfigMap, sources: int) -> bool:
     """Whether an object of the toy feature tells of as many clusters as there are."""
     name, data = seen.metadata.name, seen.data
     if name.startswith("copy-of-"):
@@ -45,27 +26,43 @@ def is_complete(seen: Seen, sources: int) -> bool:
 
 
 class Sight:
-    """The complete ConfigMaps of one namespace; others can wait for names among them."""
+    """The ConfigMaps of one namespace that were ever complete; others wait for names among them."""
 
     def __init__(self, sources: int) -> None:
-        self.complete: set[str] = set()
+        self.begun = asyncio.Event()
+        self._complete: set[str] = set()
         self._sources = sources
         self._waiting: list[tuple[set[str], asyncio.Future[None]]] = []
 
-    def take(self, line: bytes) -> None:
-        """One line of the watch."""
-        event = _event.decode(line)
-        name = event.object.metadata.name
-        if event.type in ("ADDED", "MODIFIED") and is_complete(event.object, self._sources):
-            self.complete.add(name)
-            for missing, found in self._waiting:
-                missing.discard(name)
-                if not missing and not found.done():
-                    found.set_result(None)
+    async def follow(self, way: Transport, namespace: str) -> None:
+        """Look until cancelled; a server may end a watch that is read too slowly, so resume."""
+        events = follow(Client(way), ConfigMap, namespace=namespace, random=Random(0))
+        async with aclosing(events) as told:
+            async for event in told:
+                match event:
+                    case Listed(objects):
+                        for obj in objects:
+                            self.take(obj)
+                        self.begun.set()
+                    case Applied(obj):
+                        self.take(obj)
+                    case _:
+                        pass
+
+    def take(self, obj: ConfigMap) -> None:
+        """An object as it is now."""
+        if not is_complete(obj, self._sources):
+            return
+        name = obj.metadata.name
+        self._complete.add(name)
+        for missing, found in self._waiting:
+            missing.discard(name)
+            if not missing and not found.done():
+                found.set_result(None)
 
     async def until(self, names: set[str]) -> None:
         """Wait until all of these are complete."""
-        missing = names - self.complete
+        missing = names - self._complete
         if not missing:
             return
         waiting = (missing, asyncio.get_running_loop().create_future())
@@ -80,23 +77,17 @@ class Sight:
 async def sights(
     ways: Mapping[str, Transport], namespaces: Mapping[str, str], sources: int
 ) -> AsyncIterator[dict[str, Sight]]:
-    """One watch in each cluster, from now on, until the block ends."""
+    """One look at each cluster, from now on, until the block ends."""
     seen = {cluster: Sight(sources) for cluster in ways}
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        tasks = []
-        for cluster, way in ways.items():
-            path = f"/api/v1/namespaces/{namespaces[cluster]}/configmaps"
-            query = (("watch", "true"), ("timeoutSeconds", "3000"))
-            lines = await stack.enter_async_context(way.stream(Request("GET", path, query)))
-            tasks.append(group.create_task(_follow(lines, seen[cluster]), name=f"see {cluster}"))
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(seen[cluster].follow(way, namespaces[cluster]), name=f"see {cluster}")
+            for cluster, way in ways.items()
+        ]
         try:
+            for sight in seen.values():
+                await sight.begun.wait()
             yield seen
         finally:
             for task in tasks:
                 task.cancel()
-
-
-async def _follow(lines: AsyncIterator[bytes], sight: Sight) -> None:
-    async for line in lines:
-        sight.take(line)
-    raise ConnectionError("a watch of the benchmark itself ended")
