@@ -3,6 +3,7 @@
 from tests.differential import (
     bodies,
     definitions,
+    lifecycle,
     objects,
     patches,
     selections,
@@ -23,5 +24,6 @@ CASES = [
     *showing_others.CASES,
     *workloads.CASES,
     *definitions.CASES,
+    *lifecycle.CASES,
     *webhooks.CASES,
 ]
