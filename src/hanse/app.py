@@ -1,9 +1,12 @@
 """The composition root: the only file that knows every part."""
 
+import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from random import Random
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,6 +14,9 @@ from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
+from hanse.engine.presence import Presence
+from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.fleet import rules_of
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
@@ -25,7 +31,7 @@ BROKER: ClusterId = "broker"
 
 def features() -> tuple[Feature, ...]:
     """Every feature of the product; a new one is named here."""
-    return ()
+    return (Services(),)
 
 
 class Settings(Struct, frozen=True):
@@ -73,8 +79,13 @@ class Agent:
         )
         self.engine.fence(self.leaders)
         self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
+        self._presence: Presence | None = None
         if broker is not None:
-            self.engine.fleet.join(BROKER, {Role.BROKER}, KubeApi(Client(broker), random))
+            client = Client(broker)
+            self.engine.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
+            self._presence = Presence(
+                client, BROKER_NAMESPACE, settings.cluster, clock, self._lease_duration
+            )
 
     @asynccontextmanager
     async def running(self, listener: socket.socket | None = None) -> AsyncIterator[None]:
@@ -85,6 +96,10 @@ class Agent:
             await stack.enter_async_context(self.leaders.running())
             if listener is not None:
                 await stack.enter_async_context(serving(self.engine, listener))
+            if self._presence is not None:
+                await stack.enter_async_context(
+                    _beside(self._presence.run(lambda: self.engine.active), "sign of life")
+                )
             if not alone:
                 self.leaders.stand_at_home(self._home, self.settings.namespace, self._work)
             yield
@@ -94,8 +109,22 @@ class Agent:
         for connection in self.engine.fleet.connections.values():
             await connection.api.close()
 
+    def _lease_duration(self) -> timedelta:
+        return rules_of(self.engine.snapshot(), BROKER).lease_duration
+
     def _work(self, chosen: bool) -> None:
         if chosen and not self.engine.active:
             self.engine.activate()
         elif not chosen and self.engine.active:
             self.engine.deactivate()
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Something that runs as long as the block does."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work, name=name)
+        try:
+            yield
+        finally:
+            task.cancel()

@@ -97,13 +97,13 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
     wanted: set[Place] = set()
     for desired in plan.desired:
         wanted.add(Place(desired.where, ref_of(desired.object)))
-        _compare_desired(desired, Owner(feature, key, serves(desired, seen)), seen, sink)
-    removed = {removal.place for removal in plan.removals}
+        _compare_desired(desired, owner_by(feature, key, desired, seen), seen, sink)
+    wanted.update(removal.place for removal in plan.removals)
     for removal in plan.removals:
         _compare_removal(removal, seen, sink)
     last = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
-        if Place(where, ref_of(obj)) not in wanted | removed:
+        if Place(where, ref_of(obj)) not in wanted:
             _compare_omitted(where, owner, obj, seen, sink, last)
     for patch in plan.patches:
         _compare_patch(patch, seen, sink)
@@ -116,11 +116,13 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
     )
 
 
-def serves(desired: Desired, seen: Snapshot) -> ClusterId:
-    """The cluster an object is written for: never the writing agent's name where it leads."""
+def owner_by(feature: str, key: Key, desired: Desired, seen: Snapshot) -> Owner:
+    """Whose a desired object will be: never the writing agent's where it leads."""
     if desired.shared:
-        return SHARED
-    return desired.as_leader_of or seen.local
+        return Owner(feature, key, SHARED)
+    if desired.as_leader_of is not None:
+        return Owner(feature, key, desired.as_leader_of, led=True)
+    return Owner(feature, key, seen.local)
 
 
 class _Sink:
@@ -152,6 +154,7 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
         return
     if partial := {c for c in desired.sources if _is_partial(c, seen)}:
         sink.waiting_for |= partial
+        sink.stop_after(where, desired.step)
         return
     epoch = _epoch(desired.as_leader_of, seen)
     wanted = recorded(stamped(obj, owner, desired.sources, epoch))
@@ -214,7 +217,9 @@ def _compare_omitted(
     where: ClusterId, owner: Owner, obj: Object, seen: Snapshot, sink: _Sink, step: int
 ) -> None:
     """Delete what is ours and not wanted, once everything it rested on can be seen."""
-    leader_of = owner.serves if owner.serves not in (SHARED, seen.local) else None
+    leader_of = owner.serves if owner.led else None
+    if leader_of is None and owner.serves not in (SHARED, seen.local):
+        return  # another cluster's agent looks after it
     if leader_of is not None and not _leads(leader_of, seen):
         return
     if owner.serves == SHARED and _is_leaving(where, seen):
@@ -260,6 +265,7 @@ def _writable(
     served = seen.fact(KindServed, (place.where, kind.kind))
     if served is not None and not served.served:
         sink.obstacle(place, "Refused", f"{place.where} does not serve {kind.kind}")
+        sink.waiting_for.add(place.where)
         return False
     state = seen.fact(ClusterState, place.where)
     if state is None or not state.phase.writable or not seen.listed(place.where, kind):

@@ -188,9 +188,11 @@ class Engine:
     def _wake_waiting(self, change: Change) -> None:
         """A cluster or an object that keys waited for has changed."""
         waited_for: ClusterId | Place
+        if not self._waiting:
+            return
         if isinstance(change, ObjectChange):
             waited_for = Place(change.where, ref_of(change.object))
-        elif isinstance(change.fact, ClusterState):
+        elif isinstance(change.fact, ClusterState | KindServed):
             waited_for = change.fact.cluster
         else:
             return
@@ -205,11 +207,13 @@ class Engine:
 
     def _reconsider(self, change: Change) -> None:
         """What came back, be it namespace, kind or cluster, makes refused writes worth a try."""
+        again: set[Item] = set()
         if isinstance(change, FactChange):
             if isinstance(change.after, ClusterState | KindServed):
-                self._patience.reconsider(change.after.cluster)
+                again = self._patience.reconsider(change.after.cluster)
         elif isinstance(change.object, Namespace):
-            self._patience.reconsider(change.where, change.object.metadata.name)
+            again = self._patience.reconsider(change.where, change.object.metadata.name)
+        self._add_all(again)
 
     def _notice_brakes(self) -> None:
         seen = self.snapshot()
@@ -224,7 +228,7 @@ class Engine:
                 self._release(where, feature)
 
     def _add_all(self, items: set[Item]) -> None:
-        again = list(items)
+        again = sorted(items)
         items.clear()
         for item in again:
             self.queue.add(item, Lane.BACKLOG)
@@ -302,7 +306,8 @@ class Engine:
             owned = self.owned.count(where, item[0])
             if not self.guard.admits(where, item[0], len(several), owned):
                 self._suspect(where, item, len(several))
-                actions = [a for a in actions if a not in several]
+                held = {id(a) for a in several}
+                actions = [a for a in actions if id(a) not in held]
         return actions
 
     def _suspect(self, where: ClusterId, item: Item, deletions: int) -> None:

@@ -31,7 +31,8 @@ async def leave(engine: Engine, cluster: ClusterId) -> Left:
     engine.reconsider(cluster)
     while await _ours_in(engine, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
         await asyncio.sleep(LOOK_AGAIN)
-    await engine.fleet.disconnect(cluster)
+    if cluster in engine.fleet.connections:
+        await engine.fleet.disconnect(cluster)
     return Left(cluster)
 
 
@@ -49,8 +50,9 @@ async def leave_by_force(engine: Engine, cluster: ClusterId) -> Left:
 
 async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | None:
     """What a labelled list finds of ours; None while the cluster cannot be asked."""
-    connection = engine.fleet.connections[cluster]
-    mine = {engine.fleet.local, cluster}
+    connection = engine.fleet.connections.get(cluster)
+    if connection is None:
+        return ()  # somebody let go of it by force
     found: list[Object] = []
     for scope in list(connection.streams):
         try:
@@ -59,5 +61,10 @@ async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | N
             continue  # a kind that is not served holds nothing
         except KubeError:
             return None
-        found += [o for o in listed.objects if (w := owner_of(o)) and w.serves in mine]
+        found += [o for o in listed.objects if _is_ours(o, engine.fleet.local, cluster)]
     return tuple(found)
+
+
+def _is_ours(obj: Object, local: ClusterId, leaving: ClusterId) -> bool:
+    owner = owner_of(obj)
+    return owner is not None and owner.serves == (leaving if owner.led else local)

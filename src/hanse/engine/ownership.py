@@ -30,18 +30,21 @@ class Owner(Struct, frozen=True, order=True):
     feature: str
     key: Key
     serves: ClusterId
+    led: bool = False
+    """Whether a leader wrote it for the cluster, and not that cluster's own agent."""
 
     @property
     def label(self) -> str:
         """A label value that finds everything of this owner in one list."""
-        told = f"{self.feature}\n{self.key}\n{self.serves}".encode()
+        by = "\nleader" if self.led else ""
+        told = f"{self.feature}\n{self.key}\n{self.serves}{by}".encode()
         return f"{self.feature}-{blake2b(told, digest_size=8).hexdigest()}"
 
     def __str__(self) -> str:
         return f"{self.feature} {self.key} for {self.serves or 'all'}"
 
 
-class _Claim(Struct, frozen=True, rename={"serves": "for"}):
+class _Claim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
     """The owner-key annotation: the owner, and the very object that it was written on."""
 
     feature: str
@@ -50,6 +53,7 @@ class _Claim(Struct, frozen=True, rename={"serves": "for"}):
     kind: str
     namespace: str
     name: str
+    led: bool = False
 
 
 def stamped(obj: K, owner: Owner, sources: frozenset[ClusterId] = frozenset(), epoch: int = 0) -> K:
@@ -57,7 +61,13 @@ def stamped(obj: K, owner: Owner, sources: frozenset[ClusterId] = frozenset(), e
     meta = obj.metadata
     ref = ref_of(obj)
     claim = _Claim(
-        owner.feature, str(owner.key), owner.serves, str(ref.kind), ref.namespace, ref.name
+        owner.feature,
+        str(owner.key),
+        owner.serves,
+        str(ref.kind),
+        ref.namespace,
+        ref.name,
+        owner.led,
     )
     marks = {OWNER_KEY: msgspec.json.encode(claim).decode()}
     if sources:
@@ -85,7 +95,7 @@ def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> O
     key = key_from(claim.key) if claim else None
     if claim is None or key is None:
         return None
-    owner = Owner(claim.feature, key, claim.serves)
+    owner = Owner(claim.feature, key, claim.serves, claim.led)
     written_on = (claim.kind, claim.namespace, claim.name)
     if owner.label != label or written_on != (str(kind), namespace, name):
         return None

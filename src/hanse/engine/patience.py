@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 from msgspec import Struct
 
-from hanse.engine.actions import Action, Create, Delete, Update, place_of
+from hanse.engine.actions import Action, Create, Delete, Update, is_omission, place_of
 from hanse.engine.queue import Item
 from hanse.engine.writer import Written
 from hanse.kube.errors import Unreachable
@@ -36,6 +36,7 @@ CRASHED = Backoff(timedelta(seconds=1), timedelta(minutes=5))
 
 
 class _Refusal(Struct, frozen=True):
+    item: Item
     digest: bytes
     attempt: int
     until: float
@@ -57,7 +58,7 @@ class Patience:
         self._attempts: dict[Item, int] = {}
         self._crashes: dict[Item, int] = {}
         self._refusals: dict[Place, _Refusal] = {}
-        self._noticed: dict[Place, float] = {}
+        self._noticed: dict[Item, dict[Place, float]] = {}
         self._repeats: dict[Place, tuple[_Repeats, ...]] = {}
 
     def ripe(
@@ -65,30 +66,35 @@ class Patience:
     ) -> list[Action]:
         """The actions whose time has come; for the others `later` is asked to come back."""
         now = self._time()
+        several = list(actions)
+        self._notice(item, several, now)
         ripe: list[Action] = []
-        for action in actions:
+        stopped: dict[ClusterId, int] = {}
+        for action in several:
             wait = max(
-                self._out_of_turn(action, now),
+                self._out_of_turn(item, action, now),
                 self._refused(action, now),
                 self._contested(action, now),
             )
             if wait > ROUNDING:
                 later(item, timedelta(seconds=wait))
+                stopped[action.where] = min(action.step, stopped.get(action.where, action.step))
             else:
                 ripe.append(action)
-        return ripe
+        return [
+            a for a in ripe if is_omission(a) or a.step <= stopped.get(a.where, a.step)
+        ]
 
     def learn(self, item: Item, written: Iterable[Written]) -> timedelta | None:
         """Take in how writes ended; gives when to try the key again, if anything failed."""
         delays: list[timedelta] = []
         attempt = self._attempts.get(item, 0)
         for one in written:
-            self._noticed.pop(one.place, None)
             if one.result == "Done":
                 self._refusals.pop(one.place, None)
                 self._count_repeat(one.action)
             elif one.result in ("Refused", "Forbidden", "Foreign"):
-                delays.append(self._remember_refusal(one))
+                delays.append(self._remember_refusal(item, one))
             elif one.error is not None and not isinstance(one.error, Unreachable):
                 delays.append(delay_of(one.error, attempt, self._random) or timedelta(seconds=1))
             elif one.result == "Failed":
@@ -99,11 +105,16 @@ class Patience:
         self._attempts[item] = attempt + 1
         return min(delays)
 
-    def reconsider(self, where: ClusterId, namespace: str | None = None) -> None:
-        """Forget what a cluster refused, there or in one of its namespaces."""
-        for place in [p for p in self._refusals if p.where == where]:
-            if namespace is None or place.ref.namespace == namespace:
-                del self._refusals[place]
+    def reconsider(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
+        """Forget what a cluster refused, there or in one of its namespaces; gives who wished it."""
+        if not self._refusals:
+            return set()
+        forgotten = [
+            place
+            for place in self._refusals
+            if place.where == where and namespace in (None, place.ref.namespace)
+        ]
+        return {self._refusals.pop(place).item for place in forgotten}
 
     def after_crash(self, item: Item) -> timedelta:
         """When to try a key again whose plan raised an error that nobody expected."""
@@ -114,13 +125,18 @@ class Patience:
         """A plan of the key went through."""
         self._crashes.pop(item, None)
 
-    def _out_of_turn(self, action: Action, now: float) -> float:
+    def _notice(self, item: Item, actions: Iterable[Action], now: float) -> None:
+        """Remember since when a key's shared objects need a write, and no longer than they do."""
+        known = self._noticed.pop(item, {})
+        needed = [place_of(a) for a in actions if not isinstance(a, Delete) and a.rank]
+        if needed:
+            self._noticed[item] = {place: known.get(place, now) for place in needed}
+
+    def _out_of_turn(self, item: Item, action: Action, now: float) -> float:
         """Seconds to leave a shared object to those before us in the order."""
-        rank = 0 if isinstance(action, Delete) else action.rank
-        if rank == 0:
+        if isinstance(action, Delete) or not action.rank:
             return 0.0
-        noticed = self._noticed.setdefault(place_of(action), now)
-        return noticed + rank - now
+        return self._noticed[item][place_of(action)] + action.rank - now
 
     def _refused(self, action: Action, now: float) -> float:
         refusal = self._refusals.get(place_of(action))
@@ -147,14 +163,14 @@ class Patience:
         if len(self._repeats) > MOST_PLACES:
             del self._repeats[next(iter(self._repeats))]
 
-    def _remember_refusal(self, written: Written) -> timedelta:
+    def _remember_refusal(self, item: Item, written: Written) -> timedelta:
         digest = _digest(written.action)
         known = self._refusals.get(written.place)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
         backoff = REFUSED if written.result == "Refused" else HINDERED
         delay = backoff.delay(attempt, self._random)
         until = self._time() + delay.total_seconds()
-        self._refusals[written.place] = _Refusal(digest, attempt, until)
+        self._refusals[written.place] = _Refusal(item, digest, attempt, until)
         return delay
 
 

@@ -8,6 +8,8 @@ from hanse.model.objects import Wire
 
 SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
 SAMPLE_NAMESPACE = "shop"
+BROKER_NAMESPACE = "hanse-broker"
+"""Where clusters share what they export."""
 CLUSTER_SET = "local"
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -32,11 +34,13 @@ def definitions() -> tuple[Wanted, ...]:
 def foundation(member: Member, profile: str) -> tuple[Wanted, ...]:
     """What every cluster has, and on the broker the rules of the fleet."""
     made = tuple(_namespace(name) for name in SYSTEM_NAMESPACES)
-    return made if member.runs_workloads else (*made, _cluster_set(profile))
+    if member.runs_workloads:
+        return made
+    return (*made, _namespace(BROKER_NAMESPACE), _cluster_set(profile))
 
 
 def sample(member: Member) -> tuple[Wanted, ...]:
-    """A small shop, the same in every cluster: two replicas of `web` behind a Service."""
+    """A small shop, the same in every cluster: two replicas of `web` behind an exported Service."""
     if not member.runs_workloads:
         return ()
     labels = {"app": "web"}
@@ -66,11 +70,17 @@ def sample(member: Member) -> tuple[Wanted, ...]:
             "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
         },
     }
+    export: Wire = {
+        "apiVersion": "multicluster.x-k8s.io/v1beta1",
+        "kind": "ServiceExport",
+        "metadata": {"name": "web", "namespace": SAMPLE_NAMESPACE},
+    }
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     return (
         _namespace(SAMPLE_NAMESPACE),
         Wanted(f"/apis/apps/v1/{inside}/deployments", deployment),
         Wanted(f"/api/v1/{inside}/services", service),
+        Wanted(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
     )
 
 

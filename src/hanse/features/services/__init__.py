@@ -1,0 +1,1 @@
+"""Multi-cluster services: exports of clusters merged into imports everywhere."""

@@ -1,0 +1,142 @@
+"""The feature: what it watches, what wakes which decision, and the three decisions."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.services.exports import plan_export
+from hanse.features.services.fleet import (
+    BACKENDS,
+    BY_SOURCE,
+    IN_NAMESPACE,
+    PUBLISHED,
+    broker_of,
+)
+from hanse.features.services.imports import plan_aggregate, plan_import
+from hanse.features.services.names import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    US,
+)
+from hanse.model.facts import ClusterState, Liveness, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+
+BROKER_NAMESPACE = "hanse-broker"
+
+
+class Services:
+    """Multi-cluster services over one broker namespace."""
+
+    name = "services"
+
+    def __init__(self, home: str = BROKER_NAMESPACE) -> None:
+        self._home = home
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS),
+            Watch(Role.LOCAL, Service, writes=Writes.OBJECTS),
+            Watch(Role.LOCAL, EndpointSlice, indexes=(BACKENDS,), writes=Writes.OBJECTS),
+            Watch(Role.LOCAL, ServiceImport, writes=Writes.OBJECTS | Writes.STATUS),
+            Watch(Role.LOCAL, Namespace),
+            Watch(Role.BROKER, ClusterSet),
+            Watch(Role.BROKER, Lease, namespace=home),
+            Watch(
+                Role.BROKER,
+                EndpointSlice,
+                namespace=home,
+                indexes=(PUBLISHED, BY_SOURCE, IN_NAMESPACE),
+                writes=Writes.OBJECTS,
+            ),
+            Watch(
+                Role.BROKER,
+                ServiceImport,
+                namespace=home,
+                writes=Writes.OBJECTS | Writes.STATUS,
+            ),
+        )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where) if where == seen.local:
+                return self._woken_at_home(change, seen)
+            case ObjectChange():
+                return self._woken_by_broker(change, seen)
+            case FactChange():
+                return self._woken_by_fact(change, seen)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        match key.topic:
+            case "export":
+                return plan_export(key, seen, self._home)
+            case "import":
+                return plan_import(key, seen, self._home)
+            case _:
+                return plan_aggregate(key, seen, self._home)
+
+    def _woken_at_home(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+        obj = change.object
+        meta = obj.metadata
+        match obj:
+            case ServiceExport():
+                yield Key("export", meta.name, meta.namespace)
+            case Service():
+                yield from _export_of(meta.name, meta.namespace, seen)
+            case EndpointSlice() if meta.labels.get(MANAGED_BY) != US:
+                service = meta.labels.get(KUBE_SERVICE, "")
+                yield from _export_of(service, meta.namespace, seen)
+            case Namespace():
+                yield from self._in_namespace(meta.name, seen)
+            case _:
+                return
+
+    def _woken_by_broker(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+        if isinstance(change.object, ClusterSet):
+            yield from self._everything(seen)
+            return
+        for obj in (change.before, change.after):
+            if isinstance(obj, EndpointSlice):
+                yield from _published_keys(obj, seen)
+
+    def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
+        match change.fact:
+            case ClusterState():
+                yield from self._everything(seen)
+            case Liveness(where, _, cluster) if where == broker_of(seen):
+                for piece in seen.by(where, BY_SOURCE, cluster):
+                    yield from _published_keys(piece, seen)
+            case _:
+                return
+
+    def _in_namespace(self, namespace: str, seen: Snapshot) -> Iterator[Key]:
+        broker = broker_of(seen)
+        if broker is not None:
+            for piece in seen.by(broker, IN_NAMESPACE, namespace):
+                yield from _published_keys(piece, seen)
+
+    def _everything(self, seen: Snapshot) -> Iterator[Key]:
+        for export in seen.all(seen.local, ServiceExport):
+            yield Key("export", export.metadata.name, export.metadata.namespace)
+        broker = broker_of(seen)
+        if broker is not None:
+            for piece in seen.all(broker, EndpointSlice):
+                yield from _published_keys(piece, seen)
+
+
+def _export_of(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+    if name and seen.get(seen.local, ServiceExport, name, namespace) is not None:
+        yield Key("export", name, namespace)
+
+
+def _published_keys(piece: EndpointSlice, seen: Snapshot) -> Iterator[Key]:
+    labels = piece.metadata.labels
+    name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")
+    if name and namespace:
+        yield Key("import", name, namespace)
+        yield Key("aggregate", name, namespace)
+        yield from _export_of(name, namespace, seen)

@@ -1,0 +1,74 @@
+"""What the feature knows of the fleet: its broker, its rules, and who is alive."""
+
+from collections.abc import Iterator
+
+from hanse.features.services.names import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    SOURCE_CLUSTER,
+    US,
+)
+from hanse.features.services.records import Record, records_in
+from hanse.model.facts import ClusterState, Liveness, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Index, Snapshot
+
+
+def _service_behind(piece: EndpointSlice) -> Iterator[str]:
+    labels = piece.metadata.labels
+    if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != US:
+        yield f"{piece.metadata.namespace}/{labels[KUBE_SERVICE]}"
+
+
+def _service_published(piece: EndpointSlice) -> Iterator[str]:
+    labels = piece.metadata.labels
+    if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
+        yield f"{labels[SERVICE_NAMESPACE]}/{labels[SERVICE_NAME]}"
+
+
+BACKENDS = Index(EndpointSlice, "services-backends", _service_behind)
+PUBLISHED = Index(EndpointSlice, "services-published", _service_published)
+BY_SOURCE = Index(
+    EndpointSlice, "services-source", lambda s: [s.metadata.labels.get(SOURCE_CLUSTER, "")]
+)
+IN_NAMESPACE = Index(
+    EndpointSlice, "services-namespace", lambda s: [s.metadata.labels.get(SERVICE_NAMESPACE, "")]
+)
+
+
+def broker_of(seen: Snapshot) -> ClusterId | None:
+    """The broker that clusters share by; one that we are leaving is none any more."""
+    for cluster in seen.clusters(Role.BROKER):
+        state = seen.fact(ClusterState, cluster)
+        if state is not None and state.phase is not Phase.LEAVING:
+            return cluster
+    return None
+
+
+def rules_of(seen: Snapshot, broker: ClusterId) -> ClusterSetSpec:
+    """The fleet's rules: of the ClusterSet on the broker, or the defaults."""
+    found = sorted(seen.all(broker, ClusterSet), key=lambda c: c.metadata.name)
+    return found[0].spec if found else ClusterSetSpec()
+
+
+def slices_of(key: Key, seen: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
+    """Everything that clusters publish of one service."""
+    return list(seen.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
+
+
+def live_records(
+    slices: list[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
+) -> list[Record]:
+    """The records of clusters that are not known to be dead; our own cluster never is to us."""
+    return [r for r in records_in(slices) if is_alive(r.cluster, seen, broker, home)]
+
+
+def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
+    """Whether a cluster counts: all do but those whose Lease ran out before our eyes."""
+    pulse = seen.fact(Liveness, (broker, home, cluster))
+    return cluster == seen.local or pulse is None or pulse.alive

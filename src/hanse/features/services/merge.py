@@ -1,0 +1,182 @@
+"""Many exports of one service become one import: a pure function of the records, in any order."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.features.services.records import Record
+from hanse.model.kinds.core import Affinity, IPFamily, SessionAffinityConfig
+from hanse.model.kinds.hanse import Profile
+from hanse.model.kinds.multicluster import ImportedPort, ImportType
+from hanse.model.objects import ClusterId
+
+
+class Conflict(Struct, frozen=True, order=True):
+    """One disagreement, told to one export: the condition's reason, and what a person needs."""
+
+    reason: str
+    message: str
+
+
+class Merged(Struct, frozen=True):
+    """The import that all records together make, and who disagrees with it."""
+
+    type: ImportType
+    ports: tuple[ImportedPort, ...]
+    ip_families: tuple[IPFamily, ...]
+    session_affinity: Affinity
+    session_affinity_config: SessionAffinityConfig | None
+    internal_traffic_policy: str
+    traffic_distribution: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    clusters: tuple[ClusterId, ...]
+    """Who exports, oldest first; those who were refused are not among them."""
+    refused: frozenset[ClusterId]
+    conflicts: Mapping[ClusterId, tuple[Conflict, ...]]
+
+
+def merge(records: Iterable[Record], profile: Profile) -> Merged | None:
+    """One import of all records; None where nobody exports."""
+    ordered = sorted(records, key=lambda record: record.age)
+    if not ordered:
+        return None
+    oldest = ordered[0]
+    other_type = [r for r in ordered if r.type != oldest.type]
+    refused = other_type if profile == "lighthouse" else []
+    admitted = [r for r in ordered if r not in refused]
+    told: dict[ClusterId, list[Conflict]] = {r.cluster: [] for r in ordered}
+    _tell_types(ordered, other_type, told, profile)
+    _tell_ports(admitted, told, profile)
+    _tell_fields(admitted, told)
+    ports = _intersection(admitted) if profile == "lighthouse" else _union(admitted)
+    return Merged(
+        type=oldest.type,
+        ports=ports,
+        ip_families=_families(admitted),
+        session_affinity=oldest.session_affinity,
+        session_affinity_config=oldest.session_affinity_config,
+        internal_traffic_policy=oldest.internal_traffic_policy,
+        traffic_distribution=oldest.traffic_distribution,
+        labels=oldest.exported_labels,
+        annotations=oldest.exported_annotations,
+        clusters=tuple(r.cluster for r in admitted),
+        refused=frozenset(r.cluster for r in refused),
+        conflicts={cluster: tuple(sorted(found)) for cluster, found in told.items()},
+    )
+
+
+def _intersection(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
+    """The ports that every cluster serves, as the oldest orders them."""
+    common = set(records[0].ports).intersection(*(set(r.ports) for r in records[1:]))
+    return tuple(port for port in records[0].ports if port in common)
+
+
+def _union(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
+    """Every cluster's ports, the oldest first; neither a name nor a number stands twice."""
+    ports: list[ImportedPort] = []
+    names: set[str] = set()
+    numbers: set[tuple[str, int]] = set()
+    for port in (port for record in records for port in record.ports):
+        number = (port.protocol, port.port)
+        if port.name not in names and number not in numbers:
+            ports.append(port)
+            names.add(port.name)
+            numbers.add(number)
+    return tuple(ports)
+
+
+def _families(records: Sequence[Record]) -> tuple[IPFamily, ...]:
+    """The families that every cluster has; if there is none, the oldest's."""
+    common = set(records[0].ip_families).intersection(*(set(r.ip_families) for r in records[1:]))
+    shared = tuple(f for f in records[0].ip_families if f in common)
+    return shared or records[0].ip_families
+
+
+def _tell_types(
+    ordered: Sequence[Record],
+    others: Sequence[Record],
+    told: dict[ClusterId, list[Conflict]],
+    profile: Profile,
+) -> None:
+    if not others:
+        return
+    oldest = ordered[0]
+    message = (
+        f"the type is {_type(oldest.type)}, as in {oldest.cluster}, the oldest export; "
+        f"{_clusters(others)} {'exports' if len(others) == 1 else 'export'} it as "
+        f"{_type(others[0].type)}"
+    )
+    if profile == "lighthouse":
+        for record in others:
+            hint = "; it is not exported until the types agree"
+            told[record.cluster].append(Conflict("TypeConflict", message + hint))
+    else:
+        for record in ordered:
+            told[record.cluster].append(Conflict("TypeConflict", message))
+
+
+def _tell_ports(
+    records: Sequence[Record], told: dict[ClusterId, list[Conflict]], profile: Profile
+) -> None:
+    oldest = records[0]
+    differing = [r for r in records if set(r.ports) != set(oldest.ports)]
+    if not differing:
+        return
+    used = "only ports common to all are" if profile == "lighthouse" else "the ports of all are"
+    message = (
+        f"{used} imported; {_clusters(differing)} "
+        f"{'differs' if len(differing) == 1 else 'differ'} from {oldest.cluster}, the oldest "
+        f"export: {'; '.join(f'{r.cluster} has {_ports(r.ports)}' for r in (oldest, *differing))}"
+    )
+    for record in records:
+        told[record.cluster].append(Conflict("PortConflict", message))
+
+
+_FIELDS: tuple[tuple[str, str, Callable[[Record], Any]], ...] = (
+    ("SessionAffinityConflict", "session affinity", lambda r: r.session_affinity),
+    (
+        "SessionAffinityConfigConflict",
+        "session affinity config",
+        lambda r: r.session_affinity_config,
+    ),
+    (
+        "InternalTrafficPolicyConflict",
+        "internal traffic policy",
+        lambda r: r.internal_traffic_policy,
+    ),
+    ("TrafficDistributionConflict", "traffic distribution", lambda r: r.traffic_distribution),
+    ("IPFamilyConflict", "IP families", lambda r: frozenset(r.ip_families)),
+    ("LabelsConflict", "exported labels", lambda r: r.exported_labels),
+    ("AnnotationsConflict", "exported annotations", lambda r: r.exported_annotations),
+)
+
+
+def _tell_fields(records: Sequence[Record], told: dict[ClusterId, list[Conflict]]) -> None:
+    oldest = records[0]
+    for reason, field, value in _FIELDS:
+        differing = [r for r in records if value(r) != value(oldest)]
+        if differing:
+            message = (
+                f"the {field} of {oldest.cluster}, the oldest export, is used; "
+                f"{_clusters(differing)} {'has' if len(differing) == 1 else 'have'} another"
+            )
+            for record in records:
+                told[record.cluster].append(Conflict(reason, message))
+
+
+def _clusters(records: Sequence[Record]) -> str:
+    """Who, with how many: a few by name, many by number."""
+    names = [r.cluster for r in records]
+    if len(names) <= 3:
+        return " and ".join(names)
+    return f"{len(names)} clusters ({', '.join(names[:3])}, …)"
+
+
+def _type(type_: ImportType) -> str:
+    return "Headless" if type_ == "Headless" else "ClusterIP"
+
+
+def _ports(ports: Sequence[ImportedPort]) -> str:
+    return ", ".join(f"{p.name or '-'} {p.protocol}/{p.port}" for p in ports) or "none"

@@ -1,0 +1,35 @@
+"""Names, labels and annotations of multi-cluster services."""
+
+from hashlib import blake2b
+
+SERVICE_NAME = "multicluster.kubernetes.io/service-name"
+SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
+DERIVED_SERVICE = "multicluster.kubernetes.io/derived-service"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+KUBE_SERVICE = "kubernetes.io/service-name"
+US = "services.hanse.dev"
+
+SERVICE_NAMESPACE = f"{US}/namespace"
+"""Label of what stands on the broker: the namespace that the service has in its clusters."""
+
+RECORD = f"{US}/record"
+"""Annotation of a cluster's first slice on the broker: its export, as the merge needs it."""
+
+TO_CLUSTERS = f"{US}/to-clusters"
+"""Annotation of a ServiceExport: the only clusters that import it, comma-joined."""
+
+WEIGHT = f"{US}/weight"
+"""Annotation of a ServiceExport: the cluster's share of DNS answers for this service."""
+
+LONGEST = 253
+"""Characters of an object's name, and 63 of a label's value."""
+
+
+def unique(*parts: str, most: int = 63) -> str:
+    """A name that differs whenever a part does, and still tells people what it is about.
+
+    Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.
+    """
+    digest = blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
+    readable = "-".join(part for part in parts if part)[: most - len(digest) - 1]
+    return f"{readable.rstrip('-.').replace('.', '-').lower()}-{digest}"
