@@ -71,6 +71,10 @@ class Running:
         )
         return Said(ended.returncode, ended.stdout, ended.stderr)
 
+    def beside(self, *arguments: str) -> Said:
+        """A command of ours in the folder in which it was started."""
+        return hanse(*arguments, cwd=self.folder.parent)
+
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Tell it to end, and wait until it has."""
         self.process.send_signal(by)

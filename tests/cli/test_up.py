@@ -6,30 +6,15 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
-from hanse.cli.root import run
-from hanse.testing.toy import OFFER, Toy
 from tests.cli.programs import HANSE, PATIENCE, Running, Said, environment, hanse, running
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One federation for the tests that leave no mark on it."""
-    with running(tmp_path_factory.mktemp("fleet")) as federation:
-        yield federation
-
-
-def _beside(fleet: Running, *arguments: str) -> Said:
-    """A command in the folder in which the federation was started."""
-    return hanse(*arguments, cwd=fleet.folder.parent)
 
 
 def _ports(kubeconfig: Path) -> list[int]:
@@ -91,7 +76,7 @@ def test_the_broker_runs_no_workloads(fleet: Running) -> None:
 
 
 def test_each_cluster_has_ranges_of_its_own(fleet: Running) -> None:
-    told = json.loads(_beside(fleet, "local", "list", "--json").out)
+    told = json.loads(fleet.beside("local", "list", "--json").out)
 
     ranges = [one[kind] for one in told["clusters"] for kind in ("services", "pods", "nodes")]
     given = [one for one in ranges if one]
@@ -99,7 +84,7 @@ def test_each_cluster_has_ranges_of_its_own(fleet: Running) -> None:
 
 
 def test_status_sees_every_agent_alive(fleet: Running) -> None:
-    said = _beside(fleet, "status", "--json")
+    said = fleet.beside("status", "--json")
 
     clusters = {one["name"]: one for one in json.loads(said.out)["clusters"]}
     assert list(clusters) == ["lubeck", "hamburg", "bergen", "broker"]
@@ -109,113 +94,21 @@ def test_status_sees_every_agent_alive(fleet: Running) -> None:
 
 
 def test_doctor_finds_nothing_wrong(fleet: Running) -> None:
-    said = _beside(fleet, "doctor")
+    said = fleet.beside("doctor")
 
     assert said.out == "✓ nothing is wrong in lubeck, hamburg, bergen, broker\n"
     assert said.status == 0
 
 
 def test_versions_of_servers_are_told(fleet: Running) -> None:
-    said = _beside(fleet, "version", "--servers", "--json")
+    said = fleet.beside("version", "--servers", "--json")
 
     assert set(json.loads(said.out)["servers"]) == {"lubeck", "hamburg", "bergen", "broker"}
     assert all(version.startswith("v1.") for version in json.loads(said.out)["servers"].values())
 
 
-PRICES = """\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: prices, namespace: shop}
-data: {bread: "3"}
-"""
-PORT = """\
-apiVersion: v1
-kind: Namespace
-metadata: {name: port}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: berths, namespace: port}
----
-apiVersion: sea.example.com/v1
-kind: Ship
-metadata: {name: kogge}
----
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: shop}
-spec: {ports: [{port: 99999}]}
-"""
-
-
-def test_a_plan_tells_what_would_change_and_changes_nothing(fleet: Running, tmp_path: Path) -> None:
-    file = tmp_path / "prices.yaml"
-    file.write_text(PRICES)
-
-    def change() -> tuple[str, str]:
-        said = _beside(fleet, "plan", "-f", str(file), "--context", "bergen", "--json")
-        (row,) = json.loads(said.out)["changes"]
-        assert said.status == 0
-        return row["cluster"], row["change"]
-
-    assert change() == ("bergen", "create")
-    assert change() == ("bergen", "create")
-
-    fleet.kubectl("--context", "bergen", "apply", "-f", str(file))
-    assert change() == ("bergen", "unchanged")
-
-    file.write_text(PRICES.replace("3", "4"))
-    assert change() == ("bergen", "update")
-
-
-def test_a_plan_tells_what_would_be_refused_and_where_it_stands(
-    fleet: Running, tmp_path: Path
-) -> None:
-    file = tmp_path / "port.yaml"
-    file.write_text(PORT)
-
-    said = _beside(fleet, "plan", "-f", str(file), "--json")
-
-    rows = {row["kind"]: row for row in json.loads(said.out)["changes"]}
-    assert said.status == 1
-    assert {kind: row["change"] for kind, row in rows.items()} == {
-        "Namespace": "create",
-        "ConfigMap": "create",
-        "Ship": "refused",
-        "Service": "refused",
-    }
-    assert rows["Ship"]["why"].startswith(
-        f"{file}:9: the cluster does not serve sea.example.com/v1"
-    )
-    assert rows["Service"]["why"].startswith(f"{file}:13: ")
-    assert fleet.kubectl("get", "namespace", "port").status == 1
-
-
-def test_a_plan_asks_every_agent_what_it_would_do(
-    fleet: Running,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("hanse.app.features", lambda: (Toy(),))
-    fleet.kubectl("--context", "broker", "create", "namespace", "toy")
-    file = tmp_path / "offer.yaml"
-    file.write_text(PRICES.replace("name: prices", f"name: bread, labels: {{{OFFER}: 'yes'}}"))
-
-    status = run(["plan", "-f", str(file), "--kubeconfig", str(fleet.kubeconfig), "--json"])
-
-    assert status == 0
-    changes = json.loads(capsys.readouterr().out)["changes"]
-    assert {(row["cluster"], row["name"], row["by"]) for row in changes} >= {
-        ("lubeck", "bread", "you"),
-        ("broker", "shop.bread.lubeck", "lubeck"),
-        ("hamburg", "copy-of-bread", "hamburg"),
-        ("bergen", "copy-of-bread", "bergen"),
-    }
-
-
 def test_an_unknown_cluster_is_named_with_those_there_are(fleet: Running) -> None:
-    said = _beside(fleet, "local", "kill", "rome")
+    said = fleet.beside("local", "kill", "rome")
 
     assert said.status == 2
     assert said.err == (
@@ -224,7 +117,7 @@ def test_an_unknown_cluster_is_named_with_those_there_are(fleet: Running) -> Non
 
 
 def test_a_second_one_in_the_same_folder_is_told_who_is_there(fleet: Running) -> None:
-    said = _beside(fleet, "up")
+    said = fleet.beside("up")
 
     assert said.status == 2
     assert said.err == (
@@ -247,31 +140,31 @@ def test_a_killed_cluster_refuses_connections_and_comes_back_with_its_data(
         fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
         port = _ports(fleet.kubeconfig)[0]
 
-        killed = _beside(fleet, "local", "kill", "rome")
+        killed = fleet.beside("local", "kill", "rome")
         assert killed.status == 0
         assert _refuses(port)
-        silent = json.loads(_beside(fleet, "status", "--json").out)["clusters"][0]
+        silent = json.loads(fleet.beside("status", "--json").out)["clusters"][0]
         assert not silent["reachable"]
-        ill = _beside(fleet, "doctor")
+        ill = fleet.beside("doctor")
         assert ill.status == 1
         assert "mend it: hanse local start rome" in ill.out
 
-        assert _beside(fleet, "local", "start", "rome").status == 0
+        assert fleet.beside("local", "start", "rome").status == 0
         found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
         assert found.out == "b"
 
 
 def test_cuts_and_slowness_are_listed_until_they_are_healed(tmp_path: Path) -> None:
     with running(tmp_path, "--clusters", "rome,paris", "--no-sample") as fleet:
-        _beside(fleet, "local", "cut", "rome", "broker")
-        _beside(fleet, "local", "slow", "paris", "50ms")
+        fleet.beside("local", "cut", "rome", "broker")
+        fleet.beside("local", "slow", "paris", "50ms")
 
-        told = json.loads(_beside(fleet, "local", "list", "--json").out)
+        told = json.loads(fleet.beside("local", "list", "--json").out)
         assert told["cuts"] == [["broker", "rome"]]
         assert [one["delay_milliseconds"] for one in told["clusters"]] == [0, 50, 0]
 
-        assert _beside(fleet, "local", "heal", "--all").status == 0
-        healed = json.loads(_beside(fleet, "local", "list", "--json").out)
+        assert fleet.beside("local", "heal", "--all").status == 0
+        healed = json.loads(fleet.beside("local", "list", "--json").out)
         assert healed["cuts"] == []
         assert not any(one["delay_milliseconds"] for one in healed["clusters"])
 
@@ -285,7 +178,7 @@ def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
 
     assert all(_refuses(port) for port in ports)
     assert not (fleet.folder / "control.sock").exists()
-    assert _beside(fleet, "local", "list").err == (
+    assert fleet.beside("local", "list").err == (
         "hanse: no local federation runs in .hanse; start one with `hanse up`, "
         "or name its folder with --dir\n"
     )

@@ -11,7 +11,7 @@ import pytest
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.programs import CLUSTER
-from tests.cli.programs import Running, Said, hanse, running
+from tests.cli.programs import Running, running
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,8 @@ def _cache() -> dict[str, str]:
     return {"XDG_CACHE_HOME": given}
 
 
-def _beside(fleet: Running, *arguments: str) -> Said:
-    return hanse(*arguments, cwd=fleet.folder.parent)
-
-
 def test_nothing_is_wrong_with_it(fleet: Running) -> None:
-    said = _beside(fleet, "doctor")
+    said = fleet.beside("doctor")
 
     assert said.out == "✓ nothing is wrong in rome, broker\n"
 
@@ -54,9 +50,9 @@ def test_the_sample_runs_and_a_load_balancer_gets_an_address(fleet: Running) -> 
 def test_a_killed_api_server_comes_back_with_its_data(fleet: Running) -> None:
     fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
 
-    _beside(fleet, "local", "kill", "rome")
-    silent = json.loads(_beside(fleet, "status", "--json").out)["clusters"][0]
-    started = _beside(fleet, "local", "start", "rome")
+    fleet.beside("local", "kill", "rome")
+    silent = json.loads(fleet.beside("status", "--json").out)["clusters"][0]
+    started = fleet.beside("local", "start", "rome")
     found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
 
     assert not silent["reachable"]

@@ -1,0 +1,14 @@
+"""One federation for the tests that leave no mark on it that others would see."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.programs import Running, running
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Three clusters with the sample."""
+    with running(tmp_path_factory.mktemp("fleet")) as federation:
+        yield federation

@@ -1,0 +1,104 @@
+"""`hanse plan` against a running federation: what is told, and that nothing is changed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.root import run
+from hanse.testing.toy import OFFER, Toy
+from tests.cli.programs import Running
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+PRICES = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: prices, namespace: shop}
+data: {bread: "3"}
+"""
+PORT = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: port}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: berths, namespace: port}
+---
+apiVersion: sea.example.com/v1
+kind: Ship
+metadata: {name: kogge}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{port: 99999}]}
+"""
+
+
+def test_a_plan_tells_what_would_change_and_changes_nothing(fleet: Running, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(PRICES)
+
+    def change() -> tuple[str, str]:
+        said = fleet.beside("plan", "-f", str(file), "--context", "bergen", "--json")
+        (row,) = json.loads(said.out)["changes"]
+        assert said.status == 0
+        return row["cluster"], row["change"]
+
+    assert change() == ("bergen", "create")
+    assert change() == ("bergen", "create")
+
+    fleet.kubectl("--context", "bergen", "apply", "-f", str(file))
+    assert change() == ("bergen", "unchanged")
+
+    file.write_text(PRICES.replace("3", "4"))
+    assert change() == ("bergen", "update")
+
+
+def test_a_plan_tells_what_would_be_refused_and_where_it_stands(
+    fleet: Running, tmp_path: Path
+) -> None:
+    file = tmp_path / "port.yaml"
+    file.write_text(PORT)
+
+    said = fleet.beside("plan", "-f", str(file), "--json")
+
+    rows = {row["kind"]: row for row in json.loads(said.out)["changes"]}
+    assert said.status == 1
+    assert {kind: row["change"] for kind, row in rows.items()} == {
+        "Namespace": "create",
+        "ConfigMap": "create",
+        "Ship": "refused",
+        "Service": "refused",
+    }
+    assert rows["Ship"]["why"].startswith(
+        f"{file}:9: the cluster does not serve sea.example.com/v1"
+    )
+    assert rows["Service"]["why"].startswith(f"{file}:13: ")
+    assert fleet.kubectl("get", "namespace", "port").status == 1
+
+
+def test_a_plan_asks_every_agent_what_it_would_do(
+    fleet: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("hanse.app.features", lambda: (Toy(),))
+    fleet.kubectl("--context", "broker", "create", "namespace", "toy")
+    file = tmp_path / "offer.yaml"
+    file.write_text(PRICES.replace("name: prices", f"name: bread, labels: {{{OFFER}: 'yes'}}"))
+
+    status = run(["plan", "-f", str(file), "--kubeconfig", str(fleet.kubeconfig), "--json"])
+
+    assert status == 0
+    changes = json.loads(capsys.readouterr().out)["changes"]
+    assert {(row["cluster"], row["name"], row["by"]) for row in changes} >= {
+        ("lubeck", "bread", "you"),
+        ("broker", "shop.bread.lubeck", "lubeck"),
+        ("hamburg", "copy-of-bread", "hamburg"),
+        ("bergen", "copy-of-bread", "bergen"),
+    }
