@@ -343,7 +343,7 @@ async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
 
 
 def _law(epoch: int, text: str) -> ConfigMap:
-    owner = Owner("crown", Key("crown"), "child")
+    owner = Owner("crown", Key("crown"), "child", led=True)
     return stored(stamped(configmap("law", SHOP, of=text), owner, epoch=epoch))
 
 
@@ -534,7 +534,9 @@ async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() ->
         await client.delete(Lease, "bergen", HOME)
         await asyncio.sleep(5)
 
-        assert told == [[], [True], [True], [True]], "known by its first renewal, whatever its clock"
+        assert told == [[], [True], [True], [True]], (
+            "known by its first renewal, whatever its clock"
+        )
         assert unseen == [True], "silence is not held against one we could not hear"
         assert silent == [False]
         assert list(facts.all(Liveness)) == []

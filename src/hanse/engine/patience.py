@@ -81,9 +81,7 @@ class Patience:
                 stopped[action.where] = min(action.step, stopped.get(action.where, action.step))
             else:
                 ripe.append(action)
-        return [
-            a for a in ripe if is_omission(a) or a.step <= stopped.get(a.where, a.step)
-        ]
+        return [a for a in ripe if is_omission(a) or a.step <= stopped.get(a.where, a.step)]
 
     def learn(self, item: Item, written: Iterable[Written]) -> timedelta | None:
         """Take in how writes ended; gives when to try the key again, if anything failed."""
