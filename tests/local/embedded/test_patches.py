@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from hanse.local.embedded.jsonpatch import PatchFailed, apply_json_patch, merge_patch
+from hanse.local.embedded.jsonpatch import PatchFailed, apply_json_patch
 from hanse.local.embedded.strategic import BadDirective, strategic_merge
+from hanse.model.merging import merge
 from tests.local.embedded.core_cluster import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -73,9 +74,9 @@ json_objects = st.dictionaries(st.text(max_size=2), json_values, max_size=4)
 
 @given(json_objects, json_objects)
 def test_a_merge_patch_applied_twice_changes_nothing_more(target: Any, patch: Any) -> None:
-    once = merge_patch(target, patch)
+    once = merge(target, patch)
 
-    assert merge_patch(once, patch) == once
+    assert merge(once, patch) == once
 
 
 def test_lists_of_known_keys_are_merged_and_others_replaced() -> None:

@@ -1,25 +1,10 @@
-"""JSON patch (RFC 6902) and merge patch (RFC 7386) over plain values."""
+"""JSON patch (RFC 6902) over plain values."""
 
 from typing import Any
 
 
 class PatchFailed(Exception):
     """An operation cannot be done on this document."""
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """The target with a merge patch applied; neither is changed, both may be shared."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            merged[key] = merge_patch(merged.get(key), value)
-        else:
-            merged[key] = value
-    return merged
 
 
 def apply_json_patch(document: Any, operations: list[Any]) -> Any:

@@ -19,9 +19,10 @@ from hanse.local.embedded.failures import (
     unsupported_media_type,
 )
 from hanse.local.embedded.fields import type_of
-from hanse.local.embedded.jsonpatch import PatchFailed, apply_json_patch, merge_patch
+from hanse.local.embedded.jsonpatch import PatchFailed, apply_json_patch
 from hanse.local.embedded.resources import Object
 from hanse.local.embedded.strategic import BadDirective, KeyMissing, go_text, strategic_merge
+from hanse.model.merging import merge
 
 _OPERATIONS_LIMIT = 10_000
 
@@ -54,7 +55,7 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
             "type map[string]interface {}"
         )
     if kind == MERGE_PATCH:
-        return lambda old: merge_patch(old, patch)
+        return lambda old: merge(old, patch)
     return lambda old: _strategic(type_name, old, patch)
 
 
