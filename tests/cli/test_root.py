@@ -31,10 +31,13 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(f"\n  {name} " in told for name in COMMANDS)
 
 
-def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 0
+@pytest.mark.parametrize("words", [[], ["local"]], ids=["hanse", "hanse local"])
+def test_no_command_at_all_shows_the_help(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 0
 
-    assert capsys.readouterr().out.startswith("Usage: hanse")
+    assert capsys.readouterr().out.startswith(" ".join(["Usage: hanse", *words]))
 
 
 def test_each_command_says_of_itself_what_the_list_says_of_it() -> None:

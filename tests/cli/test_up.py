@@ -169,7 +169,9 @@ def test_cuts_and_slowness_are_listed_until_they_are_healed(tmp_path: Path) -> N
         assert not any(one["delay_milliseconds"] for one in healed["clusters"])
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=lambda sign: sign.name)
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda sign: sign.name
+)
 def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
     with running(tmp_path, "--clusters", "rome") as fleet:
         ports = _ports(fleet.kubeconfig)

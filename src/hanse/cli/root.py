@@ -86,6 +86,9 @@ def run(arguments: Sequence[str]) -> int:
         )
     except click.exceptions.Abort:
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
     except click.ClickException as error:
         click.echo(one_line(error), err=True)
         return error.exit_code

@@ -40,9 +40,8 @@ _DEFAULT_FOLDER = Path(".hanse")
 @click.option(
     "--profile",
     type=click.Choice(("lighthouse", "kep-1645")),
-    default="lighthouse",
-    show_default=True,
-    help="Whose rules services follow; stands in the ClusterSet on the broker.",
+    help="Whose rules services follow; stands in the ClusterSet on the broker. lighthouse, "
+    "unless what was kept says otherwise.",
 )
 @click.option("--sample/--no-sample", default=True, help="With a small shop to look at, or empty.")
 @click.option(
@@ -57,7 +56,7 @@ def command(
     clusters: str,
     engine: Literal["embedded", "kubernetes"],
     folder: Path | None,
-    profile: str,
+    profile: str | None,
     sample: bool,
     script: str | None,
 ) -> None:

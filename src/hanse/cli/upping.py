@@ -31,7 +31,7 @@ SCRIPT_PATIENCE = timedelta(seconds=3)
 
 AGENT_PATIENCE = timedelta(seconds=10)
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILLED = 128
 """A shell's status of what a signal ended is this plus the signal's number."""
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.kube.access import Access, Fixed
+from hanse.kube.client import Client
 from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
@@ -17,6 +18,7 @@ from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.federation import Federation, Wishes, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.orders import Cut, Heal, HealAll, Kill, Slow, Start
+from hanse.model.kinds.hanse import ClusterSet
 
 pytestmark = pytest.mark.anyio
 
@@ -123,6 +125,21 @@ async def test_a_cluster_that_is_not_there_is_refused(
 async def test_a_cluster_cannot_be_cut_from_itself(local: Local) -> None:
     with pytest.raises(UpError, match="the same cluster; to stop it, kill it"):
         await local.whole.carry_out(Cut("lubeck", "lubeck"))
+
+
+async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
+    tmp_path: Path,
+) -> None:
+    async def profile(asked: str | None) -> str:
+        agents, folder = Agents(), Folder(tmp_path, keep=True)
+        wishes = Wishes(compose(["rome"]), profile=asked, sample=False)
+        async with federation(wishes, folder, agents.run, lambda _: None):
+            client = Client(agents.ways["rome"]["broker"])
+            return (await client.read(ClusterSet, "local")).spec.profile
+
+    assert await profile(None) == "lighthouse"
+    assert await profile("kep-1645") == "kep-1645"
+    assert await profile(None) == "kep-1645"
 
 
 async def _answer(access: Access) -> int | str:

@@ -10,7 +10,6 @@ SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
 SAMPLE_NAMESPACE = "shop"
 BROKER_NAMESPACE = "hanse-broker"
 """Where clusters share what they export."""
-CLUSTER_SET = "local"
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -26,17 +25,24 @@ class Wanted(Struct, frozen=True):
         return f"{self.collection}/{self.object['metadata']['name']}"
 
 
+CLUSTER_SET = Wanted(
+    "/apis/hanse.dev/v1alpha1/clustersets",
+    {"apiVersion": "hanse.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "local"}},
+)
+"""The rules of the fleet, with their defaults."""
+
+
 def definitions() -> tuple[Wanted, ...]:
     """Our kinds, and stand-ins for those of others."""
     return tuple(Wanted(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
 
 
-def foundation(member: Member, profile: str) -> tuple[Wanted, ...]:
+def foundation(member: Member) -> tuple[Wanted, ...]:
     """What every cluster has, and on the broker the rules of the fleet."""
     made = tuple(_namespace(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
         return made
-    return (*made, _namespace(BROKER_NAMESPACE), _cluster_set(profile))
+    return (*made, _namespace(BROKER_NAMESPACE), CLUSTER_SET)
 
 
 def sample(member: Member) -> tuple[Wanted, ...]:
@@ -87,13 +93,3 @@ def sample(member: Member) -> tuple[Wanted, ...]:
 def _namespace(name: str) -> Wanted:
     made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     return Wanted("/api/v1/namespaces", made)
-
-
-def _cluster_set(profile: str) -> Wanted:
-    made: Wire = {
-        "apiVersion": "hanse.dev/v1alpha1",
-        "kind": "ClusterSet",
-        "metadata": {"name": CLUSTER_SET},
-        "spec": {"profile": profile},
-    }
-    return Wanted("/apis/hanse.dev/v1alpha1/clustersets", made)

@@ -21,6 +21,7 @@ from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.installing import (
     available,
+    follow_profile,
     install,
     install_definitions,
     install_new,
@@ -50,7 +51,8 @@ class Wishes(Struct, frozen=True):
 
     members: tuple[Member, ...]
     engine: EngineName = "embedded"
-    profile: str = "lighthouse"
+    profile: str | None = None
+    """Asked for by name; else what stands on the broker, and for a new one the default."""
     sample: bool = True
 
 
@@ -127,7 +129,9 @@ class Federation:
             transport = self._clusters[member.name].connect()
             try:
                 await install_definitions(transport, kinds)
-                await install(transport, foundation(member, self._wishes.profile))
+                await install(transport, foundation(member))
+                if self._wishes.profile is not None and not member.runs_workloads:
+                    await follow_profile(transport, self._wishes.profile)
                 if self._wishes.sample:
                     await _show_sample(transport, member, say)
             finally:

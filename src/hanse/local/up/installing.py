@@ -8,7 +8,7 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.contents import DEFINITIONS, Wanted
+from hanse.local.up.contents import CLUSTER_SET, DEFINITIONS, Wanted
 
 PATIENCE = timedelta(seconds=60)
 _LOOK_AGAIN = timedelta(milliseconds=20)
@@ -35,6 +35,13 @@ async def install_new(transport: Transport, wanted: Wanted) -> bool:
         return False
     _successful(answer)
     return True
+
+
+async def follow_profile(transport: Transport, profile: str) -> None:
+    """Let the fleet follow other rules, whatever it followed before."""
+    body = msgspec.json.encode({"spec": {"profile": profile}})
+    request = Request("PATCH", CLUSTER_SET.path, body=body, content_type=MERGE_PATCH)
+    _successful(await transport.send(request))
 
 
 async def available(transport: Transport, deployment: Wanted) -> bool:
