@@ -61,7 +61,8 @@ def _measured(row: Row, effort: Effort, console: Console) -> Ended:
         return Failed(row, f"{type(error).__name__}: {error}")
     missed = [r.figure.name for r in results if r.verdict is Verdict.MISSED]
     seconds = time.monotonic() - began
-    told = f"missed: {', '.join(missed)}" if missed else "every goal met"
+    wanted = any(r.verdict is not Verdict.SHOWN for r in results)
+    told = f"missed: {', '.join(missed)}" if missed else "every goal met" if wanted else "no goal"
     console.print(f"    {seconds:.0f} s, {told}", highlight=False)
     return Measured(row, results, seconds)
 

@@ -45,17 +45,18 @@ async def main(cluster: str, kubeconfig: Path) -> None:
     settings = Settings(cluster=cluster, identity="bench", replicated=False)
     agent = Agent(settings, home, broker=broker, features=(Toy(),))
     async with agent.running():
-        await _synced(agent)
+        await synced(agent)
         _say("synced")
         await agent.engine.settled()
         _say("settled")
         questions = await _lines()
         while await questions.readline():
-            _say(msgspec.json.encode(_told(agent, home, broker)).decode())
+            _say(msgspec.json.encode(told_by(agent, home, broker)).decode())
     await agent.close()
 
 
-def _told(agent: Agent, *ways: Counted) -> Told:
+def told_by(agent: Agent, *ways: Counted) -> Told:
+    """The numbers of an agent that runs in this process."""
     return Told(
         sent=sum(way.sent for way in ways),
         refused=sum(way.refused for way in ways),
@@ -69,7 +70,8 @@ def _told(agent: Agent, *ways: Counted) -> Told:
     )
 
 
-async def _synced(agent: Agent) -> None:
+async def synced(agent: Agent) -> None:
+    """Wait until an agent has read everything in every cluster."""
     facts = agent.engine.fleet.facts
     while any(s.phase is not Phase.SYNCED for s in facts.all(ClusterState)):  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.005)

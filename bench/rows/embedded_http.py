@@ -1,13 +1,8 @@
 """An embedded cluster over HTTPS: creates per second on one core, and how far a watch lags."""
 
 import asyncio
-import multiprocessing
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from multiprocessing.connection import Connection
-from socket import AF_INET, SOCK_STREAM, socket
 from statistics import median
 
 import msgspec
@@ -17,16 +12,10 @@ from bench.figures import AtLeast, AtMost, Figure
 from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from bench.rows.embedded import config_map, create_all
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
-from hanse.kube.clock import WallClock
-from hanse.kube.http import HttpTransport
+from bench.served import a_server, connected
+from hanse.kube.access import Access
 from hanse.kube.request import Request, Transport
-from hanse.local.embedded.api import ApiServer
-from hanse.local.embedded.http import serve
-from hanse.local.embedded.tls import Authority, server_context
-from hanse.local.embedded.users import ADMIN
 
-TOKEN = "bench"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 AT_ONCE = 8
 WRITERS = 4
@@ -53,7 +42,7 @@ def lagging(events: int) -> dict[str, float]:
 
 
 async def _creates(access: Access, count: int) -> float:
-    async with _connected(access) as way:
+    async with connected(access) as way:
         started = time.perf_counter()
         await create_all(way, CONFIGMAPS, [config_map(n) for n in range(count)], AT_ONCE)
         return count / (time.perf_counter() - started)
@@ -62,7 +51,7 @@ async def _creates(access: Access, count: int) -> float:
 async def _watch_lags(access: Access, events: int) -> list[float]:
     query = (("watch", "true"), ("timeoutSeconds", "600"), ("labelSelector", "app=bench"))
     lags: list[float] = []
-    async with _connected(access) as way, way.stream(Request("GET", CONFIGMAPS, query)) as lines:
+    async with connected(access) as way, way.stream(Request("GET", CONFIGMAPS, query)) as lines:
         writing = asyncio.create_task(_write(way, events))
         async for line in lines:
             event = msgspec.json.decode(line)
@@ -81,43 +70,6 @@ async def _write(way: Transport, events: int) -> None:
             await create_all(way, CONFIGMAPS, [config_map(number)])
 
     await asyncio.gather(*(worker() for _ in range(WRITERS)))
-
-
-@asynccontextmanager
-async def _connected(access: Access) -> AsyncIterator[Transport]:
-    way = HttpTransport(Fixed(access))
-    try:
-        yield way
-    finally:
-        await way.close()
-
-
-@contextmanager
-def a_server() -> Iterator[Access]:
-    """A cluster in a process of its own, with as many cores as this one has."""
-    ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,))
-    server.start()
-    try:
-        address, certificate = ours.recv()
-        yield Access(Endpoint(address, certificate), Identity(token=TOKEN))
-    finally:
-        ours.send("stop")
-        server.join()
-
-
-def _serve(ready: Connection) -> None:
-    uvloop.run(_served(ready))
-
-
-async def _served(ready: Connection) -> None:
-    sock = socket(AF_INET, SOCK_STREAM)
-    sock.bind(("127.0.0.1", 0))
-    authority = Authority.create("bench")
-    api = ApiServer("bench", clock=WallClock(), history=100_000)
-    async with serve(api, sock, {TOKEN: ADMIN}, server_context(authority.server("bench"))):
-        ready.send((f"https://127.0.0.1:{sock.getsockname()[1]}", authority.certificate))
-        await asyncio.get_running_loop().run_in_executor(None, ready.recv)
 
 
 EMBEDDED_HTTP = Row(

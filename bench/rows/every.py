@@ -4,11 +4,12 @@ from bench.row import Row
 from bench.rows.agent import FOOTPRINT, RESTART
 from bench.rows.clusters import CLUSTERS
 from bench.rows.command import CLI
+from bench.rows.dns import DNS
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
 from bench.rows.latency import LATENCY
 from bench.rows.reading import EVENT, LIST
-from bench.rows.throughput import THROUGHPUT
+from bench.rows.throughput import IN_PROCESS, THROUGHPUT
 from bench.rows.up import UP
 
 ROWS: tuple[Row, ...] = (
@@ -18,9 +19,11 @@ ROWS: tuple[Row, ...] = (
     EMBEDDED,
     EMBEDDED_HTTP,
     UP,
+    IN_PROCESS,
     CLUSTERS,
     THROUGHPUT,
     LATENCY,
     RESTART,
     FOOTPRINT,
+    DNS,
 )

@@ -3,17 +3,35 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
-from bench.agents import AgentProcess, agents_of, real_fleet
+import uvloop
+
+from bench.agent import Told, synced, told_by
+from bench.agents import agents_of, real_fleet
+from bench.counted import Counted
 from bench.figures import AtMost, Figure
-from bench.row import Effort, Once, Row
+from bench.processes import apart
+from bench.row import Effort, Once, Row, unprepared
 from bench.sight import Sight, sights
 from bench.writing import NAMESPACES, bare_writes, clear, offers, prepare, write_all
+from hanse.app import Agent, Settings
+from hanse.kube.clock import WallClock
 from hanse.kube.request import Transport
+from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.local.real.fleet import BROKER, NAMES
+from hanse.testing.toy import Toy
 
 OFFERS = 300
+
+
+class Telling(Protocol):
+    """An agent that tells what it has done, here or in a process of its own."""
+
+    async def ask(self) -> Told: ...
+
+    async def quiet(self) -> Told: ...
 
 
 @asynccontextmanager
@@ -36,7 +54,7 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
 
 
 async def shared_by(
-    agents: Sequence[AgentProcess], ways: Mapping[str, Transport], names: Sequence[str]
+    agents: Sequence[Telling], ways: Mapping[str, Transport], names: Sequence[str]
 ) -> dict[str, float]:
     """From the first offer to the sight of everything everywhere, and what the agents wrote."""
     before = [await agent.ask() for agent in agents]
@@ -80,6 +98,45 @@ async def written_barely(ways: Mapping[str, Transport]) -> dict[str, float]:
     return {"bare client": seconds, "objects": float(len(writes) - made_by_people)}
 
 
+class AgentHere:
+    """An agent in this process, on embedded clusters of this process."""
+
+    def __init__(self, name: str, clusters: Mapping[str, ApiServer]) -> None:
+        self._ways = [Counted(InProcess(clusters[cluster])) for cluster in (name, BROKER)]
+        settings = Settings(cluster=name, identity="bench", replicated=False)
+        home, broker = self._ways
+        self.agent = Agent(settings, home, broker=broker, features=(Toy(),))
+
+    async def ask(self) -> Told:
+        return told_by(self.agent, *self._ways)
+
+    async def quiet(self) -> Told:
+        await self.agent.engine.settled()
+        return await self.ask()
+
+
+async def _in_process_once(effort: Effort) -> Mapping[str, float]:
+    return await apart(sharing_in_process, effort.of(OFFERS, 50))
+
+
+def sharing_in_process(count: int) -> dict[str, float]:
+    """Clusters, agents, load and observer on one loop: no network, one core."""
+    return uvloop.run(_shared_in_process([f"offer-{number}" for number in range(count)]))
+
+
+async def _shared_in_process(names: Sequence[str]) -> dict[str, float]:
+    clusters = {name: ApiServer(name, clock=WallClock()) for name in (*NAMES, BROKER)}
+    ways: dict[str, Transport] = {name: InProcess(api) for name, api in clusters.items()}
+    await prepare(ways)
+    async with AsyncExitStack() as stack:
+        agents = [AgentHere(name, clusters) for name in NAMES]
+        for one in agents:
+            await stack.enter_async_context(one.agent.running())
+            await synced(one.agent)
+        shared = await shared_by(agents, ways, names)
+    return {**shared, **await written_barely(ways)}
+
+
 THROUGHPUT = Row(
     name="throughput",
     about="300 offers of each of three real clusters until all copies are everywhere",
@@ -91,4 +148,16 @@ THROUGHPUT = Row(
         Figure("CPU of an agent", "s"),
     ),
     prepare=_prepared,
+)
+
+IN_PROCESS = Row(
+    name="in-process",
+    about="the same on embedded clusters in one process: what the engine itself costs",
+    against="the bare client on the same clusters; there is no network to hide behind",
+    figures=(
+        Figure("time", "s", against="bare client"),
+        Figure("writes", "", AtMost(1.1), against="objects"),
+        Figure("refused", "writes"),
+    ),
+    prepare=unprepared(_in_process_once),
 )
