@@ -30,6 +30,7 @@ class Stream:
         self.scope = scope
         self.store: Store[Any] = Store(tuple(indexes))
         self.error: KubeError | None = None
+        self.open = True
         self.reopened = False
         """Whether it was begun anew, so that nobody will tell the end of an earlier outage."""
         self.served: bool | None = None

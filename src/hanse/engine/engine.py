@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
+from typing import Any
 
-from hanse.engine.actions import Action, Todo, Update, is_omission, place_of, todo
+from hanse.engine.actions import Action, Todo, Update, place_of, todo
 from hanse.engine.declared import require_declared
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
@@ -20,9 +21,21 @@ from hanse.engine.patience import Patience
 from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of
 from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
+from hanse.engine.suspicion import Suspicion
 from hanse.engine.writer import Fence, NoFence, Writer
 from hanse.kube.clock import Clock
-from hanse.model.facts import ClusterState, Departed, Facts, KindServed, Role
+from hanse.model.facts import (
+    Answer,
+    ClusterState,
+    Departed,
+    Fact,
+    Facts,
+    KindServed,
+    Leadership,
+    Liveness,
+    Outcome,
+    Role,
+)
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Call, Feature, Read
@@ -33,6 +46,17 @@ log = logging.getLogger(__name__)
 SLOW_PLAN = timedelta(milliseconds=20)
 MOST_AT_ONCE = 256
 """Keys in progress: enough to keep every cluster's own limit busy."""
+
+FACTS: tuple[type[Fact], ...] = (
+    ClusterState,
+    Departed,
+    KindServed,
+    Leadership,
+    Liveness,
+    Answer,
+    Outcome,
+)
+"""What one who takes over looks at beside objects."""
 
 _BRAKES = tuple(watch.kind for watch in PAUSE_WATCHES)
 
@@ -76,8 +100,9 @@ class Engine:
         self._writer = Writer(self.fleet, NoFence(), self.metrics.written)
         self._waiting: dict[ClusterId | Place, set[Item]] = {}
         self._braked: set[Item] = set()
-        self._suspicious: dict[tuple[ClusterId, str], set[Item]] = {}
+        self._suspicion = Suspicion(self.guard, self.fleet, self.owned, self.metrics, self._add_all)
         self._group: asyncio.TaskGroup | None = None
+        self._errands: set[asyncio.Task[None]] = set()
 
     def fence(self, fence: Fence) -> None:
         """Let every write be allowed by this first."""
@@ -105,17 +130,24 @@ class Engine:
             finally:
                 self.deactivate()
                 self._group = None
-                dispatcher.cancel()
+                for task in (dispatcher, *self._errands):
+                    task.cancel()
+
+    def _start(self, errand: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something that nobody waits for; it ends with the engine."""
+        assert self._group is not None, "keys are worked on while the engine runs"
+        task = self._group.create_task(errand, name=name)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     def activate(self) -> None:
         """Begin to plan and write: everything known is looked at once."""
         self.active = True
-        for (where, _), stores in list(self.fleet.stores.items()):
-            for store in stores:
-                for obj in list(store.all()):
-                    self._wake(ObjectChange(where, None, obj, live=False), Lane.BACKLOG)
-        for state in list(self.fleet.facts.all(ClusterState)):
-            self._wake(FactChange(None, state), Lane.BACKLOG)
+        for cluster in list(self.fleet.connections):
+            self._wake_by_all_of(cluster)
+        for type_ in FACTS:
+            for fact in list(self.fleet.facts.all(type_)):
+                self._wake(FactChange(None, fact), Lane.BACKLOG)
         for item in self.owned.items():
             self.queue.add(item, Lane.BACKLOG)
 
@@ -132,7 +164,8 @@ class Engine:
     def saw(self, change: Change, *, listed: bool = False) -> None:
         """Wake the keys that a change concerns."""
         if isinstance(change, ObjectChange):
-            self.owned.change(change.where, change.before, change.after)
+            after = change.after if change.after is not None else self._elsewhere(change)
+            self.owned.change(change.where, change.before, after)
             if type(change.object) in _BRAKES:
                 self._notice_brakes()
         self._reconsider(change)
@@ -152,7 +185,23 @@ class Engine:
 
     def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
         """What is no longer watched is no longer ours to look after."""
-        self.owned.change(where, obj, None)
+        self.owned.change(where, obj, self._elsewhere(ObjectChange(where, obj, None)))
+
+    def _elsewhere(self, change: ObjectChange) -> Object | None:
+        """What another selection still shows of an object that left one."""
+        gone = change.object
+        for store in self.fleet.stores_of(change.where, type(gone).kind):
+            found: Object | None = store.get(gone.metadata.namespace, gone.metadata.name)
+            if found is not None and found.metadata.uid == gone.metadata.uid:
+                return found
+        return None
+
+    def _wake_by_all_of(self, cluster: ClusterId) -> None:
+        """Wake every key that anything known of a cluster concerns."""
+        for (where, _), stores in list(self.fleet.stores.items()):
+            for store in stores if where == cluster else ():
+                for obj in list(store.all()):
+                    self._wake(ObjectChange(where, None, obj, live=False), Lane.BACKLOG)
 
     def _wake(self, change: Change, lane: Lane) -> None:
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
@@ -200,10 +249,20 @@ class Engine:
             self.queue.add(item, Lane.BACKLOG)
 
     def _wake_bereaved(self, change: Change) -> None:
-        """A cluster has left for good: what rested on it is looked at again."""
-        if isinstance(change, FactChange) and isinstance(change.after, Departed):
-            for item in self.owned.items():
-                self.queue.add(item, Lane.BACKLOG)
+        """A cluster has left for good, or is another thing to us: look at what it concerns."""
+        if not isinstance(change, FactChange):
+            return
+        match change.before, change.after:
+            case _, Departed():
+                for item in self.owned.items():
+                    self.queue.add(item, Lane.BACKLOG)
+            case _, Leadership(member):
+                self.reconsider(member)
+            case ClusterState(_, before), ClusterState(cluster, after) if before != after:
+                self._wake_by_all_of(cluster)
+                self.reconsider(cluster)
+            case _:
+                return
 
     def _reconsider(self, change: Change) -> None:
         """What came back, be it namespace, kind or cluster, makes refused writes worth a try."""
@@ -222,10 +281,7 @@ class Engine:
             self.paused = paused
             log.warning("writes paused" if paused else "writes resumed", extra={"why": paused})
             self._add_all(self._braked)
-        lifted = lifted_holds(seen, self._system_namespace)
-        for where, feature in list(self._suspicious):
-            if feature in lifted or "*" in lifted:
-                self._release(where, feature)
+        self._suspicion.lift(lifted_holds(seen, self._system_namespace))
 
     def _add_all(self, items: set[Item]) -> None:
         again = sorted(items)
@@ -272,8 +328,8 @@ class Engine:
             wanted = todo(name, key, plan, self.owned.of(name, key), seen)
         for waited_for in wanted.waiting_for | wanted.blocked_by:
             self._waiting.setdefault(waited_for, set()).add(item)
-        if self._group is not None:
-            self._questions.ask(item, plan.questions, self._group)
+        if plan.questions and self._group is not None:
+            self._questions.ask(item, plan.questions, self._start)
         actions = self._allowed(turn, wanted)
         with self.metrics.applying(name):
             written = await self._writer.carry_out(actions) if actions else []
@@ -295,39 +351,10 @@ class Engine:
             self._braked.add(turn.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
         actions = self._patience.ripe(turn.item, actions, self.queue.add_after)
-        return actions if turn.deletion_seen else self._guarded(turn.item, actions)
-
-    def _guarded(self, item: Item, actions: list[Action]) -> list[Action]:
-        omitted: dict[ClusterId, list[Action]] = {}
-        for action in actions:
-            if is_omission(action):
-                omitted.setdefault(action.where, []).append(action)
-        for where, several in omitted.items():
-            owned = self.owned.count(where, item[0])
-            if not self.guard.admits(where, item[0], len(several), owned):
-                self._suspect(where, item, len(several))
-                held = {id(a) for a in several}
-                actions = [a for a in actions if id(a) not in held]
-        return actions
-
-    def _suspect(self, where: ClusterId, item: Item, deletions: int) -> None:
-        self.metrics.held(where, item[0], deletions)
-        items = self._suspicious.setdefault((where, item[0]), set())
-        if not items and self._group is not None:
-            log.error(
-                "deletions held: too much vanished at once",
-                extra={"cluster": where, "feature": item[0]},
-            )
-            self._group.create_task(self._look_again(where, item[0]), name="second look")
-        items.add(item)
-
-    async def _look_again(self, where: ClusterId, feature: str) -> None:
-        await self.fleet.list_again()
-        self._release(where, feature)
-
-    def _release(self, where: ClusterId, feature: str) -> None:
-        self.guard.release(where, feature)
-        self._add_all(self._suspicious.pop((where, feature), set()))
+        if turn.deletion_seen:
+            return actions
+        lifted = lifted_holds(self.snapshot(), self._system_namespace)
+        return self._suspicion.admitted(turn.item, actions, lifted, self._start)
 
 
 def _watchers(

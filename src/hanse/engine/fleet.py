@@ -118,9 +118,12 @@ class Fleet:
         before: dict[Stream, int] = {}
         for connection in self.connections.values():
             for scope, stream in connection.streams.items():
-                before[stream] = stream.store.lists
-                self._restart(connection, scope)
-        while any(s.store.lists <= n and s.served is not False for s, n in before.items()):
+                if stream.error is None:
+                    before[stream] = stream.store.lists
+                    self._restart(connection, scope)
+        while any(
+            s.store.lists <= n and s.open and s.served is not False for s, n in before.items()
+        ):
             await self._listed.since(self._listed.rung)
 
     def _restart(self, connection: Connection, scope: Scope) -> None:
@@ -138,9 +141,9 @@ class Fleet:
     def wrote(self, cluster: ClusterId, obj: Object) -> None:
         """Take in the answer to our own write, as if the watch had told it already."""
         for stream in self._streams_for(cluster, type(obj)):
-            if _selects(stream, obj):
-                for change in stream.store.put(obj):
-                    self._tell(ObjectChange(cluster, change.before, change.after))
+            store = stream.store
+            for change in store.put(obj) if _selects(stream, obj) else store.forget(obj):
+                self._tell(ObjectChange(cluster, change.before, change.after))
 
     def deleted(self, cluster: ClusterId, obj: Object) -> None:
         """Take in that our own deletion went through."""
@@ -164,6 +167,8 @@ class Fleet:
                 connection.streams[scope] = stream
                 place = (connection.cluster, scope.kind.kind)
                 self.stores.setdefault(place, []).append(stream.store)
+            else:
+                connection.streams[scope].store.find_by(indexes)
         if self._group is not None:
             self._open_streams(connection)
 
@@ -183,6 +188,8 @@ class Fleet:
 
     def _close_stream(self, connection: Connection, scope: Scope) -> None:
         stream = connection.streams.pop(scope)
+        stream.open = False
+        self._listed.ring()  # nobody is to wait for it any longer
         place = (connection.cluster, scope.kind.kind)
         self.stores[place].remove(stream.store)
         if not self.stores[place]:

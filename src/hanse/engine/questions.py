@@ -1,7 +1,6 @@
 """Live reads and provider calls that plans asked for; their answers are facts of the next plan."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -16,6 +15,9 @@ from hanse.model.plan import Call, Question, Read
 
 Provider: TypeAlias = Callable[..., Awaitable[Wire]]
 """Answers calls by name; what it raises as `KubeError` or `OSError` becomes the answer's error."""
+
+Start: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
+"""Runs something beside everything else, under a name, for as long as the engine runs."""
 
 MOST_ANSWERS = 10_000
 
@@ -37,7 +39,7 @@ class Questions:
         self._asking: dict[str, set[Item]] = {}
         self._order: dict[str, None] = {}
 
-    def ask(self, item: Item, questions: Iterable[Question], group: asyncio.TaskGroup) -> None:
+    def ask(self, item: Item, questions: Iterable[Question], start: Start) -> None:
         """See to it that a key's questions are answered; it wakes when they are."""
         for question in questions:
             known = self._fleet.facts.get(Answer, question.ask.id)
@@ -48,7 +50,7 @@ class Questions:
                 askers.add(item)
                 continue
             self._asking[question.ask.id] = {item}
-            group.create_task(self.find_out(question.ask), name=f"ask {question.ask.id}")
+            start(self.find_out(question.ask), f"ask {question.ask.id}")
 
     async def find_out(self, ask: Read | Call) -> None:
         """Ask now, keep the answer as a fact, and wake who waits for it."""

@@ -79,7 +79,7 @@ class Store(Generic[K]):
                 return self._replace(objects, resource_version)
             case Applied(obj):
                 self.version = max(self.version, version_of(obj))
-                return self.put(obj)
+                return self._take(obj)
             case Deleted(obj):
                 self.version = max(self.version, version_of(obj))
                 self._forgotten.pop(obj.metadata.uid, None)  # the watch has come as far
@@ -100,6 +100,16 @@ class Store(Generic[K]):
                 assert_never(event)
 
     def put(self, obj: K) -> tuple[Transition[K], ...]:
+        """Keep the answer to a write of ours unless the watch has told more by now.
+
+        An object that is not here although the watch has come past its version is gone again.
+        """
+        known = self.get(obj.metadata.namespace, obj.metadata.name)
+        if known is None and version_of(obj) <= self.version:
+            return ()
+        return self._take(obj)
+
+    def _take(self, obj: K) -> tuple[Transition[K], ...]:
         """Keep an object unless a newer version of it is known already."""
         name = (obj.metadata.namespace, obj.metadata.name)
         before = self._objects.get(name)
@@ -110,6 +120,16 @@ class Store(Generic[K]):
             return ()
         self._set(name, before, obj)
         return (Transition(before, obj),)
+
+    def find_by(self, indexes: Iterable[Index[K]]) -> None:
+        """Let objects be found in these ways too, those that are known already as well."""
+        for index in indexes:
+            if index.name in self.indexes:
+                continue
+            self.indexes[index.name] = index
+            for name, obj in self._objects.items():
+                for value in index.values(obj):
+                    self._found.setdefault((index.name, value), {})[name] = obj
 
     def forget(self, obj: K) -> tuple[Transition[K], ...]:
         """Drop an object that we deleted; news from before the deletion does not bring it back."""
@@ -151,7 +171,7 @@ class Store(Generic[K]):
             self._set(name, known, None)
         changed = [Transition(known, None, live=False) for _, known in missing]
         for obj in objects:
-            changed.extend(self._rewind(obj) if rewound else self.put(obj))
+            changed.extend(self._rewind(obj) if rewound else self._take(obj))
         self._forgotten.clear()
         self.lists += 1
         self.synced = True
