@@ -3,20 +3,54 @@
 import asyncio
 import multiprocessing
 import os
+import traceback
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
+
+from msgspec import Struct
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 async def apart(measure: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a module's function in a fresh process that does nothing else."""
+    """Call a module's function in a fresh process that does nothing else, and ends with us."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as processes:
-        return await asyncio.wrap_future(processes.submit(measure, *args, **kwargs))
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_report, args=(theirs, measure, args, kwargs))
+    process.start()
+    theirs.close()
+    try:
+        answer = await asyncio.get_running_loop().run_in_executor(None, _received, ours)
+    finally:
+        process.kill()  # it has answered, or is not wanted any more
+        process.join()
+        ours.close()
+    match answer:
+        case _Broke(how):
+            raise RuntimeError(f"{measure.__name__} broke in its process: {how}")
+        case _:
+            return cast(T, answer)
+
+
+class _Broke(Struct, frozen=True):
+    how: str
+
+
+def _report(answer: Connection, measure: Callable[..., object], args: Any, kwargs: Any) -> None:
+    try:
+        answer.send(measure(*args, **kwargs))
+    except BaseException:  # noqa: BLE001 - told to the process that waits
+        answer.send(_Broke(traceback.format_exc()))
+
+
+def _received(answers: Connection) -> object:
+    try:
+        return answers.recv()
+    except EOFError:
+        return _Broke("it ended without an answer")
 
 
 def resident(process: int | str = "self") -> float:

@@ -1,12 +1,17 @@
 """The shape of every row: prepared once, measured again and again, skipped only with a reason."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from bench.figures import Figure, Result, results_of
+
+PATIENCE = timedelta(minutes=5)
+"""What one repeat may take before it counts as hung."""
 
 
 class Skip(Exception):
@@ -72,7 +77,8 @@ async def repeated(row: Row, effort: Effort, tell: Callable[[int], None]) -> tup
     async with row.prepare(effort) as once:
         for number in range(1, effort.repeats + 1):
             tell(number)
-            runs.append(await once())
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                runs.append(await once())
     return results_of(row.figures, runs)
 
 
