@@ -15,7 +15,6 @@ ALLOWED = {
     "create by put: endpoints": "nobody is warned that Endpoints are deprecated",
     "create by put: a role": "an empty list stays one, where a real server has null",
     "create by put: a lease with a version": "no version is accepted where nothing is yet",
-    "definition life: a deprecated version in its own words": "only writers are warned",
     "definition life: a minimum of properties": "too many properties are told in the plural",
     "custom: a strategic patch": "server-side apply is not among the media types offered",
     "custom: a version that is another": "no warning comes with a refusal",

@@ -195,11 +195,6 @@ DEFINITIONS = (
         create(SHIPS, ship()),
     ),
     case(
-        "a deprecated version in its own words",
-        create(CRDS, crd(version(deprecated=True, deprecationWarning="sail away")), given=True),
-        get(SHIPS),
-    ),
-    case(
         "selectable fields",
         create(CRDS, crd(version(selectableFields=[{"jsonPath": ".spec.rig"}])), given=True),
         create(SHIPS, ship()),

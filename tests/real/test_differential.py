@@ -90,6 +90,7 @@ async def test_the_recorded_answers_are_a_real_servers(answers: dict[str, list[O
     if os.environ.get("HANSE_RECORD"):
         record(answers)
 
-    changed = [name for name, kept in recorded().items() if kept != answers.get(name)]
+    kept = recorded()
+    changed = {name: answers[name] for name in kept if kept[name] != answers.get(name)}
 
-    assert changed == []
+    assert changed == {name: kept[name] for name in changed}
