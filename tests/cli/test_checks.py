@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from hanse.cli.checks import Finding, Known, contains, findings
 from hanse.cli.looking import LeaseSeen, Look, NodesSeen, Right, Seen, Unanswered
+from hanse.cli.services_seen import ExportSeen, ServicesSeen, services_in
 from hanse.model.crds import crds
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -118,6 +119,12 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
             "kubectl --context lubeck auth can-i --list",
             id="rights missing",
         ),
+        pytest.param(
+            _look(services=ServicesSeen((ExportSeen("shop", "web", False, "no such Service"),))),
+            "the export of shop/web: no such Service",
+            "kubectl --context lubeck -n shop describe serviceexport web",
+            id="an export in trouble",
+        ),
     ],
 )
 def test_each_trouble_is_found_with_its_remedy(seen: Seen, problem: str, remedy: str) -> None:
@@ -159,3 +166,46 @@ def test_one_dead_cluster_hides_no_other() -> None:
 )
 def test_a_definition_contains_another(standing: Any, wanted: Any, holds: bool) -> None:
     assert contains(standing, wanted) is holds
+
+
+def _export(*conditions: tuple[str, str, str, str]) -> ExportSeen:
+    told = [
+        dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions
+    ]
+    export = {"metadata": {"namespace": "shop", "name": "web"}, "status": {"conditions": told}}
+    seen = services_in({"items": [export]}, {"items": []})
+    assert seen is not None
+    return seen.exports[0]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready", "trouble"),
+    [
+        pytest.param([], False, "", id="nobody has looked at it yet"),
+        pytest.param(
+            [("Valid", "True", "Valid", ""), ("Ready", "True", "Exported", "")], True, "", id="good"
+        ),
+        pytest.param([("Ready", "False", "Pending", "soon")], False, "", id="pending"),
+        pytest.param(
+            [("Valid", "False", "NoService", "there is none"), ("Ready", "False", "Pending", "")],
+            False,
+            "there is none",
+            id="no Service",
+        ),
+        pytest.param(
+            [("Ready", "True", "Exported", ""), ("Conflict", "True", "PortConflict", "port 80")],
+            True,
+            "port 80",
+            id="a conflict",
+        ),
+        pytest.param([("Ready", "False", "Failed", "refused")], False, "refused", id="failed"),
+    ],
+)
+def test_an_export_is_in_trouble_when_a_person_must_act(
+    conditions: list[tuple[str, str, str, str]], ready: bool, trouble: str
+) -> None:
+    assert _export(*conditions) == ExportSeen("shop", "web", ready, trouble)
+
+
+def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
+    assert services_in(None, None) is None

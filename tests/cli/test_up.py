@@ -91,6 +91,7 @@ def test_status_sees_every_agent_alive(fleet: Running) -> None:
     assert all(clusters[name]["agent"]["alive"] for name in ("lubeck", "hamburg", "bergen"))
     assert all(clusters[name]["nodes"] == {"all": 3, "ready": 3} for name in ("lubeck", "bergen"))
     assert clusters["broker"]["broker"]
+    assert clusters["lubeck"]["features"]["services"]["exports"] >= 1
 
 
 def test_doctor_finds_nothing_wrong(fleet: Running) -> None:

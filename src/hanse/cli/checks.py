@@ -167,6 +167,17 @@ def _rights(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - ev
         )
 
 
+def _exports(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    for export in look.services.exports if look.services is not None else ():
+        if export.trouble:
+            yield Finding(
+                look.name,
+                f"the export of {export.namespace}/{export.name}: {export.trouble}",
+                f"kubectl --context {look.name} -n {export.namespace} "
+                f"describe serviceexport {export.name}",
+            )
+
+
 _CHECKS: tuple[Callable[[Look, Known], Iterator[Finding]], ...] = (
     _old_credentials,
     _version,
@@ -175,6 +186,7 @@ _CHECKS: tuple[Callable[[Look, Known], Iterator[Finding]], ...] = (
     _agent,
     _nodes,
     _rights,
+    _exports,
 )
 
 

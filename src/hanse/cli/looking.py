@@ -12,14 +12,28 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
+from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.access import Identity
 from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_of
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
+from hanse.kube.requests import path_of
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 
 PATIENCE = timedelta(seconds=5)
 SYSTEM_NAMESPACE = "hanse-system"
 AGENT_LEASE = "hanse-agent"
+
+
+_PATHS = (
+    "/api/v1/nodes",
+    f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT_LEASE}",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    path_of(ClusterSet.kind),
+    path_of(ServiceExport.kind),
+    path_of(ServiceImport.kind),
+)
 
 
 class Right(Struct, frozen=True):
@@ -69,6 +83,7 @@ class Look(Struct, frozen=True):
     nodes: NodesSeen | None = None
     agent: LeaseSeen | None = None
     definitions: dict[str, dict[str, Any]] | None = None
+    services: ServicesSeen | None = None
     is_broker: bool = False
     expires: datetime | None = None
     """When the credentials by which we looked end, if they say so."""
@@ -90,13 +105,9 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
         access = await way.credentials.access()
         version, answered, began = await _version(transport)
         now = began + (datetime.now(UTC) - began) / 2
-        nodes, agent, definitions, sets, denied = await asyncio.gather(
-            _read(transport, "/api/v1/nodes"),
-            _read(transport, _agent_lease()),
-            _read(transport, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
-            _read(transport, "/apis/hanse.dev/v1alpha1/clustersets"),
-            _denied(transport, rights),
-        )
+        documents = [_read(transport, path) for path in _PATHS]
+        denied, read = await asyncio.gather(_denied(transport, rights), asyncio.gather(*documents))
+        nodes, agent, definitions, sets, exports, imports = read
         clock = _clock_of(answered, now)
         return Look(
             name=way.name,
@@ -106,6 +117,7 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
             nodes=_nodes(nodes),
             agent=_agent(agent, clock),
             definitions=_by_name(definitions),
+            services=services_in(exports, imports),
             is_broker=bool(sets and sets.get("items")),
             expires=expiry_of(access.identity),
             denied=denied,
@@ -118,11 +130,6 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
         return Unanswered(way.name, str(error), "refusal")
     finally:
         await transport.close()
-
-
-def _agent_lease() -> str:
-    group = "/apis/coordination.k8s.io/v1"
-    return f"{group}/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT_LEASE}"
 
 
 async def _version(transport: Transport) -> tuple[str, Response, datetime]:

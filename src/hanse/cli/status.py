@@ -10,6 +10,7 @@ from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from hanse.cli.looking import Look, Seen
+    from hanse.cli.services_seen import ServicesSeen
 
 
 @click.command("status")
@@ -19,9 +20,9 @@ def command(context: click.Context, as_json: bool) -> None:
     """Show every cluster at a glance.
 
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
-    cluster answers, its version, whether its agent is alive, and how many nodes are ready. A
-    cluster that does not answer is shown as such; the exit status is 0 all the same (see
-    `hanse doctor`).
+    cluster answers, its version, whether its agent is alive, how many nodes and exported services
+    are ready, and how many services it imports. A cluster that does not answer is shown as such;
+    the exit status is 0 all the same (see `hanse doctor`).
 
     \b
     Examples:
@@ -57,7 +58,7 @@ def _document(seen: "Seen") -> dict[str, Any]:
     match seen:
         case Unanswered(name, why):
             return {"name": name, "reachable": False, "why": why}
-        case Look(name, server, version, nodes=nodes, agent=agent):
+        case Look(name, server, version, nodes=nodes, agent=agent, services=services):
             return {
                 "name": name,
                 "reachable": True,
@@ -72,9 +73,24 @@ def _document(seen: "Seen") -> dict[str, Any]:
                     "silentSeconds": round(agent.silent.total_seconds(), 1),
                 },
                 "nodes": None if nodes is None else {"all": nodes.all, "ready": nodes.ready},
+                "features": {"services": _services(services)} if services is not None else {},
             }
         case _:
             assert_never(seen)
+
+
+def _services(seen: "ServicesSeen") -> dict[str, Any]:
+    troubles = [
+        {"namespace": one.namespace, "name": one.name, "trouble": one.trouble}
+        for one in seen.exports
+        if one.trouble
+    ]
+    return {
+        "exports": len(seen.exports),
+        "ready": seen.ready,
+        "imports": seen.imports,
+        "troubles": troubles,
+    }
 
 
 def _show(seen: "Sequence[Seen]") -> None:
@@ -87,10 +103,12 @@ def _show(seen: "Sequence[Seen]") -> None:
             nodes = f"{one.nodes.ready}/{one.nodes.all}" if one.nodes is not None else "?"
             nodes = "-" if one.is_broker and nodes == "0/0" else nodes
             answers = click.style("yes", fg="green")
-            rows.append((one.name, answers, one.version, _agent(one), nodes, one.server))
+            told = (one.version, _agent(one), nodes, _exports(one), _imports(one))
+            rows.append((one.name, answers, *told, one.server))
         else:
-            rows.append((one.name, click.style("no", fg="red"), "-", "-", "-", one.why))
-    click.echo(table(("CLUSTER", "ANSWERS", "VERSION", "AGENT", "NODES", "WHERE"), rows))
+            rows.append((one.name, click.style("no", fg="red"), *"-----", one.why))
+    header = ("CLUSTER", "ANSWERS", "VERSION", "AGENT", "NODES", "EXPORTS", "IMPORTS", "WHERE")
+    click.echo(table(header, rows))
 
 
 def _agent(look: "Look") -> str:
@@ -99,3 +117,16 @@ def _agent(look: "Look") -> str:
     if look.agent.alive:
         return click.style("alive", fg="green")
     return click.style("silent", fg="red")
+
+
+def _exports(look: "Look") -> str:
+    """How many of the exports are ready, in red if something is wrong with one."""
+    if look.services is None or (look.is_broker and not look.services.exports):
+        return "-"
+    told = f"{look.services.ready}/{len(look.services.exports)}"
+    wrong = any(export.trouble for export in look.services.exports)
+    return click.style(told, fg="red") if wrong else told
+
+
+def _imports(look: "Look") -> str:
+    return "-" if look.services is None or look.is_broker else str(look.services.imports)

@@ -90,6 +90,19 @@ def sample(member: Member) -> tuple[Wanted, ...]:
     )
 
 
+def is_ready(obj: Wire) -> bool:
+    """Whether an object of the sample does what it is there for."""
+    status = obj.get("status") or {}
+    match obj["kind"]:
+        case "Deployment":
+            return bool(status.get("availableReplicas", 0) >= obj["spec"].get("replicas", 1))
+        case "ServiceExport":
+            conditions = status.get("conditions") or ()
+            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        case _:
+            return True
+
+
 def _namespace(name: str) -> Wanted:
     made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     return Wanted("/api/v1/namespaces", made)

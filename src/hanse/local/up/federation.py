@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Literal, assert_never
@@ -20,7 +20,7 @@ from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.installing import (
-    available,
+    await_ready,
     follow_profile,
     install,
     install_definitions,
@@ -66,11 +66,12 @@ async def federation(
         clusters = await stack.enter_async_context(_clusters(wishes, folder, say))
         whole = Federation(wishes, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
-        await whole.furnish(say)
+        await whole.furnish()
         for member in wishes.members:
             if member.runs_workloads:
                 await stack.enter_async_context(run_agent(member, whole.ways_of(member)))
         await stack.enter_async_context(listening(folder.control, whole.carry_out))
+        await whole.shown(say)
         yield whole
 
 
@@ -91,15 +92,13 @@ async def _clusters(
             assert_never(wishes.engine)
 
 
-async def _show_sample(transport: Transport, member: Member, say: Say) -> None:
+async def _install_sample(transport: Transport, member: Member) -> bool:
     """Set the sample up, unless its namespace is there: what a person kept is not touched."""
     namespace, *rest = sample(member) or (None,)
     if namespace is None or not await install_new(transport, namespace):
-        return
+        return False
     await install(transport, rest)
-    for one in rest:
-        if one.object["kind"] == "Deployment" and not await available(transport, one):
-            say(f"{member.name}: the sample is slow to start; see `kubectl get events -A`")
+    return True
 
 
 class Federation:
@@ -109,6 +108,7 @@ class Federation:
         self._wishes = wishes
         self._clusters = clusters
         self._links = Links()
+        self._fresh: set[Member] = set()
         self._orders = asyncio.Lock()
 
     def ways_of(self, member: Member) -> dict[str, Transport]:
@@ -121,24 +121,40 @@ class Federation:
             if member.reaches(other)
         }
 
-    async def furnish(self, say: Say) -> None:
+    async def furnish(self) -> None:
         """Fill every cluster with what it holds from the start."""
         kinds = definitions()
 
-        async def fill(member: Member) -> None:
-            transport = self._clusters[member.name].connect()
-            try:
-                await install_definitions(transport, kinds)
-                await install(transport, foundation(member))
-                if self._wishes.profile is not None and not member.runs_workloads:
-                    await follow_profile(transport, self._wishes.profile)
-                if self._wishes.sample:
-                    await _show_sample(transport, member, say)
-            finally:
-                await transport.close()
+        async def fill(member: Member, transport: Transport) -> None:
+            await install_definitions(transport, kinds)
+            await install(transport, foundation(member))
+            if self._wishes.profile is not None and not member.runs_workloads:
+                await follow_profile(transport, self._wishes.profile)
+            if self._wishes.sample and await _install_sample(transport, member):
+                self._fresh.add(member)
+
+        await self._in_each(fill)
+
+    async def shown(self, say: Say) -> None:
+        """Wait until a new sample is there to be looked at, and tell of each cluster."""
+
+        async def show(member: Member, transport: Transport) -> None:
+            for one in sample(member) if member in self._fresh else ():
+                if not await await_ready(transport, one):
+                    say(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")
             say(f"{member.name} is ready")
 
-        await asyncio.gather(*(fill(member) for member in self._wishes.members))
+        await self._in_each(show)
+
+    async def _in_each(self, act: Callable[[Member, Transport], Awaitable[None]]) -> None:
+        async def visit(member: Member) -> None:
+            transport = self._clusters[member.name].connect()
+            try:
+                await act(member, transport)
+            finally:
+                await transport.close()
+
+        await asyncio.gather(*(visit(member) for member in self._wishes.members))
 
     async def carry_out(self, order: AnyOrder) -> Told:
         """Do as told, one order at a time; raises `UpError` for what cannot be done."""

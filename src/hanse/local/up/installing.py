@@ -8,9 +8,9 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.contents import CLUSTER_SET, DEFINITIONS, Wanted
+from hanse.local.up.contents import CLUSTER_SET, DEFINITIONS, Wanted, is_ready
 
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=30)
 _LOOK_AGAIN = timedelta(milliseconds=20)
 
 
@@ -44,22 +44,20 @@ async def follow_profile(transport: Transport, profile: str) -> None:
     _successful(await transport.send(request))
 
 
-async def available(transport: Transport, deployment: Wanted) -> bool:
-    """Wait until all replicas of a Deployment can be used, or for as long as that may take."""
+async def await_ready(transport: Transport, wanted: Wanted) -> bool:
+    """Wait until an object does what it is there for, or for as long as that may take."""
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
-            while not await _is_available(transport, deployment):  # noqa: ASYNC110 - the same
+            while not await _is_ready(transport, wanted):  # noqa: ASYNC110 - the same
                 await asyncio.sleep(_LOOK_AGAIN.total_seconds())
     except TimeoutError:
         return False
     return True
 
 
-async def _is_available(transport: Transport, deployment: Wanted) -> bool:
-    answer = _successful(await transport.send(Request("GET", deployment.path)))
-    found = msgspec.json.decode(answer.body)
-    ready = found.get("status", {}).get("availableReplicas", 0)
-    return bool(ready >= found["spec"].get("replicas", 1))
+async def _is_ready(transport: Transport, wanted: Wanted) -> bool:
+    answer = _successful(await transport.send(Request("GET", wanted.path)))
+    return is_ready(msgspec.json.decode(answer.body))
 
 
 async def _defined(transport: Transport, wanted: Wanted) -> None:

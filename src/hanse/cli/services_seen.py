@@ -1,0 +1,55 @@
+"""What a look finds out about multi-cluster services; pure."""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class ExportSeen(Struct, frozen=True):
+    """One export: whether all clusters can use it, and what is wrong with it."""
+
+    namespace: str
+    name: str
+    ready: bool
+    trouble: str = ""
+
+
+class ServicesSeen(Struct, frozen=True):
+    """What one cluster exports and imports."""
+
+    exports: tuple[ExportSeen, ...] = ()
+    imports: int = 0
+
+    @property
+    def ready(self) -> int:
+        return sum(export.ready for export in self.exports)
+
+
+def services_in(
+    exports: dict[str, Any] | None, imports: dict[str, Any] | None
+) -> ServicesSeen | None:
+    """From both lists; None where the cluster does not serve them."""
+    if exports is None or imports is None:
+        return None
+    return ServicesSeen(
+        tuple(_export(one) for one in exports.get("items") or ()), len(imports.get("items") or ())
+    )
+
+
+def _export(export: dict[str, Any]) -> ExportSeen:
+    told = {one["type"]: one for one in export.get("status", {}).get("conditions") or ()}
+    ready = told.get("Ready", {}).get("status") == "True"
+    metadata = export["metadata"]
+    return ExportSeen(metadata["namespace"], metadata["name"], ready, _trouble(told))
+
+
+def _trouble(told: dict[str, dict[str, Any]]) -> str:
+    """What a person must do something about: what is only pending is no trouble yet."""
+    invalid, ready, conflict = (told.get(name, {}) for name in ("Valid", "Ready", "Conflict"))
+    if invalid.get("status") == "False":
+        return str(invalid.get("message") or invalid.get("reason"))
+    if conflict.get("status") == "True":
+        return str(conflict.get("message") or conflict.get("reason"))
+    if ready.get("status") == "False" and ready.get("reason") != "Pending":
+        return str(ready.get("message") or ready.get("reason"))
+    return ""
