@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import FieldInfo, fields, replace
 
 from hanse.engine.ownership import APPLIED, EPOCH, OURS
 from hanse.model.merging import merge
@@ -87,7 +87,7 @@ def _struct_change(
     skip: frozenset[str] = frozenset(),
 ) -> Wire:
     change: Wire = {}
-    for f in fields(desired):
+    for f in _fields_of(type(desired)):
         wanted, standing = getattr(desired, f.name), getattr(observed, f.name)
         if f.name in skip or wanted == standing:
             continue
@@ -104,6 +104,11 @@ def _struct_change(
         elif not _covers(wanted, standing, inner, allocated):
             change[f.encode_name] = _replacement(wanted, standing, _is_default(f, wanted))
     return change
+
+
+@cache
+def _fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    return fields(kind)  # which evaluates annotations anew at each call
 
 
 def _covers(wanted: Any, standing: Any, path: str, allocated: frozenset[str]) -> bool:
