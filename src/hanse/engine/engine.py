@@ -18,7 +18,7 @@ from hanse.engine.notices import Herald
 from hanse.engine.outcomes import Outcomes
 from hanse.engine.ownership import Owned, owner_of
 from hanse.engine.patience import Patience
-from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of
+from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of, unread_brakes
 from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
 from hanse.engine.suspicion import Suspicion
@@ -322,6 +322,9 @@ class Engine:
         home = seen.fact(ClusterState, seen.local)
         if home is None or not home.listed:
             self._waiting.setdefault(seen.local, set()).add(item)
+            return
+        for broker in unread_brakes(seen):
+            self._waiting.setdefault(broker, set()).add(item)
             return
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)

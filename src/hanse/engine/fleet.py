@@ -10,7 +10,7 @@ from hanse.engine.api import Api
 from hanse.engine.connection import Connection, Scope, Stream, wanted_scopes
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError
-from hanse.kube.events import Event, Listed, NotServed
+from hanse.kube.events import Applied, Deleted, Event, Listed, NotServed
 from hanse.kube.served import Bell
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Departed, Fact, Facts, KindServed, Role
@@ -225,11 +225,13 @@ class Fleet:
     def _take(self, connection: Connection, stream: Stream, event: Event[Any]) -> None:
         if self.on_stream is not None:
             self.on_stream(connection.cluster, stream.scope, event)
+        troubled = stream.error is not None or not stream.settled
         changes = stream.take(event)
         if isinstance(event, Listed | NotServed):
             self._listed.ring()
-        self._update_served(connection, stream)
-        self._update_state(connection)
+        if troubled or not isinstance(event, Applied | Deleted):
+            self._update_served(connection, stream)
+            self._update_state(connection)
         listed = isinstance(event, Listed)
         for change in changes:
             self._tell(

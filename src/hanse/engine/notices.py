@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from hanse.engine.connection import Connection
 from hanse.engine.fleet import Fleet
 from hanse.engine.writer import Written
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError
 from hanse.model.kinds.core import Event, EventSource, ObjectReference
-from hanse.model.objects import Meta, Object, Place
+from hanse.model.objects import Meta, Object
 from hanse.model.plan import Notice
 
 REPORTER = "hanse"
@@ -37,12 +38,11 @@ class Herald:
         try:
             await connection.api.create(event)
         except AlreadyExists:
-            await self._repeat(notice.place, event)
+            await self._repeat(connection, event)
         except KubeError:
             return
 
-    async def _repeat(self, place: Place, event: Event) -> None:
-        connection = self._fleet.connections[place.where]
+    async def _repeat(self, connection: Connection, event: Event) -> None:
         name, namespace = event.metadata.name, event.metadata.namespace
         try:
             known = await connection.api.read(Event, name, namespace)

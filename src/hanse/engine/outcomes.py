@@ -42,5 +42,7 @@ class Outcomes:
 
     def _put(self, place: Place, result: WriteResult, message: str) -> None:
         known = self._fleet.facts.get(Outcome, place)
+        if known is not None and known.result == result == "Failed":
+            return  # what a failing server says may differ each time: no reason to wake anybody
         if known is None or (known.result, known.message) != (result, message):
             self._fleet.put_fact(Outcome(place, result, message, self._clock.now()))

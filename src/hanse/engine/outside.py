@@ -18,6 +18,9 @@ from hanse.kube.events import Alive, Event, Interrupted, Listed, NotServed
 from hanse.model.merging import merge
 from hanse.model.objects import K, Object, Wire
 
+READS = 3
+"""How often a list is read anew because of our own writes meanwhile."""
+
 
 class System(Protocol):
     """What an adapter does; it raises `Unreachable` and the other errors of `hanse.kube.errors`.
@@ -46,6 +49,7 @@ class Outside:
         self._every = every.total_seconds()
         self._round = 0
         self._versions: dict[tuple[Any, str, str], tuple[bytes, int]] = {}
+        self._writes = 0
 
     async def follow(
         self, kind: type[K], namespace: str, labels: str
@@ -91,7 +95,7 @@ class Outside:
         try:
             await self.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except NotFound:
-            return self._versioned(await self._system.create(obj))
+            return self._wrote(await self._system.create(obj))
         raise AlreadyExists(Status(409, "AlreadyExists", f"{obj.metadata.name} exists already"))
 
     async def patch(
@@ -102,7 +106,7 @@ class Outside:
         wanted_version = change.get("metadata", {}).get("resourceVersion", "")
         self._require_version(standing, wanted_version)
         after = msgspec.convert(merge(msgspec.to_builtins(standing), change), kind)
-        return self._versioned(await self._system.update(after))
+        return self._wrote(await self._system.update(after))
 
     async def delete(
         self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
@@ -112,6 +116,8 @@ class Outside:
             raise Conflict(Status(409, "Conflict", f"{name} is another object now"))
         self._require_version(standing, resource_version)
         await self._system.delete(standing)
+        self._writes += 1
+        self._versions.pop(_place(standing), None)  # the same again is another object
         return None
 
     async def discover(self) -> None:
@@ -121,8 +127,20 @@ class Outside:
         """Adapters hold what they hold; nothing is held here."""
 
     async def _listed(self, kind: type[K]) -> Listed[K]:
-        objects = tuple(self._versioned(o) for o in await self._system.list(kind))
+        for _ in range(READS):
+            writes = self._writes
+            found = tuple(await self._system.list(kind))
+            if writes == self._writes:
+                break  # else what was written while it was read may be lacking
+        objects = tuple(self._versioned(o) for o in found)
+        there = {_place(o) for o in objects}
+        for place in [p for p in self._versions if p[0] == kind.kind and p not in there]:
+            del self._versions[place]
         return Listed(objects, str(self._round))
+
+    def _wrote(self, obj: K) -> K:
+        self._writes += 1
+        return self._versioned(obj)
 
     def _require_version(self, standing: Object, version: str) -> None:
         if version and version != standing.metadata.resource_version:
@@ -134,7 +152,7 @@ class Outside:
         meta = obj.metadata
         content = replace(obj, metadata=replace(meta, resource_version="", uid=""))
         digest = blake2b(msgspec.json.encode(content), digest_size=16).digest()
-        place = (type(obj).kind, meta.namespace, meta.name)
+        place = _place(obj)
         known = self._versions.get(place)
         if known is None or known[0] != digest:
             self._round += 1
@@ -142,3 +160,7 @@ class Outside:
         uid = meta.uid or f"{meta.namespace}/{meta.name}"
         versioned = replace(meta, resource_version=str(known[1]), uid=uid)
         return replace(obj, metadata=versioned)
+
+
+def _place(obj: Object) -> tuple[Any, str, str]:
+    return (type(obj).kind, obj.metadata.namespace, obj.metadata.name)

@@ -1,9 +1,10 @@
 """The brake: a person's word that stops our writes, and the one that lifts a hold."""
 
 from hanse.engine.ownership import is_paused
-from hanse.model.facts import Role
+from hanse.model.facts import ClusterState, KindServed, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot, Watch
 
 ALLOW_MASS_DELETION = "hanse.dev/allow-mass-deletion"
@@ -22,6 +23,21 @@ def pause_of(seen: Snapshot, system_namespace: str) -> str:
             if fleet.spec.paused:
                 return f"ClusterSet {fleet.metadata.name} says paused"
     return ""
+
+
+def unread_brakes(seen: Snapshot) -> tuple[ClusterId, ...]:
+    """The brokers that are about to tell whether writes are paused; dead ones are not waited for.
+
+    Without this an agent that starts in a paused fleet would write until it has read the broker.
+    """
+    return tuple(
+        state.cluster
+        for state in seen.facts(ClusterState)
+        if state.phase is Phase.CONNECTING
+        and Role.BROKER in state.roles
+        and not seen.listed(state.cluster, ClusterSet)
+        and seen.fact(KindServed, (state.cluster, ClusterSet.kind)) is None
+    )
 
 
 def lifted_holds(seen: Snapshot, system_namespace: str) -> frozenset[str]:

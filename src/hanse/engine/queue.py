@@ -44,9 +44,9 @@ class Queue:
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
-        self._due: list[tuple[float, int, int, Item]] = []
+        self._due: list[tuple[float, int, Item]] = []
         self._ready: tuple[dict[Item, None], dict[Item, None]] = ({}, {})
-        self._waiting: dict[Item, float] = {}
+        self._waiting: dict[Item, tuple[float, Lane]] = {}
         self._busy: set[Item] = set()
         self._again: dict[Item, Lane] = {}
         self._deletions: set[Item] = set()
@@ -121,21 +121,39 @@ class Queue:
 
     def _wait(self, item: Item, lane: Lane, delay: float) -> None:
         due = self._time() + delay
-        if self._waiting.get(item, float("inf")) <= due:
-            return
-        self._waiting[item] = due
-        heapq.heappush(self._due, (due, lane, next(self._order), item))
+        known = self._waiting.get(item)
+        if known is not None:
+            lane = min(lane, known[1])
+            if known[0] <= due:
+                self._waiting[item] = (known[0], lane)
+                return
+        self._waiting[item] = (due, lane)
+        heapq.heappush(self._due, (due, next(self._order), item))
+        if len(self._due) > 2 * len(self._waiting) + CROWD:
+            self._tidy()
         self._news.set()
+
+    def _tidy(self) -> None:
+        """Drop the wishes that an earlier one for the same key has replaced."""
+        standing = (
+            (due, n, item)
+            for due, n, item in self._due
+            if (known := self._waiting.get(item)) is not None and known[0] == due
+        )
+        self._due = list({item: (due, n, item) for due, n, item in standing}.values())
+        heapq.heapify(self._due)
 
     def _promote(self) -> None:
         now = self._time()
         while self._due and self._due[0][0] <= now:
-            due, lane, _, item = heapq.heappop(self._due)
-            if self._waiting.get(item) != due:
+            due, _, item = heapq.heappop(self._due)
+            known = self._waiting.get(item)
+            if known is None or known[0] != due:
                 continue  # an earlier wish for the same key came first
             del self._waiting[item]
+            lane = known[1]
             if item in self._busy:
-                self._again.setdefault(item, Lane(lane))
+                self._again[item] = min(lane, self._again.get(item, lane))
             elif not any(item in ready for ready in self._ready):
                 self._ready[lane][item] = None
 

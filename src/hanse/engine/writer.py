@@ -133,7 +133,9 @@ class Writer:
     async def _found_another(self, action: Action, error: AlreadyExists) -> Written:
         """A create found an object that we had not seen: look whose it is."""
         assert isinstance(action, Create), "only creates find something"
-        obj, connection = action.object, self._fleet.connections[action.where]
+        obj, connection = action.object, self._fleet.connections.get(action.where)
+        if connection is None:
+            return Written(action, "Failed", f"{action.where} is not connected")
         try:
             found = await connection.api.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except KubeError as failed:
