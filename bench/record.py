@@ -58,6 +58,8 @@ def results_section(machine: Machine, ended: Sequence[Ended]) -> str:
         "",
         f"Versions: {versions_text(machine)}.",
         "",
+        "![Measured, as a share of each goal](benchmarks.svg)",
+        "",
         "| row | what | median | against | ratio | goal | |",
         "|---|---|---:|---|---:|---:|---|",
         *(line for one in ended for line in _lines(one)),
