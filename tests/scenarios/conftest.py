@@ -1,7 +1,6 @@
 """The stage that scenarios are played on: `--engine` says on clusters of which kind."""
 
 from collections.abc import AsyncIterator
-from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hanse.testing.stage_kubernetes import kubernetes_ground
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import Toy
 from tests.scenarios.engines import missing
-from tests.scenarios.market import Market
+from tests.scenarios.market import Market, shop_of
 
 HERE = Path(__file__).parent
 
@@ -66,8 +65,7 @@ async def ground(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[Groun
 @pytest.fixture
 async def stage(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     """Three clusters and a broker, no agent yet, and a namespace of the scenario's own."""
-    digest = blake2b(request.node.nodeid.encode(), digest_size=4).hexdigest()
-    async with Stage(ground, f"shop-{digest}", lambda: (Toy(),)) as stage:
+    async with Stage(ground, shop_of(request.node.nodeid), lambda: (Toy(),)) as stage:
         yield stage
 
 

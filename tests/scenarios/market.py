@@ -1,5 +1,6 @@
 """What people do with the toy feature, and what they see, as short sentences."""
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -13,6 +14,11 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
 from hanse.testing.stage import Check, Stage
 from hanse.testing.toy import HOME, OFFER, OFFERED
+
+
+def shop_of(scenario: str) -> str:
+    """The name of a scenario's own namespace."""
+    return f"shop-{blake2b(scenario.encode(), digest_size=4).hexdigest()}"
 
 
 class Market:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from hanse.engine.leaders import AGENT_LEASE
 from hanse.engine.pause import PAUSE_WATCHES
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.local.real import accounts
 from hanse.local.real.accounts import Account
 from hanse.model.facts import Role
@@ -12,11 +13,13 @@ from hanse.model.plan import Feature
 from hanse.model.rights import Rule, rights
 
 
-def rules_of(features: Iterable[Feature], role: Role, system: str) -> tuple[Rule, ...]:
-    """All that an agent with these features may do in a cluster of a role."""
+def rules_of(
+    features: Iterable[Feature], cluster: ClusterId, role: Role, system: str
+) -> tuple[Rule, ...]:
+    """All that a cluster's agent with these features may do at home or on the broker."""
     watches = [watch for feature in features for watch in feature.watches]
-    leases = [(system, AGENT_LEASE)] if role is Role.LOCAL else []
-    return rights([*watches, *PAUSE_WATCHES], role, leases=leases)
+    lease = (system, AGENT_LEASE) if role is Role.LOCAL else (BROKER_NAMESPACE, cluster)
+    return rights([*watches, *PAUSE_WATCHES], role, leases=[lease])
 
 
 def account_of(
@@ -27,7 +30,7 @@ def account_of(
     only: Callable[[Rule], bool] = lambda _: True,
 ) -> Account:
     """The account of a cluster's agent at home or on the broker, with all its rules or some."""
-    rules = [rule for rule in rules_of(features, role, system) if only(rule)]
+    rules = [rule for rule in rules_of(features, cluster, role, system) if only(rule)]
     return account_with(rules, cluster, system)
 
 

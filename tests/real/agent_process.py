@@ -1,0 +1,167 @@
+"""Agents with the toy feature as processes of their own, each with an account of its own.
+
+`python -m tests.real.agent_process CLUSTER IDENTITY NAMESPACE KUBECONFIG` is one of them: it works
+until it is told to stop, or until whoever started it is gone.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hanse import logs
+from hanse.app import BROKER, Agent, Settings
+from hanse.kube.access import Access
+from hanse.kube.credentials import found
+from hanse.kube.http import HttpTransport
+from hanse.local.kubeconfig import Context, write_kubeconfig
+from hanse.local.real.fleet import RealFleet
+from hanse.model.facts import Role
+from hanse.model.objects import ClusterId
+from hanse.model.rights import Rule
+from hanse.testing.stage import Stage
+from hanse.testing.stage_accounts import account_with, rules_of
+from hanse.testing.stage_kubernetes import SHORT, KubernetesGround, kubernetes_ground
+from hanse.testing.toy import Toy
+from tests.scenarios.market import Market
+
+ROOT = Path(__file__).parents[2]
+
+Rules = Callable[[Rule], Rule | None]
+"""What becomes of a generated rule before it is granted."""
+
+
+def as_generated(rule: Rule) -> Rule:
+    return rule
+
+
+class AgentProcess:
+    """One process, from its start to its end."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @property
+    def running(self) -> bool:
+        return self._process.returncode is None
+
+    async def kill(self) -> None:
+        """End it as a crash of its machine would."""
+        if self.running:
+            self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> int:
+        """Ask it to end; gives its status."""
+        if self.running:
+            self._process.send_signal(signal.SIGTERM)
+        return await self._process.wait()
+
+
+class Federation:
+    """Three real clusters and a broker, with an agent process for each cluster."""
+
+    def __init__(self, stage: Stage, ground: KubernetesGround, folder: Path) -> None:
+        self.stage = stage
+        self.market = Market(stage)
+        self.processes: dict[str, AgentProcess] = {}
+        self.folder = folder
+        self.access: dict[tuple[ClusterId, ClusterId], Access] = {}
+        self._ground = ground
+        self._started = 0
+
+    def log_of(self, name: str) -> str:
+        """All that the processes of one name have said."""
+        return (self.folder / f"{name}.log").read_text()
+
+    async def post(self, cluster: ClusterId, at_home: Rules = as_generated) -> None:
+        """Give a cluster's agent its accounts and write its kubeconfig."""
+        contexts: list[Context] = []
+        for target, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
+            rules = rules_of((Toy(),), cluster, role, self.stage.system)
+            if role is Role.LOCAL:
+                rules = tuple(kept for rule in rules if (kept := at_home(rule)) is not None)
+            account = account_with(rules, cluster, self.stage.system)
+            access = await self._ground.access(account, target)
+            self.access[cluster, target] = access
+            contexts.append(Context(target, access, user=account.name))
+        write_kubeconfig(self._kubeconfig(cluster), contexts)
+
+    async def start(self, cluster: ClusterId, replica: str = "") -> AgentProcess:
+        """Start an agent as a pod would: by a name that it never had before."""
+        self._started += 1
+        name = f"{cluster}-{replica}" if replica else cluster
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "tests.real.agent_process", cluster, f"{name}-{self._started}"),
+                *(self.stage.system, str(self._kubeconfig(cluster))),
+                cwd=ROOT,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        self.processes[name] = AgentProcess(process)
+        return self.processes[name]
+
+    async def start_all(self) -> None:
+        """Give every cluster its agent."""
+        for cluster in self.stage.names:
+            if (cluster, BROKER) not in self.access:
+                await self.post(cluster)
+            await self.start(cluster)
+
+    async def kill_all(self) -> None:
+        await asyncio.gather(*(process.kill() for process in self.processes.values()))
+
+    def _kubeconfig(self, cluster: ClusterId) -> Path:
+        return self.folder / f"{cluster}.kubeconfig"
+
+
+@asynccontextmanager
+async def federation(fleet: RealFleet, shop: str, folder: Path) -> AsyncIterator[Federation]:
+    """A shared fleet with a place for agents; at the end they are killed and all is cleared."""
+    async with (
+        kubernetes_ground(fleet, folder) as ground,
+        Stage(ground, shop, lambda: (Toy(),)) as stage,
+    ):
+        made = Federation(stage, ground, folder)
+        await made.market.open()
+        try:
+            yield made
+        finally:
+            await made.kill_all()
+            await made.market.clear()
+
+
+async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Path) -> None:
+    """Work until a signal, or the end of standard input, says to stop."""
+    agent = Agent(
+        Settings(cluster, identity, namespace=namespace, terms=SHORT),
+        HttpTransport(found(kubeconfig, context=cluster)),
+        broker=HttpTransport(found(kubeconfig, context=BROKER)),
+        features=(Toy(),),
+    )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_reader(sys.stdin.fileno(), _on_input, stop)
+    try:
+        async with agent.running():
+            await stop.wait()
+    finally:
+        await agent.close()
+
+
+def _on_input(stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 64):
+        stop.set()
+
+
+if __name__ == "__main__":
+    logs.configure(level=logging.INFO)
+    asyncio.run(run(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])))

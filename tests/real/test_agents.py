@@ -1,0 +1,250 @@
+"""Agents as processes, each with an account that holds the generated rights and no other."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.app import BROKER
+from hanse.kube.access import Fixed
+from hanse.kube.errors import Forbidden
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request, Response, Transport
+from hanse.local.real.accounts import Account
+from hanse.local.real.fleet import RealFleet
+from hanse.model.facts import Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.objects import ClusterId
+from hanse.model.rights import Rule
+from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_accounts import rules_of
+from hanse.testing.stage_kubernetes import KubernetesGround
+from hanse.testing.toy import Toy
+from tests.real.agent_process import Federation, Rules, federation
+from tests.real.scenarios import get, post
+from tests.scenarios.market import Market, shop_of
+
+
+@pytest.fixture
+async def agents(
+    real_clusters: RealFleet, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Federation]:
+    async with federation(real_clusters, shop_of(request.node.nodeid), tmp_path) as made:
+        yield made
+
+
+async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generated(
+    agents: Federation,
+) -> None:
+    stage, market = agents.stage, agents.market
+    await agents.start_all()
+
+    await market.offer("lubeck", "bread", "3")
+    await stage.eventually(market.everywhere("bread", lubeck="3"))
+    await stage.eventually(market.is_told("lubeck", "bread", "yes"))
+    await market.reprice("lubeck", "bread", "4")
+    await stage.eventually(market.everywhere("bread", lubeck="4"))
+    await market.remove("hamburg", "copy-of-bread")
+    await stage.eventually(market.everywhere("bread", lubeck="4"))
+    await market.withdraw("lubeck", "bread")
+    await stage.eventually(market.nowhere("bread"))
+
+    assert all(process.running for process in agents.processes.values())
+    for cluster in stage.names:
+        assert "orbidden" not in agents.log_of(cluster)
+        assert await agents.processes[cluster].stop() == 0
+
+
+async def test_an_agent_may_do_nothing_else(agents: Federation) -> None:
+    await agents.post("hamburg")
+    at_home = HttpTransport(Fixed(agents.access["hamburg", "hamburg"]))
+    at_broker = HttpTransport(Fixed(agents.access["hamburg", BROKER]))
+    mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mark"}}
+
+    try:
+        for way in (at_home, at_broker):
+            for forbidden in ("/api/v1/secrets", "/api/v1/namespaces/kube-system/secrets"):
+                with pytest.raises(Forbidden):
+                    await get(way, forbidden)
+        for space in ("default", "kube-system"):
+            with pytest.raises(Forbidden):
+                await post(at_broker, f"/api/v1/namespaces/{space}/configmaps", mark)
+        with pytest.raises(Forbidden):
+            await post(at_home, "/api/v1/namespaces", {**mark, "kind": "Namespace"})
+    finally:
+        await at_home.close()
+        await at_broker.close()
+
+
+def without(verb: str, resource: str) -> Rules:
+    """All that is generated but one verb of one resource."""
+
+    def only(rule: Rule) -> Rule:
+        if rule.resource != resource:
+            return rule
+        return replace(rule, verbs=tuple(one for one in rule.verbs if one != verb))
+
+    return only
+
+
+async def test_without_one_verb_what_needs_it_does_not_happen_and_nothing_else_suffers(
+    agents: Federation,
+) -> None:
+    stage, market = agents.stage, agents.market
+    await agents.post("hamburg", at_home=without("patch", "configmaps"))
+    await agents.post("bergen", at_home=without("delete", "configmaps"))
+    await agents.start_all()
+    await market.offer("lubeck", "bread", "3")
+    await stage.eventually(market.everywhere("bread", lubeck="3"))
+
+    await market.reprice("lubeck", "bread", "4")
+    await stage.eventually(market.shows("lubeck", "bread", lubeck="4"))
+    await stage.eventually(market.shows("bergen", "bread", lubeck="4"))
+    await stage.always(market.shows("hamburg", "bread", lubeck="3"), for_=timedelta(seconds=3))
+
+    await market.withdraw("lubeck", "bread")
+    await stage.eventually(market.shows("lubeck", "bread"))
+    await stage.eventually(market.shows("hamburg", "bread"))
+    await stage.always(market.shows("bergen", "bread", lubeck="4"), for_=timedelta(seconds=3))
+
+
+async def test_of_two_processes_one_works_and_the_other_takes_over_when_it_is_killed(
+    agents: Federation,
+) -> None:
+    stage, market = agents.stage, agents.market
+    await agents.start_all()
+    await stage.eventually(_is_held_by(stage, "hamburg", "hamburg_hamburg-"))
+    await agents.start("hamburg", "other")
+    await market.offer("lubeck", "bread", "3")
+    await stage.eventually(market.everywhere("bread", lubeck="3"))
+
+    await agents.processes["hamburg"].kill()
+    await market.reprice("lubeck", "bread", "4")
+
+    await stage.eventually(_is_held_by(stage, "hamburg", "hamburg_hamburg-other"))
+    await stage.eventually(market.everywhere("bread", lubeck="4"))
+
+
+def _is_held_by(stage: Stage, cluster: ClusterId, holder: str) -> Check[None]:
+    async def check() -> None:
+        lease = await stage.person(cluster).read(Lease, "hanse-agent", stage.system)
+        held = lease.spec.holder_identity
+        assert held.startswith(holder), f"{held} works in {cluster}"
+
+    return check
+
+
+Use = tuple[str, str, str]
+"""Who used which verb of which resource."""
+
+VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete", "PUT": "update"}
+
+
+class Observed:
+    """A transport that notes which rights its requests use, and which were missing."""
+
+    def __init__(self, account: str, inner: Transport, used: set[Use], refused: list[str]) -> None:
+        self._account = account
+        self._inner = inner
+        self._used = used
+        self._refused = refused
+
+    async def send(self, request: Request) -> Response:
+        self._note(request, "list")
+        answer = await self._inner.send(request)
+        if answer.status == 403:
+            self._refused.append(f"{self._account}: {request.method} {request.path}")
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._note(request, "watch")
+        try:
+            async with self._inner.stream(request) as lines:
+                yield lines
+        except Forbidden as error:
+            self._refused.append(f"{self._account}: {error}")
+            raise
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _note(self, request: Request, plural: str) -> None:
+        start, *parts = request.path.strip("/").split("/")
+        parts = parts[1:] if start == "api" else parts[2:]
+        if parts[:1] == ["namespaces"] and len(parts) > 2:
+            parts = parts[2:]
+        if parts:  # else it is discovery, which everybody may ask for
+            verb = VERBS.get(request.method) or (plural if len(parts) == 1 else "get")
+            self._used.add((self._account, parts[0], verb))
+
+
+class Observatory(KubernetesGround):
+    """Real clusters on which every request of an agent is noted."""
+
+    def __init__(self, fleet: RealFleet, folder: Path) -> None:
+        super().__init__(fleet, folder)
+        self.used: set[Use] = set()
+        self.refused: list[str] = []
+
+    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+        role = Role.BROKER if cluster == BROKER else Role.LOCAL
+        inner = await super().admit(account, cluster)
+        return Observed(role, inner, self.used, self.refused)
+
+
+RARE = {
+    ("local", "configmaps", "get"),  # a create finds an object that no watch has told of yet
+    ("local", "events", "get"),  # the same event once more
+    ("local", "events", "patch"),
+    ("broker", "configmaps", "get"),
+    ("broker", "clustersets", "get"),
+    ("broker", "customresourcedefinitions", "get"),
+    ("local", "customresourcedefinitions", "get"),
+    ("broker", "events", "create"),
+    ("broker", "events", "get"),
+    ("broker", "events", "patch"),
+}
+"""Rights for what seldom happens, which this does not play; each has its reason in the engine."""
+
+
+async def test_every_right_is_used_and_none_is_missing(
+    real_clusters: RealFleet, tmp_path: Path
+) -> None:
+    ground = Observatory(real_clusters, tmp_path)
+    granted = {
+        (role, rule.resource, verb)
+        for role in (Role.LOCAL, Role.BROKER)
+        for rule in rules_of((Toy(),), "lubeck", role, "rights-system")
+        for verb in rule.verbs
+    }
+
+    try:
+        async with Stage(ground, "rights", lambda: (Toy(),)) as stage:
+            await _tour(stage)
+    finally:
+        await ground.take_back_rights()
+
+    assert ground.refused == []
+    assert granted - ground.used - RARE == set()
+
+
+async def _tour(stage: Stage) -> None:
+    """All that agents do now and then: start, share, edit, remove, resume after an outage."""
+    market = Market(stage)
+    await market.open()
+    for cluster in stage.names:
+        await stage.start_agent(cluster, "1")
+    await market.offer("lubeck", "bread", "3")
+    await stage.eventually(market.everywhere("bread", lubeck="3"))
+    await market.reprice("lubeck", "bread", "4")
+    await stage.eventually(market.everywhere("bread", lubeck="4"))
+    for cluster in stage.names:
+        for target in (cluster, BROKER):
+            stage.network.break_watches(f"{cluster}/1", target)
+    await market.withdraw("lubeck", "bread")
+    await stage.eventually(market.nowhere("bread"))
+    await market.clear()
