@@ -1,5 +1,6 @@
 """One agent as a process: its restart over much that stands, and what it takes to do much."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -67,7 +68,7 @@ async def _at_work(effort: Effort) -> AsyncIterator[Once]:
 
             async def once() -> Mapping[str, float]:
                 async with agents_of(fleet, NAMES) as agents:
-                    await shared_by(agents, ways, names)
+                    await shared_by(agents, ways, names, time.process_time)
                     told = [await agent.quiet() for agent in agents]
                 await clear(ways)
                 return {
