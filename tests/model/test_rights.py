@@ -5,14 +5,14 @@ from hanse.model.rights import rights
 from hanse.model.snapshot import Watch, Writes
 from hanse.testing.toy import HOME, Toy
 
-CRDS = "customresourcedefinitions"
-"""Every agent follows which kinds there are."""
+ALWAYS = {"customresourcedefinitions", "namespaces"}
+"""Every agent follows which kinds there are, and knows its clusters again."""
 
 
 def test_a_watch_alone_gives_the_right_to_read() -> None:
     granted = rights([Watch(Role.LOCAL, Service)], Role.LOCAL)
 
-    assert [r.wire() for r in granted if r.resource != CRDS] == [
+    assert [r.wire() for r in granted if r.resource not in ALWAYS] == [
         {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}
     ]
 
@@ -20,7 +20,7 @@ def test_a_watch_alone_gives_the_right_to_read() -> None:
 def test_rights_are_those_of_the_role_alone() -> None:
     granted = rights([Watch(Role.BROKER, Service, writes=Writes.OBJECTS)], Role.LOCAL)
 
-    assert {r.resource for r in granted} == {CRDS}
+    assert {r.resource for r in granted} == ALWAYS
 
 
 def test_status_is_a_resource_of_its_own() -> None:
@@ -35,6 +35,21 @@ def test_what_is_written_in_one_namespace_is_granted_in_that_one() -> None:
     granted = rights(Toy.watches, Role.BROKER)
 
     assert {r.namespace for r in granted if r.resource == "configmaps"} == {HOME}
+
+
+def test_a_cluster_is_known_again_by_one_namespace_unless_all_can_be_read_anyway() -> None:
+    broker = rights(Toy.watches, Role.BROKER)
+    local = rights(Toy.watches, Role.LOCAL)
+
+    assert [r.wire() for r in broker if r.resource == "namespaces"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["namespaces"],
+            "verbs": ["get"],
+            "resourceNames": ["kube-system"],
+        }
+    ]
+    assert [r.names for r in local if r.resource == "namespaces"] == [()]
 
 
 def test_a_right_that_holds_everywhere_is_not_repeated_for_a_namespace() -> None:

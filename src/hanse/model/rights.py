@@ -7,9 +7,12 @@ from msgspec import Struct
 from hanse.model.facts import Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Event
+from hanse.model.kinds.core import Event, Namespace
 from hanse.model.objects import Object, Wire
 from hanse.model.snapshot import Watch, Writes
+
+IDENTITY = "kube-system"
+"""The namespace by whose uid a cluster is known again."""
 
 _READ = ("get", "list", "watch")
 
@@ -65,6 +68,8 @@ def rights(
     for namespace, _ in leases:
         may(namespace, Lease, *_READ, "create")
     rules = [Rule(n, g, r, tuple(sorted(v))) for (n, g, r), v in verbs.items()]
+    if "get" not in verbs.get(("", "", Namespace.kind.plural), ()):
+        rules.append(Rule("", "", Namespace.kind.plural, ("get",), (IDENTITY,)))
     for namespace, name in leases:
         kind = Lease.kind
         rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), (name,)))
@@ -73,7 +78,9 @@ def rights(
 
 def _without_covered(rules: Iterable[Rule]) -> Iterable[Rule]:
     """Leave out what a rule for all namespaces grants anyway."""
-    everywhere = {(r.group, r.resource): set(r.verbs) for r in rules if not r.namespace}
+    everywhere = {
+        (r.group, r.resource): set(r.verbs) for r in rules if not r.namespace and not r.names
+    }
     for rule in rules:
         given = everywhere.get((rule.group, rule.resource), set())
         if not rule.namespace or not set(rule.verbs) <= given:
