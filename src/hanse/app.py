@@ -29,9 +29,9 @@ SYSTEM_NAMESPACE = "hanse-system"
 BROKER: ClusterId = "broker"
 
 
-def features() -> tuple[Feature, ...]:
+def features(broker_namespace: str = BROKER_NAMESPACE) -> tuple[Feature, ...]:
     """Every feature of the product; a new one is named here."""
-    return (Services(),)
+    return (Services(broker_namespace),)
 
 
 class Settings(Struct, frozen=True):
@@ -41,6 +41,7 @@ class Settings(Struct, frozen=True):
     identity: str
     """Who this replica is among those of its cluster: a pod's name."""
     namespace: str = SYSTEM_NAMESPACE
+    broker_namespace: str = BROKER_NAMESPACE
     replicated: bool = True
     """Whether other replicas may run, so that a Lease decides which of them works."""
     terms: Terms = Terms()
@@ -84,7 +85,7 @@ class Agent:
             client = Client(broker)
             self.engine.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
             self._presence = Presence(
-                client, BROKER_NAMESPACE, settings.cluster, clock, self._lease_duration
+                client, settings.broker_namespace, settings.cluster, clock, self._lease_duration
             )
 
     @asynccontextmanager

@@ -37,6 +37,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="The broker's context there, or in the cluster's own kubeconfig.",
 )
 @click.option(
+    "--broker-namespace",
+    default="hanse-broker",
+    show_default=True,
+    envvar="HANSE_BROKER_NAMESPACE",
+    show_envvar=True,
+    metavar="NAME",
+    help="Where clusters share there.",
+)
+@click.option(
     "--namespace",
     default="hanse-system",
     show_default=True,
@@ -67,6 +76,7 @@ def command(
     cluster_id: str,
     broker_kubeconfig: Path | None,
     broker_context: str,
+    broker_namespace: str,
     namespace: str,
     listen: str,
     identity: str,
@@ -82,6 +92,7 @@ def command(
       hanse agent --cluster-id lubeck
       hanse agent --cluster-id lubeck --context lubeck --broker-context broker --listen 127.0.0.1:0
     """
+    from hanse import app
     from hanse.cli.agent_process import Ways, run_agent
     from hanse.cli.running import run_async, start_logging
 
@@ -94,7 +105,8 @@ def command(
         broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
         broker_context=broker_context,
     )
-    context.exit(run_async(lambda: run_agent(cluster_id, identity, namespace, ways, listener)))
+    who = app.Settings(cluster_id, identity, namespace, broker_namespace)
+    context.exit(run_async(lambda: run_agent(who, ways, listener)))
 
 
 def _listener(address: str) -> socket.socket:

@@ -37,16 +37,14 @@ class Ways(Struct, frozen=True):
         return credentials.found(self.broker_file, context=self.broker_context)
 
 
-async def run_agent(
-    cluster: str, identity: str, namespace: str, ways: Ways, listener: socket.socket
-) -> int:
+async def run_agent(settings: app.Settings, ways: Ways, listener: socket.socket) -> int:
     """Work until a signal says to stop; raises `Oops` if credentials cannot even be read."""
     home, broker = await _readable(ways.home), ways.broker
     agent = app.Agent(
-        app.Settings(cluster=cluster, identity=identity, namespace=namespace),
+        settings,
         HttpTransport(home),
         broker=HttpTransport(await _readable(broker)) if broker is not None else None,
-        features=app.features(),
+        features=app.features(settings.broker_namespace),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -55,9 +53,9 @@ async def run_agent(
     try:
         async with agent.running(listener):
             host, port = listener.getsockname()[:2]
-            log.info("agent runs", extra={"cluster": cluster, "listen": f"{host}:{port}"})
+            log.info("agent runs", extra={"cluster": settings.cluster, "listen": f"{host}:{port}"})
             await stop.wait()
-            log.info("agent stops", extra={"cluster": cluster})
+            log.info("agent stops", extra={"cluster": settings.cluster})
     finally:
         await agent.close()
     return 0

@@ -9,6 +9,7 @@ import click
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
+    from hanse.cli.exported import ServiceSeen
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
 
@@ -21,24 +22,36 @@ def command(context: click.Context, as_json: bool) -> None:
 
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
-    are ready, and how many services it imports. A cluster that does not answer is shown as such;
-    the exit status is 0 all the same (see `hanse doctor`).
+    are ready, and how many services it imports. Then every exported service: who exports it, its
+    ports, the endpoints that are ready in each cluster, and what clusters disagree about. A cluster
+    that does not answer is shown as such; the exit status is 0 all the same (see `hanse doctor`).
 
     \b
     Examples:
       hanse status
       hanse status --context lubeck
       hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
+      hanse status --json | jq '.services[] | select(.problems != [])'
     """
-    seen = _look(settings_of(context))
+    from hanse.cli import exported
+
+    seen, services = _look(settings_of(context))
     if as_json:
-        click.echo(json.dumps({"clusters": [_document(one) for one in seen]}, indent=2))
+        shown = {
+            "clusters": [_document(one) for one in seen],
+            "services": [exported.document(one) for one in services],
+        }
+        click.echo(json.dumps(shown, indent=2))
     else:
         _show(seen)
+        _show_services(services)
 
 
-def _look(settings: Settings) -> "list[Seen]":
+def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen]]":
+    import asyncio
+
     from hanse.cli.clusters import ways
+    from hanse.cli.exported import look_at_services
     from hanse.cli.looking import look_at
     from hanse.cli.oops import bad_credentials
     from hanse.cli.running import run_async, start_logging
@@ -49,7 +62,11 @@ def _look(settings: Settings) -> "list[Seen]":
         chosen = ways(settings)
     except BadCredentials as error:
         raise bad_credentials(error) from None
-    return run_async(lambda: look_at(chosen))
+
+    async def look() -> "tuple[list[Seen], list[ServiceSeen]]":
+        return await asyncio.gather(look_at(chosen), look_at_services(chosen))
+
+    return run_async(look)
 
 
 def _document(seen: "Seen") -> dict[str, Any]:
@@ -130,3 +147,28 @@ def _exports(look: "Look") -> str:
 
 def _imports(look: "Look") -> str:
     return "-" if look.services is None or look.is_broker else str(look.services.imports)
+
+
+def _show_services(services: "Sequence[ServiceSeen]") -> None:
+    from hanse.cli.exported import port_text
+    from hanse.cli.tables import table
+
+    if not services:
+        return
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            one.type or "-",
+            ", ".join(port_text(port) for port in one.ports) or "-",
+            ", ".join(one.exporters) or "-",
+            ", ".join(f"{cluster} {count}" for cluster, count in one.endpoints.items()) or "-",
+        )
+        for one in services
+    ]
+    click.echo()
+    click.echo(table(("SERVICE", "TYPE", "PORTS", "EXPORTED BY", "ENDPOINTS READY"), rows))
+    for one in services:
+        for problem in one.problems:
+            what = click.style(problem.reason, fg="yellow")
+            where = f"{one.namespace}/{one.name} in {problem.cluster}"
+            click.echo(f"! {where}: {what}: {problem.message}")

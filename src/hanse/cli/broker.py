@@ -1,0 +1,62 @@
+"""`hanse broker`: the API server by which clusters share what they export."""
+
+from typing import Literal
+
+import click
+
+from hanse.cli.settings import settings_of
+
+
+@click.group("broker")
+def command() -> None:
+    """Set up the API server by which clusters share what they export.
+
+    \b
+    Examples:
+      hanse broker init --context broker
+      hanse broker init --context broker --profile kep-1645 --dry-run
+    """
+
+
+@command.command("init")
+@click.option(
+    "--namespace",
+    default="hanse-broker",
+    show_default=True,
+    metavar="NAME",
+    help="Where clusters share; agents look in hanse-broker.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(("lighthouse", "kep-1645")),
+    help="Whose rules services follow; lighthouse, unless a ClusterSet says otherwise.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
+@click.pass_context
+def init(
+    context: click.Context,
+    namespace: str,
+    profile: Literal["lighthouse", "kep-1645"] | None,
+    dry_run: bool,
+) -> None:
+    """Make an API server a broker.
+
+    Any Kubernetes API server will do, that of a member too. It is given our kinds, a namespace, a
+    ClusterSet with the rules of the fleet, the role of members, and admission policies that let
+    each member write only what is its own. Running it again brings all of that up to date; a
+    ClusterSet that is there stays as it is.
+
+    \b
+    Examples:
+      hanse broker init --context broker
+      hanse broker init --context broker --profile kep-1645
+      hanse broker init --context broker --dry-run
+    """
+    from hanse.cli.joining import init_broker
+    from hanse.cli.reaching import way_to
+    from hanse.cli.running import run_async, start_logging
+
+    settings = settings_of(context)
+    start_logging(settings)
+    way = way_to(settings)
+    run_async(lambda: init_broker(way, namespace, profile, dry_run=dry_run))

@@ -1,0 +1,75 @@
+"""One cluster that a command works on, and what is said when it does not play along."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from hanse.cli.clusters import IN_CLUSTER, Way, current_context, ways
+from hanse.cli.oops import Oops, Trouble, bad_credentials
+from hanse.cli.settings import Settings
+from hanse.kube.client import Client
+from hanse.kube.errors import (
+    ApiError,
+    BadCredentials,
+    Forbidden,
+    KubeError,
+    Unreachable,
+)
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request, Response
+
+
+def way_to(settings: Settings, context: str = "") -> Way:
+    """The cluster of a context, or of the one that kubectl would take; raises `Oops`."""
+    try:
+        chosen = context or settings.context or current_context(settings)
+        if chosen == IN_CLUSTER:
+            return ways(settings)[0]
+        if not chosen:
+            raise Oops("the kubeconfig has no current context; name one with --context")
+        return ways(msgspec.structs.replace(settings, context=chosen))[0]
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+
+
+class _Named(Client):
+    """A client whose errors say which cluster they came from."""
+
+    def __init__(self, way: Way) -> None:
+        super().__init__(HttpTransport(way.credentials))
+        self._name = way.name
+
+    async def send(self, request: Request) -> Response:
+        try:
+            return await super().send(request)
+        except KubeError as error:
+            error.add_note(self._name)
+            raise
+
+
+@asynccontextmanager
+async def reached(way: Way) -> AsyncIterator[Client]:
+    """A client of the cluster; what goes wrong in the block is told in one sentence."""
+    client = _Named(way)
+    try:
+        yield client
+    except KubeError as error:
+        (name, *_) = getattr(error, "__notes__", [way.name])
+        raise _told(name, error) from None
+    finally:
+        await client.close()
+
+
+def _told(name: str, error: KubeError) -> Oops | Trouble:
+    match error:
+        case BadCredentials():
+            return Oops(f"{name}: {error}; check the credentials of that context")
+        case Unreachable():
+            return Trouble(f"{name} does not answer: {error}; start it, or name another context")
+        case Forbidden():
+            return Trouble(f"{name}: {error}; use the credentials of an administrator")
+        case ApiError():
+            return Trouble(f"{name} refused: {error}")
+        case _:
+            return Trouble(f"{name}: {error}")

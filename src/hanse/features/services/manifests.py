@@ -1,0 +1,164 @@
+"""What a broker and its members are made of: every object, as values."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct, structs
+
+from hanse.features.services.policies import CLUSTER_UID, policies
+from hanse.model.facts import Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Event
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.manifests import (
+    SECRET,
+    SERVICE_ACCOUNT,
+    Manifest,
+    Subject,
+    bindings,
+    manifest,
+    namespace,
+    roles,
+    settled,
+)
+from hanse.model.objects import ClusterId, Meta, Wire
+from hanse.model.rights import Rule, rights
+from hanse.model.snapshot import Watch
+
+SYSTEM_NAMESPACE = "hanse-system"
+AGENT = "hanse-agent"
+"""The agent's ServiceAccount, its roles, and the Lease of its replicas."""
+BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
+"""The Secret in a member by which its agent reaches the broker."""
+KUBECONFIG = "kubeconfig"
+
+MEMBER = "hanse.dev/member"
+"""Label of what a broker holds for one member."""
+CLUSTER_ID = "hanse.dev/cluster-id"
+"""Annotation of the Secret: the id by which the cluster joined."""
+
+RESERVED = ("broker", "default")
+"""Ids that mean something else: the broker itself, and every namespace's own account."""
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class BrokerWay(Struct, frozen=True):
+    """How a member's agent reaches the broker."""
+
+    server: str
+    token: str
+    authority: bytes = b""
+    server_name: str = ""
+    insecure: bool = False
+
+    def __repr__(self) -> str:
+        return f"BrokerWay({self.server!r})"
+
+
+def why_bad_id(cluster: ClusterId) -> str:
+    """What is wrong with a cluster's id and what to do; empty if nothing is."""
+    if not _LABEL.fullmatch(cluster):
+        return (
+            f"cluster id {cluster!r} is not a DNS label; use up to 63 lower-case letters, "
+            "digits and dashes, with a letter or digit at both ends"
+        )
+    if cluster in RESERVED:
+        return f"cluster id {cluster!r} is taken by the broker itself; choose another"
+    return ""
+
+
+def broker_rules(watches: Iterable[Watch], home: str) -> tuple[Rule, ...]:
+    """What every member may do on the broker; Events only beside what they are about."""
+    return tuple(
+        structs.replace(rule, namespace=home)
+        if (rule.group, rule.resource) == (Event.kind.group, Event.kind.plural)
+        else rule
+        for rule in rights(watches, Role.BROKER)
+    )
+
+
+def broker(watches: Iterable[Watch], home: str) -> tuple[Manifest, ...]:
+    """What makes an API server a broker, beside our kinds and the ClusterSet."""
+    return (
+        namespace(home),
+        *policies(home),
+        *roles(_member_role(home), broker_rules(watches, home)),
+    )
+
+
+def cluster_set(profile: Profile) -> Manifest:
+    """The rules of a new fleet."""
+    spec = ClusterSetSpec(profile=profile)
+    return settled(ClusterSet(metadata=Meta(name="default"), spec=spec))
+
+
+def member(
+    watches: Iterable[Watch], home: str, cluster: ClusterId, uid: str
+) -> tuple[Manifest, ...]:
+    """What a broker holds for one member: its account, its rights and its Lease."""
+    labels = {MEMBER: cluster}
+    account = Subject(cluster, home)
+    shared = broker_rules(watches, home)
+    own = (Rule(home, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),)
+    lease = manifest(Lease.kind, cluster, home, labels=labels, annotations={CLUSTER_UID: uid})
+    return (
+        *roles(_member_role(home), shared),
+        *roles(f"{home}:{cluster}", own),
+        manifest(SERVICE_ACCOUNT, cluster, home, labels=labels),
+        *bindings(f"{home}:{cluster}:member", _member_role(home), shared, account, labels),
+        *bindings(f"{home}:{cluster}", f"{home}:{cluster}", own, account, labels),
+        lease,
+    )
+
+
+def at_home(watches: Iterable[Watch]) -> tuple[Manifest, ...]:
+    """What an agent needs in its own cluster: its namespace, account and rights."""
+    rules = rights(watches, Role.LOCAL, leases=[(SYSTEM_NAMESPACE, AGENT)])
+    return (
+        namespace(SYSTEM_NAMESPACE),
+        manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
+        *roles(AGENT, rules),
+        *bindings(AGENT, AGENT, rules, Subject(AGENT, SYSTEM_NAMESPACE), {}),
+    )
+
+
+def broker_secret(cluster: ClusterId, home: str, way: BrokerWay) -> Manifest:
+    """The broker's kubeconfig for a member's agent, which reads it again when it changes."""
+    text = msgspec.json.encode(_kubeconfig(cluster, home, way))  # JSON is YAML
+    return manifest(
+        SECRET,
+        BROKER_SECRET,
+        SYSTEM_NAMESPACE,
+        body={"type": "Opaque", "data": {KUBECONFIG: b64encode(text).decode()}},
+        annotations={CLUSTER_ID: cluster},
+    )
+
+
+def _member_role(home: str) -> str:
+    return f"{home}:member"
+
+
+def _kubeconfig(cluster: ClusterId, home: str, way: BrokerWay) -> Wire:
+    server: Wire = {"server": way.server}
+    if way.authority:
+        server["certificate-authority-data"] = b64encode(way.authority).decode()
+    if way.server_name:
+        server["tls-server-name"] = way.server_name
+    if way.insecure:
+        server["insecure-skip-tls-verify"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "broker",
+        "clusters": [{"name": "broker", "cluster": server}],
+        "users": [{"name": cluster, "user": {"token": way.token}}],
+        "contexts": [
+            {
+                "name": "broker",
+                "context": {"cluster": "broker", "user": cluster, "namespace": home},
+            }
+        ],
+    }

@@ -1,0 +1,134 @@
+"""What holds members of a broker apart where RBAC cannot: admission policies over labels."""
+
+from msgspec import Struct
+
+from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.manifests import Manifest, manifest
+from hanse.model.objects import Kind, Wire
+
+_ADMISSION = "admissionregistration.k8s.io"
+POLICY = Kind(
+    _ADMISSION,
+    "v1",
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+    namespaced=False,
+)
+POLICY_BINDING = Kind(
+    _ADMISSION,
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
+)
+
+CLUSTER_UID = "hanse.dev/cluster-uid"
+"""Annotation of a member's Lease: the kube-system uid of the cluster that joined by this id."""
+
+_OLD_SOURCE = "lighthouse.submariner.io/sourceCluster"
+"""Label of an import that agents before the aggregate publish for one cluster alone."""
+
+
+class _Validation(Struct, frozen=True):
+    """What must hold, and the message where it does not; both in CEL over `variables.me`."""
+
+    expression: str
+    message: str
+
+
+class _Law(Struct, frozen=True):
+    """What members may do with one kind."""
+
+    name: str
+    kind: Kind
+    validations: tuple[_Validation, ...]
+    status: bool = False
+
+
+def policies(home: str) -> tuple[Manifest, ...]:
+    """The policies of a broker namespace and their bindings; people and others are not touched."""
+    return tuple(made for law in _LAWS for made in (_policy(law, home), _bound(law, home)))
+
+
+def _marked(which: str, label: str, otherwise: str) -> str:
+    return f"{which}.metadata.?labels[?'{label}'].orValue({otherwise})"
+
+
+def _on_both(condition: str) -> str:
+    """A condition on `it` that holds of the object before and after."""
+    before = condition.replace("it.", "oldObject.")
+    after = condition.replace("it.", "object.")
+    return (
+        f"(request.operation == 'CREATE' || {before}) && (request.operation == 'DELETE' || {after})"
+    )
+
+
+_UID = f"metadata.?annotations[?'{CLUSTER_UID}'].orValue('')"
+
+_OWN_SLICE = _Validation(
+    _on_both(f"{_marked('it', SOURCE_CLUSTER, repr(''))} == variables.me"),
+    f"'label {SOURCE_CLUSTER} must be ' + variables.me + ': a member writes its own slices only'",
+)
+_OWN_IMPORT = _Validation(
+    _on_both(f"{_marked('it', _OLD_SOURCE, 'variables.me')} == variables.me"),
+    f"'label {_OLD_SOURCE} must be ' + variables.me + "
+    "': a member writes aggregates and its own imports only'",
+)
+_OWN_LEASE = _Validation(
+    _on_both("it.metadata.name == variables.me"),
+    "'the Lease must be ' + variables.me + ': a member renews its own only'",
+)
+_LASTING_UID = _Validation(
+    f"request.operation != 'UPDATE' || object.{_UID} == oldObject.{_UID}",
+    f"'annotation {CLUSTER_UID} says whose the id is and cannot be changed'",
+)
+_LAWS = (
+    _Law("slices", EndpointSlice.kind, (_OWN_SLICE,)),
+    _Law("imports", ServiceImport.kind, (_OWN_IMPORT,), status=True),
+    _Law("leases", Lease.kind, (_OWN_LEASE, _LASTING_UID)),
+)
+
+
+def _policy(law: _Law, home: str) -> Manifest:
+    resources = [law.kind.plural, *([f"{law.kind.plural}/status"] if law.status else [])]
+    spec: Wire = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [law.kind.group],
+                    "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                    "resources": resources,
+                }
+            ]
+        },
+        "matchConditions": [
+            {
+                "name": "by-a-member",
+                "expression": "request.userInfo.username"
+                f".startsWith('system:serviceaccount:{home}:')",
+            }
+        ],
+        "variables": [{"name": "me", "expression": "request.userInfo.username.split(':')[3]"}],
+        "validations": [
+            {"expression": v.expression, "messageExpression": v.message, "reason": "Forbidden"}
+            for v in law.validations
+        ],
+    }
+    return manifest(POLICY, f"{home}-{law.name}", body={"spec": spec}, optional=True)
+
+
+def _bound(law: _Law, home: str) -> Manifest:
+    name = f"{home}-{law.name}"
+    spec: Wire = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": home}}
+        },
+    }
+    return manifest(POLICY_BINDING, name, body={"spec": spec}, optional=True)
