@@ -1,30 +1,60 @@
 """One export of this cluster: its slices on the broker, and what is told on the ServiceExport."""
 
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import Literal
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from hanse.features.services.fleet import BACKENDS, broker_of, live_records, rules_of, slices_of
+from hanse.features.services.fleet import (
+    BACKENDS,
+    alive_for_us,
+    broker_of,
+    rules_of,
+    settings_of,
+    slices_of,
+    source_of,
+)
+from hanse.features.services.globalnet import Reached, reached
+from hanse.features.services.imports import OUTSIDE
 from hanse.features.services.merge import Merged, merge
-from hanse.features.services.names import TO_CLUSTERS, WEIGHT
-from hanse.features.services.records import Record, record_of, record_on, weight_in
+from hanse.features.services.ranges import outside, told_outside
+from hanse.features.services.records import Record, is_newer, record_of, record_on, told_by
 from hanse.features.services.slices import published
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.features.services.telling import settings_at_fault, told
+from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import Outcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId, Place, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
 PATIENCE = timedelta(seconds=1)
 """How long an export may take before people are told that it is pending."""
 
 TROUBLE = ("Foreign", "Refused", "Forbidden")
+
+_VALID = condition("Valid", True, "Valid", "the Service can be exported")
+_AGREED = condition("Conflict", False, "NoConflicts", "all exports of this service agree")
+
+
+class _Case(Struct, frozen=True):
+    """One export that can be published, and all that it is judged by."""
+
+    export: ServiceExport
+    record: Record
+    broker: ClusterId
+    rules: ClusterSetSpec
+    on_broker: tuple[EndpointSlice, ...]
+    together: Merged
+    reached: Reached
+
+    def is_refused(self, here: ClusterId) -> bool:
+        """Whether it conflicts with an older export so that it cannot be imported beside it."""
+        return here in self.together.refused
 
 
 def plan_export(key: Key, seen: Snapshot, home: str) -> Plan:
@@ -34,17 +64,18 @@ def plan_export(key: Key, seen: Snapshot, home: str) -> Plan:
         return Plan()  # nothing desired: what was published is withdrawn
     service = seen.get(seen.local, Service, key.name, key.namespace)
     if reasons := _why_not(key, service):
-        return _told(export, seen, reasons)
+        ended = (_AGREED,) if find(export.status.conditions, "Conflict") else ()
+        return told(export, seen, (*reasons, *ended))
     assert service is not None, "what can be exported is there"
-    record = record_of(export, service, seen.local)
     broker = broker_of(seen)
     if broker is None:
         waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
-        return _told(export, seen, (_VALID, waiting))
-    return _publish(key, export, service, record, broker, seen, home)
-
-
-_VALID = condition("Valid", True, "Valid", "the Service can be exported")
+        return told(export, seen, (_VALID, waiting))
+    on_broker = slices_of(key, seen, broker)
+    mine = [s for s in on_broker if source_of(s) == seen.local]
+    if any(is_newer(s) for s in mine):
+        return _left_alone(mine, seen, broker)
+    return _publish(_case(export, service, on_broker, broker, seen, home), seen, home)
 
 
 def _why_not(key: Key, service: Service | None) -> tuple[Condition, ...]:
@@ -70,106 +101,95 @@ def _refused(reason: str, text: str) -> tuple[Condition, ...]:
     )
 
 
-def _publish(
-    key: Key,
+def _left_alone(mine: list[EndpointSlice], seen: Snapshot, broker: ClusterId) -> Plan:
+    """What a later version of this cluster's own agent published stands as it is."""
+    return Plan(tuple(Desired(s, broker, sources=_sources(seen, broker)) for s in mine))
+
+
+def _sources(seen: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
+    return frozenset({seen.local, broker})
+
+
+def _case(
     export: ServiceExport,
     service: Service,
-    record: Record,
+    on_broker: list[EndpointSlice],
     broker: ClusterId,
     seen: Snapshot,
     home: str,
-) -> Plan:
-    on_broker = slices_of(key, seen, broker)
-    others = [r for r in live_records(on_broker, seen, broker, home) if r.cluster != seen.local]
+) -> _Case:
+    record = record_of(export, service, seen.local)
     rules = rules_of(seen, broker)
-    together = merge([record, *others], rules.profile)
+    others = [s for s in on_broker if source_of(s) != seen.local]
+    known = told_by(alive_for_us(others, seen, broker, home)).records
+    together = merge([record, *known], rules.profile)
     assert together is not None, "one record makes an import"
-    backends = list(seen.by(seen.local, BACKENDS, f"{key.namespace}/{key.name}"))
-    refused = seen.local in together.refused
-    slices = published(record, service, backends, home, refused=refused)
-    sources = frozenset({seen.local})
-    desired = tuple(Desired(piece, broker, sources=sources) for piece in slices)
-    ready = _readiness(export, record, desired, on_broker, seen, broker, refused=refused)
-    told = [_VALID, *_annotations_at_fault(export)]
+    place = f"{record.namespace}/{record.name}"
+    pods = list(seen.by(seen.local, BACKENDS, place))
+    there = reached(service, pods, seen, as_pods=_as_pods(record, together))
+    return _Case(export, record, broker, rules, tuple(on_broker), together, there)
+
+
+def _as_pods(record: Record, together: Merged) -> bool:
+    """Whether others reach the pods: there is no other address, or a headless import shows them."""
+    admitted = record.cluster not in together.refused
+    return record.type == "Headless" or (admitted and together.type == "Headless")
+
+
+def _publish(case: _Case, seen: Snapshot, home: str) -> Plan:
+    export = case.export
+    slices = published(
+        case.record,
+        case.reached.backing,
+        home,
+        as_pods=_as_pods(case.record, case.together),
+        refused=case.is_refused(seen.local),
+    )
+    sources = _sources(seen, case.broker)
+    desired = tuple(Desired(piece, case.broker, sources=sources) for piece in slices)
+    ready = _readiness(case, desired, seen)
+    wanted = [_VALID, *settings_at_fault(export), *_addresses_at_fault(case, slices)]
     if ready is not None:
-        told.append(ready)
-    if seen.listed(broker, EndpointSlice):
-        told.append(_conflict(together, seen.local))
+        wanted.append(ready)
+    if seen.listed(case.broker, EndpointSlice):
+        wanted.append(_conflict(case.together, seen.local))
     if ready is None and find(export.status.conditions, "Ready") is None:
         return Plan(desired, again_after=PATIENCE)  # told once, when there is something to tell
-    plan = _told(export, seen, told)
-    return Plan(desired, patches=plan.patches, notices=plan.notices)
+    return replace(told(export, seen, wanted), desired=desired)
 
 
-def _readiness(
-    export: ServiceExport,
-    record: Record,
-    desired: tuple[Desired, ...],
-    on_broker: list[EndpointSlice],
-    seen: Snapshot,
-    broker: ClusterId,
-    *,
-    refused: bool,
-) -> Condition | None:
+def _readiness(case: _Case, desired: tuple[Desired, ...], seen: Snapshot) -> Condition | None:
     """Whether the export stands on the broker; None keeps what is told, since nothing is known."""
-    trouble = [seen.fact(Outcome, Place(broker, ref_of(d.object))) for d in desired]
+    trouble = [seen.fact(Outcome, Place(case.broker, ref_of(d.object))) for d in desired]
     bad = [t for t in trouble if t is not None and t.result in TROUBLE]
     if bad:
         return condition("Ready", False, "Failed", bad[0].message)
-    if refused:
+    if case.is_refused(seen.local):
         return condition("Ready", False, "Failed", "it conflicts with an older export")
-    standing = [r for p in on_broker if (r := record_on(p)) and r.cluster == seen.local]
-    if standing == [record]:
-        return condition("Ready", True, "Exported", "all clusters can import it")
-    began = export.metadata.creation_timestamp
+    if case.reached.waiting:
+        return condition("Ready", False, "Pending", "Globalnet has not given it an address yet")
+    if case.record in [record_on(s) for s in case.on_broker]:
+        whom = f"only {', '.join(case.record.to)}" if case.record.to else "all clusters"
+        return condition("Ready", True, "Exported", f"{whom} can import it"[:1024])
+    began = case.export.metadata.creation_timestamp
     young = began is not None and seen.now - began < PATIENCE
-    if find(export.status.conditions, "Ready") is not None or young:
+    if find(case.export.status.conditions, "Ready") is not None or young:
         return None
-    return condition("Ready", False, "Pending", f"the broker has not taken it yet ({broker})")
+    return condition("Ready", False, "Pending", f"the broker has not taken it yet ({case.broker})")
 
 
 def _conflict(together: Merged, cluster: ClusterId) -> Condition:
     found = together.conflicts.get(cluster, ())
     if not found:
-        return condition("Conflict", False, "NoConflicts", "all exports of this service agree")
+        return _AGREED
     reasons = ",".join(c.reason for c in found)
     return condition("Conflict", True, reasons, "; ".join(c.message for c in found)[:32000])
 
 
-def _annotations_at_fault(export: ServiceExport) -> list[Condition]:
-    marks = export.metadata.annotations
-    weight = marks.get(WEIGHT, "")
-    if weight and weight_in(weight) is None:
-        text = f"annotation {WEIGHT}: {weight[:40]!r} is not a number from 0 to 1000; it is ignored"
-        return [condition("AnnotationsValid", False, "InvalidAnnotation", text)]
-    if TO_CLUSTERS in marks and not marks[TO_CLUSTERS].strip(", "):
-        text = f"annotation {TO_CLUSTERS} names no cluster; it is ignored"
-        return [condition("AnnotationsValid", False, "InvalidAnnotation", text)]
-    if find(export.status.conditions, "AnnotationsValid") is not None:
-        return [condition("AnnotationsValid", True, "Valid")]
-    return []
-
-
-def _told(export: ServiceExport, seen: Snapshot, wanted: Sequence[Condition]) -> Plan:
-    """The conditions as a patch, and an Event for those that turned bad."""
-    standing = export.status.conditions
-    after = merged(standing, wanted, seen.now, export.metadata.generation)
-    place = Place(seen.local, ref_of(export))
-    change = {"status": {"conditions": msgspec.to_builtins(after)}}
-    notices = tuple(
-        Notice(place, c.reason.split(",")[0], c.message, _severity(c))
-        for c in wanted
-        if _turned(c, find(standing, c.type)) and c.message
-    )
-    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
-
-
-def _turned(now: Condition, before: Condition | None) -> bool:
-    quiet = {"Valid", "NoConflicts", "Pending", "Exported"}
-    changed = before is None or before.status != now.status or before.reason != now.reason
-    return changed and now.reason not in quiet
-
-
-def _severity(told: Condition) -> Literal["Normal", "Warning"]:
-    good = (told.type, told.status) in {("Ready", "True"), ("Valid", "True"), ("Conflict", "False")}
-    return "Normal" if good else "Warning"
+def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[Condition]:
+    ranges = settings_of(case.record.cluster, case.rules).ranges
+    if addresses := outside(slices, ranges):
+        text = told_outside(addresses, ranges)
+        return [condition(OUTSIDE, False, "OutsideRanges", text)]
+    once = find(case.export.status.conditions, OUTSIDE) is not None
+    return [condition(OUTSIDE, True, "Allowed")] if once else []

@@ -6,11 +6,14 @@ from hanse.features.services.exports import plan_export
 from hanse.features.services.fleet import (
     BACKENDS,
     BY_SOURCE,
+    IMPORTED,
     IN_NAMESPACE,
     PUBLISHED,
     broker_of,
 )
+from hanse.features.services.globalnet import INGRESS, service_behind
 from hanse.features.services.imports import plan_aggregate, plan_import
+from hanse.features.services.migration import LEGACY, OLD_IMPORTS, plan_legacy, service_told
 from hanse.features.services.names import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -18,13 +21,14 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     US,
 )
-from hanse.model.facts import ClusterState, Liveness, Role
+from hanse.model.facts import ClusterState, KindServed, Liveness, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
@@ -41,9 +45,15 @@ class Services:
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS),
             Watch(Role.LOCAL, Service, writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, EndpointSlice, indexes=(BACKENDS,), writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, ServiceImport, writes=Writes.OBJECTS | Writes.STATUS),
+            Watch(Role.LOCAL, EndpointSlice, indexes=(BACKENDS, IMPORTED), writes=Writes.OBJECTS),
+            Watch(
+                Role.LOCAL,
+                ServiceImport,
+                indexes=(OLD_IMPORTS,),
+                writes=Writes.OBJECTS | Writes.STATUS,
+            ),
             Watch(Role.LOCAL, Namespace),
+            Watch(Role.LOCAL, GlobalIngressIP, indexes=(INGRESS,)),
             Watch(Role.BROKER, ClusterSet),
             Watch(Role.BROKER, Lease, namespace=home),
             Watch(
@@ -57,6 +67,7 @@ class Services:
                 Role.BROKER,
                 ServiceImport,
                 namespace=home,
+                indexes=(OLD_IMPORTS,),
                 writes=Writes.OBJECTS | Writes.STATUS,
             ),
         )
@@ -76,6 +87,8 @@ class Services:
                 return plan_export(key, seen, self._home)
             case "import":
                 return plan_import(key, seen, self._home)
+            case "legacy":
+                return plan_legacy(seen, self._home)
             case _:
                 return plan_aggregate(key, seen, self._home)
 
@@ -92,6 +105,10 @@ class Services:
                 yield from _export_of(service, meta.namespace, seen)
             case Namespace():
                 yield from self._in_namespace(meta.name, seen)
+            case GlobalIngressIP():
+                yield from _export_of(service_behind(obj), meta.namespace, seen)
+            case ServiceImport() if service_told(obj) is not None:
+                yield LEGACY
             case _:
                 return
 
@@ -102,6 +119,8 @@ class Services:
         for obj in (change.before, change.after):
             if isinstance(obj, EndpointSlice):
                 yield from _published_keys(obj, seen)
+            elif isinstance(obj, ServiceImport):
+                yield from _import_keys(obj, seen)
 
     def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
         match change.fact:
@@ -110,6 +129,12 @@ class Services:
             case Liveness(where, _, cluster) if where == broker_of(seen):
                 for piece in seen.by(where, BY_SOURCE, cluster):
                     yield from _published_keys(piece, seen)
+            case KindServed(where, kind) if kind == GlobalIngressIP.kind and where == seen.local:
+                yield from self._everything(seen)
+            case Outcome(place) if place.where == broker_of(seen):
+                written = seen.find(place)
+                if isinstance(written, EndpointSlice):
+                    yield from _published_keys(written, seen)
             case _:
                 return
 
@@ -126,6 +151,8 @@ class Services:
         if broker is not None:
             for piece in seen.all(broker, EndpointSlice):
                 yield from _published_keys(piece, seen)
+            for told in seen.by(broker, OLD_IMPORTS, ""):
+                yield from _import_keys(told, seen)
 
 
 def _export_of(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
@@ -140,3 +167,17 @@ def _published_keys(piece: EndpointSlice, seen: Snapshot) -> Iterator[Key]:
         yield Key("import", name, namespace)
         yield Key("aggregate", name, namespace)
         yield from _export_of(name, namespace, seen)
+
+
+def _import_keys(told: ServiceImport, seen: Snapshot) -> Iterator[Key]:
+    """What an import on the broker concerns: older agents' words, or what may replace them."""
+    if (key := service_told(told)) is not None:
+        yield key
+        yield LEGACY
+    elif any(seen.by(seen.local, OLD_IMPORTS, "")) or _old_of_ours(seen):
+        yield LEGACY
+
+
+def _old_of_ours(seen: Snapshot) -> bool:
+    broker = broker_of(seen)
+    return broker is not None and any(seen.by(broker, OLD_IMPORTS, ""))

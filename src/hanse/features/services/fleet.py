@@ -1,6 +1,6 @@
 """What the feature knows of the fleet: its broker, its rules, and who is alive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hanse.features.services.names import (
     KUBE_SERVICE,
@@ -10,11 +10,10 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     US,
 )
-from hanse.features.services.records import Record, records_in
 from hanse.model.facts import ClusterState, Liveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot
 
@@ -25,6 +24,12 @@ def _service_behind(piece: EndpointSlice) -> Iterator[str]:
         yield f"{piece.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
+def _service_imported(piece: EndpointSlice) -> Iterator[str]:
+    labels = piece.metadata.labels
+    if SERVICE_NAME in labels and labels.get(MANAGED_BY) == US:
+        yield f"{piece.metadata.namespace}/{labels[SERVICE_NAME]}"
+
+
 def _service_published(piece: EndpointSlice) -> Iterator[str]:
     labels = piece.metadata.labels
     if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
@@ -32,6 +37,7 @@ def _service_published(piece: EndpointSlice) -> Iterator[str]:
 
 
 BACKENDS = Index(EndpointSlice, "services-backends", _service_behind)
+IMPORTED = Index(EndpointSlice, "services-imported", _service_imported)
 PUBLISHED = Index(EndpointSlice, "services-published", _service_published)
 BY_SOURCE = Index(
     EndpointSlice, "services-source", lambda s: [s.metadata.labels.get(SOURCE_CLUSTER, "")]
@@ -56,19 +62,41 @@ def rules_of(seen: Snapshot, broker: ClusterId) -> ClusterSetSpec:
     return found[0].spec if found else ClusterSetSpec()
 
 
+def settings_of(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
+    """What the fleet's rules say of one cluster."""
+    found = (settings for settings in rules.clusters if settings.id == cluster)
+    return next(found, MemberSettings(id=cluster))
+
+
 def slices_of(key: Key, seen: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
     """Everything that clusters publish of one service."""
     return list(seen.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
 
 
-def live_records(
-    slices: list[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
-) -> list[Record]:
-    """The records of clusters that are not known to be dead; our own cluster never is to us."""
-    return [r for r in records_in(slices) if is_alive(r.cluster, seen, broker, home)]
+def source_of(piece: EndpointSlice) -> ClusterId:
+    """The cluster that a slice comes from."""
+    return piece.metadata.labels.get(SOURCE_CLUSTER, "")
+
+
+def alive_for_all(
+    slices: Iterable[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
+) -> list[EndpointSlice]:
+    """The slices of clusters that everybody takes for alive, so that all agents agree."""
+    return [s for s in slices if is_alive(source_of(s), seen, broker, home)]
+
+
+def alive_for_us(
+    slices: Iterable[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
+) -> list[EndpointSlice]:
+    """The slices of clusters that we take for alive: our own always is."""
+    return [
+        s
+        for s in slices
+        if source_of(s) == seen.local or is_alive(source_of(s), seen, broker, home)
+    ]
 
 
 def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
     """Whether a cluster counts: all do but those whose Lease ran out before our eyes."""
     pulse = seen.fact(Liveness, (broker, home, cluster))
-    return cluster == seen.local or pulse is None or pulse.alive
+    return pulse is None or pulse.alive

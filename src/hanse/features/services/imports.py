@@ -1,55 +1,87 @@
 """One service as this cluster imports it, and the aggregate of all clusters on the broker."""
 
-from hanse.features.services.fleet import broker_of, live_records, rules_of, slices_of
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.services.fleet import (
+    IMPORTED,
+    alive_for_all,
+    alive_for_us,
+    broker_of,
+    rules_of,
+    settings_of,
+    slices_of,
+    source_of,
+)
 from hanse.features.services.merge import Merged, merge
+from hanse.features.services.migration import with_older_agents
 from hanse.features.services.names import (
     DERIVED_SERVICE,
+    PRIORITY,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
-    SOURCE_CLUSTER,
+    WEIGHT,
     unique,
 )
-from hanse.features.services.slices import copied
+from hanse.features.services.ranges import only_allowed, outside, told_outside
+from hanse.features.services.records import Record, Told, told_by
+from hanse.features.services.slices import copied, family_of
+from hanse.model.conditions import Condition, condition, merged
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
     ServiceImport,
     ServiceImportSpec,
     ServiceImportStatus,
 )
-from hanse.model.objects import Meta
+from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
+
+
+class _Imported(Struct, frozen=True):
+    """One service as all clusters together offer it to this one."""
+
+    key: Key
+    rules: ClusterSetSpec
+    slices: tuple[EndpointSlice, ...]
+    told: Told
+    together: Merged
+    visible: dict[ClusterId, Record]
+    """The admitted exports that are meant for this cluster."""
+
+    @property
+    def derived(self) -> str:
+        """The Service that gives the import its address; none where it needs none."""
+        needed = self.rules.profile == "kep-1645" and self.together.type != "Headless"
+        return derived_name(self.key) if needed else ""
 
 
 def plan_import(key: Key, seen: Snapshot, home: str) -> Plan:
     """The import of one service in this cluster, with the slices of all who export it."""
     broker = broker_of(seen)
     space = seen.get(seen.local, Namespace, key.namespace)
-    if broker is None or space is None or space.metadata.deletion_timestamp is not None:
+    if broker is None or space is None or space.terminating:
         return Plan()
-    profile = rules_of(seen, broker).profile
-    slices = slices_of(key, seen, broker)
-    records = [r for r in live_records(slices, seen, broker, home) if r.is_for(seen.local)]
-    together = merge(records, profile)
-    if together is None:
-        return Plan()
-    sources = frozenset({broker})
-    derived = derived_name(key) if profile == "kep-1645" and together.type != "Headless" else ""
-    desired: list[Desired] = []
-    if derived:
-        service = derived_service(key, derived, together)
-        desired.append(Desired(service, seen.local, sources=sources))
-    by_cluster = {r.cluster: r for r in records if r.cluster in together.clusters}
-    for piece in sorted(slices, key=lambda s: s.metadata.name):
-        record = by_cluster.get(piece.metadata.labels.get(SOURCE_CLUSTER, ""))
-        if record is not None:
-            copy = copied(piece, record, together, derived)
-            desired.append(Desired(copy, seen.local, sources=sources))
-    told = _service_import(key, together, derived, seen)
-    desired.append(Desired(told, seen.local, sources=sources))
-    return Plan(tuple(desired))
+    rules = rules_of(seen, broker)
+    found = with_older_agents(slices_of(key, seen, broker), key, seen, broker, home)
+    slices = alive_for_us(found, seen, broker, home)
+    told = told_by(slices)
+    together = merge(told.records, rules.profile)
+    objects: list[Object] = []
+    if together is not None:
+        admitted = [r for r in told.records if r.cluster in together.clusters]
+        visible = {r.cluster: r for r in admitted if r.is_for(seen.local)}
+        one = _Imported(key, rules, tuple(slices), told, together, visible)
+        objects.extend(_objects(one, seen) if visible else ())
+    if told.newer:
+        objects = _with_unreadable(objects, key, told.newer, seen)
+    return Plan(tuple(Desired(o, seen.local, sources=frozenset({broker})) for o in objects))
 
 
 def plan_aggregate(key: Key, seen: Snapshot, home: str) -> Plan:
@@ -57,28 +89,59 @@ def plan_aggregate(key: Key, seen: Snapshot, home: str) -> Plan:
     broker = broker_of(seen)
     if broker is None:
         return Plan()
-    records = live_records(slices_of(key, seen, broker), seen, broker, home)
-    together = merge(records, rules_of(seen, broker).profile)
+    told = told_by(alive_for_all(slices_of(key, seen, broker), seen, broker, home))
+    name = unique(key.name, key.namespace)
+    sources = frozenset({broker})
+    if told.newer:
+        standing = seen.get(broker, ServiceImport, name, home)
+        kept = (
+            () if standing is None else (Desired(standing, broker, sources=sources, shared=True),)
+        )
+        return Plan(kept)
+    together = merge(told.records, rules_of(seen, broker).profile)
     if together is None:
         return Plan()
     order = together.clusters
     rank = order.index(seen.local) if seen.local in order else len(order)
+    marks = {SERVICE_NAME: key.name, SERVICE_NAMESPACE: key.namespace}
     aggregate = ServiceImport(
         metadata=Meta(
-            name=unique(key.name, key.namespace),
+            name=name,
             namespace=home,
-            labels={
-                **together.labels,
-                SERVICE_NAME: key.name,
-                SERVICE_NAMESPACE: key.namespace,
-            },
+            labels={**together.labels, **marks},
             annotations=together.annotations,
         ),
-        spec=_spec(together),
-        status=_status(together),
+        spec=_spec(together, together.ip_families),
+        status=_status(order),
     )
-    sources = frozenset({broker})
     return Plan((Desired(aggregate, broker, sources=sources, shared=True, rank=rank),))
+
+
+def _objects(one: _Imported, seen: Snapshot) -> Iterator[Object]:
+    if one.derived:
+        yield derived_service(one.key, one.derived, one.together)
+    for piece in sorted(one.slices, key=lambda s: s.metadata.name):
+        record = one.visible.get(source_of(piece))
+        if record is not None and piece.address_type != "FQDN":
+            settings = settings_of(record.cluster, one.rules)
+            allowed = only_allowed(piece, settings.ranges)
+            yield copied(allowed, record, one.together, one.derived, _marks(record, settings))
+    yield from _service_import(one, seen)
+
+
+def _with_unreadable(
+    objects: Sequence[Object], key: Key, newer: frozenset[ClusterId], seen: Snapshot
+) -> list[Object]:
+    """Leave what rests on records of a later version as it stands, until we can read them."""
+    place = f"{key.namespace}/{key.name}"
+    slices = [s for s in seen.by(seen.local, IMPORTED, place) if source_of(s) in newer]
+    whole = (
+        seen.get(seen.local, ServiceImport, key.name, key.namespace),
+        seen.get(seen.local, Service, derived_name(key), key.namespace),
+    )
+    standing = [o for o in (*slices, *whole) if o is not None]
+    names = {(type(o), o.metadata.name) for o in standing}
+    return [*(o for o in objects if (type(o), o.metadata.name) not in names), *standing]
 
 
 def derived_name(key: Key) -> str:
@@ -97,33 +160,78 @@ def derived_service(key: Key, name: str, together: Merged) -> Service:
                 )
                 for p in together.ports
             ),
+            ip_family_policy="PreferDualStack",  # all that the cluster has; a family too many rests
             session_affinity=together.session_affinity,
             session_affinity_config=together.session_affinity_config,
         ),
     )
 
 
-def _service_import(key: Key, together: Merged, derived: str, seen: Snapshot) -> ServiceImport:
-    ips: tuple[str, ...] = ()
+def _service_import(one: _Imported, seen: Snapshot) -> Iterator[ServiceImport]:
+    """The import, once it has its addresses: families and addresses are written together."""
+    key, together = one.key, one.together
+    standing = seen.get(seen.local, ServiceImport, key.name, key.namespace)
     annotations = together.annotations
-    if derived:
-        service = seen.get(seen.local, Service, derived, key.namespace)
-        ips = service.spec.cluster_ips if service is not None else ()
-        annotations = {**annotations, DERIVED_SERVICE: derived}
-    return ServiceImport(
+    spec = _spec(together, together.ip_families)
+    if one.derived:
+        annotations = {**annotations, DERIVED_SERVICE: one.derived}
+        ips = _addresses(one, seen)
+        if not ips and standing is None:
+            return  # the Service that was just made comes first
+        families = together.ip_families if ips else standing.spec.ip_families if standing else ()
+        spec = _spec(together, families, ips or (standing.spec.ips if standing else ()))
+    before = standing.status.conditions if standing is not None else ()
+    told = merged([c for c in before if c.type == OUTSIDE], _faults(one), seen.now)
+    yield ServiceImport(
         metadata=Meta(
             name=key.name,
             namespace=key.namespace,
             labels=together.labels,
             annotations=annotations,
         ),
-        spec=_spec(together, ips),
-        status=_status(together),
+        spec=spec,
+        status=_status(tuple(one.visible), told if _faults(one) else ()),
     )
 
 
-def _spec(together: Merged, ips: tuple[str, ...] = ()) -> ServiceImportSpec:
-    return ServiceImportSpec(
+def _addresses(one: _Imported, seen: Snapshot) -> tuple[str, ...]:
+    """What the derived Service was given, of the families that the import has."""
+    service = seen.get(seen.local, Service, one.derived, one.key.namespace)
+    if service is None or service.metadata.labels.get(SERVICE_NAME) != one.key.name:
+        return ()
+    given = tuple(ip for ip in service.spec.cluster_ips if ip and ip != "None")
+    shared = tuple(ip for ip in given if family_of(ip) in one.together.ip_families)
+    return shared or given
+
+
+OUTSIDE = "AddressesAllowed"
+"""The condition of exports and imports with addresses that a cluster may not publish."""
+
+
+def _faults(one: _Imported) -> list[Condition]:
+    """What is left out of an import and why, one sentence for each cluster at fault."""
+    told: list[str] = []
+    for cluster in sorted(one.visible):
+        ranges = settings_of(cluster, one.rules).ranges
+        mine = [s for s in one.slices if source_of(s) == cluster]
+        if addresses := outside(mine, ranges):
+            told.append(f"{cluster} publishes {told_outside(addresses, ranges)}")
+    return [condition(OUTSIDE, False, "OutsideRanges", "; ".join(told)[:32000])] if told else []
+
+
+def _marks(record: Record, settings: MemberSettings) -> dict[str, str]:
+    """How much a cluster answers, for those who answer: told where it is not the default."""
+    usual = MemberSettings(id=record.cluster)
+    weight = settings.weight if record.weight is None else record.weight
+    priority = settings.priority if record.priority is None else record.priority
+    marks = {} if weight == usual.weight else {WEIGHT: str(weight)}
+    return marks if priority == usual.priority else {**marks, PRIORITY: str(priority)}
+
+
+def _spec(
+    together: Merged, families: Sequence[str], ips: tuple[str, ...] = ()
+) -> ServiceImportSpec:
+    spec = ServiceImportSpec(
         type=together.type,
         ports=together.ports,
         ips=ips,
@@ -133,8 +241,11 @@ def _spec(together: Merged, ips: tuple[str, ...] = ()) -> ServiceImportSpec:
         internal_traffic_policy="Local" if together.internal_traffic_policy == "Local" else "",
         traffic_distribution=together.traffic_distribution,
     )
+    return spec if tuple(families) == spec.ip_families else replace(spec, ip_families=families)
 
 
-def _status(together: Merged) -> ServiceImportStatus:
-    clusters = tuple(ExportingCluster(cluster=c) for c in sorted(together.clusters))
-    return ServiceImportStatus(clusters=clusters)
+def _status(
+    clusters: Sequence[ClusterId], conditions: tuple[Condition, ...] = ()
+) -> ServiceImportStatus:
+    exporting = tuple(ExportingCluster(cluster=c) for c in sorted(clusters))
+    return ServiceImportStatus(clusters=exporting, conditions=conditions)

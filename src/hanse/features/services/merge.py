@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.services.records import Record
 from hanse.model.kinds.core import Affinity, IPFamily, SessionAffinityConfig
@@ -74,7 +75,25 @@ def _intersection(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
 
 
 def _union(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
-    """Every cluster's ports, the oldest first; neither a name nor a number stands twice."""
+    """Every cluster's ports, the oldest first; neither a name nor a number stands twice.
+
+    Of several ports each needs a name, or no Service could have them.
+    """
+    ports = _distinct(records)
+    if len(ports) <= 1:
+        return ports
+    names = {port.name for port in ports}
+    named = (port if port.name else _named(port) for port in ports)
+    return tuple(
+        p for p, told in zip(named, ports, strict=True) if p == told or p.name not in names
+    )
+
+
+def _named(port: ImportedPort) -> ImportedPort:
+    return replace(port, name=f"{port.protocol.lower()}-{port.port}")
+
+
+def _distinct(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
     ports: list[ImportedPort] = []
     names: set[str] = set()
     numbers: set[tuple[str, int]] = set()

@@ -19,17 +19,29 @@ TO_CLUSTERS = f"{US}/to-clusters"
 """Annotation of a ServiceExport: the only clusters that import it, comma-joined."""
 
 WEIGHT = f"{US}/weight"
-"""Annotation of a ServiceExport: the cluster's share of DNS answers for this service."""
+"""Annotation of a ServiceExport, and of imported slices: the cluster's share of DNS answers."""
 
-LONGEST = 253
-"""Characters of an object's name, and 63 of a label's value."""
+PRIORITY = f"{US}/priority"
+"""Annotation of a ServiceExport, and of imported slices: the highest that is ready answers."""
+
+RESERVED = (
+    "hanse.dev/",
+    f"{US}/",
+    "multicluster.kubernetes.io/",
+    "endpointslice.kubernetes.io/",
+    "lighthouse.submariner.io/",
+)
+"""Prefixes of marks that mean something to agents: exports cannot put them on imports."""
+
+MOST_OF_A_NAME = 63
+"""Characters of a Service's name and of a label's value, which our names keep to."""
 
 
-def unique(*parts: str, most: int = 63) -> str:
+def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
     """A name that differs whenever a part does, and still tells people what it is about.
 
     Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.
     """
-    digest = blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
+    digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
     readable = "-".join(part for part in parts if part)[: most - len(digest) - 1]
-    return f"{readable.rstrip('-.').replace('.', '-').lower()}-{digest}"
+    return f"{readable.replace('.', '-').rstrip('-').lower()}-{digest}"

@@ -1,12 +1,16 @@
 """What one cluster says of one export: the record that its slices on the broker carry."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
 
+from hanse.features.services.marks import annotations_allowed, labels_allowed
 from hanse.features.services.names import (
+    PRIORITY,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
@@ -22,6 +26,10 @@ from hanse.model.objects import ClusterId
 SCHEMA = 1
 """Raised when older agents would misread a record; a newer one than ours is left alone."""
 
+MOST_PORTS = 100
+MOST_WEIGHT = 1000
+MOST_PRIORITY = 100
+
 
 class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cluster's export of one service."""
@@ -29,20 +37,22 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     cluster: ClusterId
     namespace: str
     name: str
-    exported_at: datetime
+    exported_at: Annotated[datetime, msgspec.Meta(tz=True)]
     type: ImportType
     ports: tuple[ImportedPort, ...] = ()
     ip_families: tuple[IPFamily, ...] = ()
     session_affinity: Affinity = "None"
     session_affinity_config: SessionAffinityConfig | None = None
     internal_traffic_policy: str = ""
-    traffic_distribution: str = ""
+    traffic_distribution: Annotated[str, msgspec.Meta(max_length=63)] = ""
     exported_labels: dict[str, str] = {}
     exported_annotations: dict[str, str] = {}
     to: tuple[ClusterId, ...] = ()
     """The only clusters that import it; none: all."""
-    weight: int | None = None
-    schema: int = SCHEMA
+    weight: Annotated[int, msgspec.Meta(ge=0, le=MOST_WEIGHT)] | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=MOST_PRIORITY)] | None = None
+    schema: int = 1
+    """Unstated is the first, whatever the newest is."""
 
     @property
     def age(self) -> tuple[datetime, ClusterId]:
@@ -52,6 +62,21 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def is_for(self, cluster: ClusterId) -> bool:
         """Whether a cluster imports this export; one's own is always seen."""
         return not self.to or cluster in self.to or cluster == self.cluster
+
+
+class _Version(Struct, frozen=True):
+    """The one thing of a record that every version says alike."""
+
+    schema: int = 1
+
+
+class Told(Struct, frozen=True):
+    """All that clusters say of one service on the broker."""
+
+    records: tuple[Record, ...]
+    """What can be read, oldest first, one for each cluster."""
+    newer: frozenset[ClusterId] = frozenset()
+    """Whose record is of a later version than ours: to us they are clusters that we cannot see."""
 
 
 def record_of(export: ServiceExport, service: Service, cluster: ClusterId) -> Record:
@@ -75,10 +100,12 @@ def record_of(export: ServiceExport, service: Service, cluster: ClusterId) -> Re
         session_affinity_config=spec.session_affinity_config,
         internal_traffic_policy="" if policy == "Cluster" else policy,
         traffic_distribution=spec.traffic_distribution,
-        exported_labels=export.spec.exported_labels,
-        exported_annotations=export.spec.exported_annotations,
+        exported_labels=labels_allowed(export.spec.exported_labels),
+        exported_annotations=annotations_allowed(export.spec.exported_annotations),
         to=clusters_in(marks.get(TO_CLUSTERS, "")),
-        weight=weight_in(marks.get(WEIGHT, "")),
+        weight=number_in(marks.get(WEIGHT, ""), MOST_WEIGHT),
+        priority=number_in(marks.get(PRIORITY, ""), MOST_PRIORITY),
+        schema=SCHEMA,
     )
 
 
@@ -87,35 +114,82 @@ def clusters_in(text: str) -> tuple[ClusterId, ...]:
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
-def weight_in(text: str) -> int | None:
-    """The weight that an annotation gives; None where there is none or a bad one."""
-    return int(text) if text.isdecimal() and int(text) <= 1000 else None
+def number_in(text: str, most: int) -> int | None:
+    """The number that an annotation gives; None where there is none or a bad one."""
+    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    return int(text) if plain and int(text) <= most else None
 
 
 def written(record: Record) -> str:
     """The record as its annotation."""
-    return msgspec.json.encode(record).decode()
+    return msgspec.json.encode(record, order="sorted").decode()
 
 
 def record_on(piece: EndpointSlice) -> Record | None:
     """The record that a slice carries, if it is one, can be read, and says whose slice it is."""
     told = piece.metadata.annotations.get(RECORD, "")
-    if not told:
+    if not told or is_newer(piece):
         return None
     try:
         record = _decoder.decode(told)
     except msgspec.DecodeError:
         return None
-    labels = piece.metadata.labels
     whose = (record.cluster, record.namespace, record.name)
-    marked = tuple(labels.get(n, "") for n in (SOURCE_CLUSTER, SERVICE_NAMESPACE, SERVICE_NAME))
-    return record if whose == marked and record.schema <= SCHEMA else None
+    return record if whose == _marked(piece) and _is_sound(record) else None
 
 
-def records_in(slices: Iterable[EndpointSlice]) -> Iterator[Record]:
-    """The records among a service's slices, oldest first."""
-    found = {r.cluster: r for piece in slices if (r := record_on(piece)) is not None}
-    return iter(sorted(found.values(), key=lambda record: record.age))
+def is_newer(piece: EndpointSlice) -> bool:
+    """Whether a slice carries a record of a later version than we know."""
+    told = piece.metadata.annotations.get(RECORD, "")
+    try:
+        return bool(told) and _versions.decode(told).schema > SCHEMA
+    except msgspec.DecodeError:
+        return False
 
 
+def told_by(slices: Iterable[EndpointSlice]) -> Told:
+    """All that is said of one service, whatever the order of its slices."""
+    records: dict[ClusterId, Record] = {}
+    newer: set[ClusterId] = set()
+    for piece in sorted(slices, key=lambda s: s.metadata.name):
+        if is_newer(piece):
+            newer.add(_marked(piece)[0])
+        elif (record := record_on(piece)) is not None:
+            records.setdefault(record.cluster, record)
+    known = [r for r in records.values() if r.cluster not in newer]
+    return Told(tuple(sorted(known, key=lambda r: r.age)), frozenset(newer))
+
+
+def _marked(piece: EndpointSlice) -> tuple[str, str, str]:
+    labels = piece.metadata.labels
+    return (
+        labels.get(SOURCE_CLUSTER, ""),
+        labels.get(SERVICE_NAMESPACE, ""),
+        labels.get(SERVICE_NAME, ""),
+    )
+
+
+def _is_sound(record: Record) -> bool:
+    """Whether an import can be made of it: what no API server took would hold up all others."""
+    ports = record.ports
+    config = record.session_affinity_config
+    timeout = config.client_ip.timeout_seconds if config and config.client_ip else 1
+    return (
+        _CLUSTER.fullmatch(record.cluster) is not None
+        and len(ports) <= MOST_PORTS
+        and (bool(ports) or record.type == "Headless")
+        and all(
+            1 <= p.port <= 65535 and len(p.name) <= 63 and len(p.app_protocol) <= 253 for p in ports
+        )
+        and len({p.name for p in ports}) == len(ports)
+        and len({(p.protocol, p.port) for p in ports}) == len(ports)
+        and len(set(record.ip_families)) == len(record.ip_families)
+        and 1 <= timeout <= 86400
+        and labels_allowed(record.exported_labels) == record.exported_labels
+        and annotations_allowed(record.exported_annotations) == record.exported_annotations
+    )
+
+
+_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _decoder = msgspec.json.Decoder(Record)
+_versions = msgspec.json.Decoder(_Version)

@@ -1,7 +1,10 @@
 """Endpoint slices: what an exporting cluster publishes, and how importers copy it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.services.merge import Merged
 from hanse.features.services.names import (
@@ -12,11 +15,9 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
     US,
-    WEIGHT,
     unique,
 )
 from hanse.features.services.records import Record, written
-from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import (
     AddressType,
     Endpoint,
@@ -31,43 +32,39 @@ READY = EndpointConditions(ready=True)
 NOT_READY = EndpointConditions(ready=False)
 
 
+class Backing(Struct, frozen=True):
+    """What stands behind an export in its own cluster."""
+
+    addresses: tuple[str, ...] = ()
+    """The Service's own, by which others reach it."""
+    pods: tuple[EndpointSlice, ...] = ()
+
+
 def published(
-    record: Record,
-    service: Service,
-    backends: Sequence[EndpointSlice],
-    home: str,
-    *,
-    refused: bool = False,
+    record: Record, backing: Backing, home: str, *, as_pods: bool, refused: bool = False
 ) -> tuple[EndpointSlice, ...]:
     """The slices that stand on the broker for one export; the first carries the record.
 
     A refused export keeps its record, so that it is admitted as soon as the conflict is gone, and
     has no endpoints.
     """
-    if record.type == "Headless":
-        pieces = list(_pods(record, () if refused else backends, home))
+    if as_pods:
+        pieces = list(_pods(record, () if refused else backing.pods, home))
     else:
-        pieces = list(_addresses(record, service, backends, home, refused=refused))
+        pieces = list(_addresses(record, backing, home, refused=refused))
     if not pieces:
         pieces = [_piece(record, home, "IPv4", (), _service_ports(record), "none")]
     first, *rest = pieces
-    annotations = {RECORD: written(record)}
-    with_record = EndpointSlice(
-        metadata=Meta(
-            name=first.metadata.name,
-            namespace=home,
-            labels=first.metadata.labels,
-            annotations=annotations,
-        ),
-        address_type=first.address_type,
-        endpoints=first.endpoints,
-        ports=first.ports,
-    )
-    return (with_record, *rest)
+    meta = replace(first.metadata, annotations={RECORD: written(record)})
+    return (replace(first, metadata=meta), *rest)
 
 
 def copied(
-    piece: EndpointSlice, record: Record, merged: Merged, derived: str = ""
+    piece: EndpointSlice,
+    record: Record,
+    merged: Merged,
+    derived: str = "",
+    marks: Mapping[str, str] | None = None,
 ) -> EndpointSlice:
     """A cluster's slice as it stands in an importing cluster, beside the import."""
     labels = {
@@ -77,40 +74,31 @@ def copied(
     }
     if derived:
         labels[KUBE_SERVICE] = derived
-    weight = {WEIGHT: str(record.weight)} if record.weight is not None else {}
-    ports = tuple(_renamed(port, merged) for port in piece.ports or ())
+    ports = piece.ports or ()
     return EndpointSlice(
         metadata=Meta(
             name=piece.metadata.name,
             namespace=record.namespace,
             labels=labels,
-            annotations=weight,
+            annotations=dict(marks or {}),
         ),
         address_type=piece.address_type,
         endpoints=piece.endpoints or (),
-        ports=ports if derived else piece.ports or (),
+        ports=_as_imported(ports, record, merged) if derived else ports,
     )
 
 
 def _addresses(
-    record: Record,
-    service: Service,
-    backends: Sequence[EndpointSlice],
-    home: str,
-    *,
-    refused: bool,
+    record: Record, backing: Backing, home: str, *, refused: bool
 ) -> Iterator[EndpointSlice]:
     """One slice per family with the Service's own address: ready when any backend is."""
-    known = [e for piece in backends for e in piece.endpoints or ()]
-    ready = any(e.ready for e in known)
-    for address in service.spec.cluster_ips or (service.spec.cluster_ip,):
-        if not address:
-            continue
-        endpoints: tuple[Endpoint, ...] = ()
-        if known and not refused:
-            conditions = READY if ready else NOT_READY
-            endpoints = (Endpoint(addresses=(address,), conditions=conditions),)
+    for address in backing.addresses:
         family = family_of(address)
+        behind = [e for p in backing.pods if p.address_type == family for e in p.endpoints or ()]
+        endpoints: tuple[Endpoint, ...] = ()
+        if behind and not refused:
+            conditions = READY if any(e.ready for e in behind) else NOT_READY
+            endpoints = (Endpoint(addresses=(address,), conditions=conditions),)
         yield _piece(record, home, family, endpoints, _service_ports(record), family)
 
 
@@ -169,22 +157,38 @@ def _service_ports(record: Record) -> tuple[EndpointPort, ...]:
     )
 
 
-def _renamed(port: EndpointPort, merged: Merged) -> EndpointPort:
-    """The port by the import's name for it, since kube-proxy joins by name."""
-    names = {p.name for p in merged.ports}
-    if port.name in names:
-        return port
-    for known in merged.ports:
-        if (known.protocol, known.port) == (port.protocol, port.port):
-            return EndpointPort(
-                port=port.port,
-                name=known.name,
-                protocol=port.protocol,
-                app_protocol=port.app_protocol,
-            )
-    return port
+def _as_imported(
+    ports: Sequence[EndpointPort], record: Record, merged: Merged
+) -> tuple[EndpointPort, ...]:
+    """The ports by the import's names, since kube-proxy joins by name; no name stands twice.
+
+    A port keeps a name that the import has; another is known by the number that its cluster's
+    Service gives it.
+    """
+    known = {p.name for p in merged.ports}
+    numbers = {p.name: (p.protocol, p.port) for p in record.ports}
+    by_number = {(p.protocol, p.port): p.name for p in merged.ports}
+    taken = {p.name for p in ports if p.name in known}
+    told: list[EndpointPort] = []
+    for port in ports:
+        name = port.name
+        if name not in known:
+            imported = by_number.get(numbers.get(name, (port.protocol, port.port or 0)), name)
+            name = name if imported in taken else imported
+            taken.add(name)
+        told.append(port if name == port.name else replace(port, name=name))
+    return tuple(told)
 
 
 def family_of(address: str) -> AddressType:
     """The family of an address."""
     return "IPv6" if ip_address(address).version == 6 else "IPv4"
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address at all."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

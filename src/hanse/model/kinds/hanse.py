@@ -20,6 +20,14 @@ class MemberSettings(Value, frozen=True, kw_only=True):
         Schema("The only address ranges it may publish; none: any.", unique=True, max_items=64),
     ] = ()
     weight: Annotated[Weight, Schema("Its share of DNS answers, relative to other clusters.")] = 1
+    priority: Annotated[
+        int,
+        Schema(
+            "The ready clusters of the highest priority answer; others stand by.",
+            minimum=0,
+            maximum=100,
+        ),
+    ] = 10
 
 
 class ClusterSetSpec(Value, frozen=True, kw_only=True):

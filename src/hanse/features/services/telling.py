@@ -1,0 +1,76 @@
+"""What is told on a ServiceExport: conditions as one patch, and Events for what turned bad."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from hanse.features.services.marks import annotations_allowed, labels_allowed
+from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.records import MOST_PRIORITY, MOST_WEIGHT, number_in
+from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import Place, ref_of
+from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+SETTINGS = "SettingsValid"
+
+_QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed"})
+_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
+
+
+def told(export: ServiceExport, seen: Snapshot, wanted: Sequence[Condition]) -> Plan:
+    """The conditions as a patch, and an Event for those that turned bad."""
+    standing = export.status.conditions
+    after = merged(standing, wanted, seen.now, export.metadata.generation)
+    place = Place(seen.local, ref_of(export))
+    change = {"status": {"conditions": msgspec.to_builtins(after)}}
+    notices = tuple(
+        Notice(place, c.reason.split(",")[0], c.message, _severity(c))
+        for c in wanted
+        if _turned(c, find(standing, c.type)) and c.message
+    )
+    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
+
+
+def settings_at_fault(export: ServiceExport) -> list[Condition]:
+    """What a person asked for that cannot be done; once told, also that it is mended."""
+    faults = list(_faults(export))
+    if faults:
+        text = "; ".join(faults)[:32000]
+        return [condition(SETTINGS, False, "InvalidSetting", text)]
+    if find(export.status.conditions, SETTINGS) is not None:
+        return [condition(SETTINGS, True, "Valid")]
+    return []
+
+
+def _faults(export: ServiceExport) -> Iterator[str]:
+    marks, spec = export.metadata.annotations, export.spec
+    for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):
+        value = marks.get(name, "")
+        if name in marks and number_in(value, most) is None:
+            wrong = f"{value[:40]!r} is not a number from 0 to {most}"
+            yield f"annotation {name}: {wrong}; it is ignored"
+    if TO_CLUSTERS in marks and not marks[TO_CLUSTERS].strip(", "):
+        yield f"annotation {TO_CLUSTERS} names no cluster; it is ignored"
+    for field, given, allowed in (
+        ("exportedLabels", spec.exported_labels, labels_allowed(spec.exported_labels)),
+        (
+            "exportedAnnotations",
+            spec.exported_annotations,
+            annotations_allowed(spec.exported_annotations),
+        ),
+    ):
+        if left := sorted(given.keys() - allowed.keys()):
+            shown = ", ".join(name[:60] for name in left[:3])
+            yield f"{field}: {shown} cannot stand on imports; it is left out"
+
+
+def _turned(now: Condition, before: Condition | None) -> bool:
+    changed = before is None or before.status != now.status or before.reason != now.reason
+    return changed and now.reason not in _QUIET
+
+
+def _severity(condition_: Condition) -> Literal["Normal", "Warning"]:
+    return "Normal" if (condition_.type, condition_.status) in _GOOD else "Warning"

@@ -1,0 +1,172 @@
+"""Exports, Services, records and snapshots of multi-cluster services in a few words."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hanse.engine.actions import todo
+from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.names import KUBE_SERVICE
+from hanse.features.services.records import Record
+from hanse.features.services.slices import Backing, published
+from hanse.model.facts import Fact, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import (
+    AddressType,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+)
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.multicluster import (
+    ImportedPort,
+    ServiceExport,
+    ServiceExportSpec,
+    ServiceExportStatus,
+)
+from hanse.model.objects import K, Meta, Object
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import cluster, namespace, snapshot, stored
+from hanse.testing.time import EPOCH
+
+HOME = BROKER_NAMESPACE
+HERE = "lubeck"
+BROKER = "broker"
+SHOP = "shop"
+FEATURE = Services()
+PROFILES: tuple[Profile, ...] = ("lighthouse", "kep-1645")
+
+EXPORT = Key("export", "web", SHOP)
+IMPORT = Key("import", "web", SHOP)
+AGGREGATE = Key("aggregate", "web", SHOP)
+
+
+def port(number: int, name: str = "", protocol: Protocol = "TCP", **fields: Any) -> ImportedPort:
+    return ImportedPort(port=number, name=name, protocol=protocol, **fields)
+
+
+def record(
+    of: str, *ports: ImportedPort, age: float = 1, headless: bool = False, **fields: Any
+) -> Record:
+    """An export of shop/web by a cluster, some seconds old."""
+    return Record(
+        cluster=of,
+        namespace=SHOP,
+        name="web",
+        exported_at=EPOCH - timedelta(seconds=age),
+        type="Headless" if headless else "ClusterSetIP",
+        ports=ports or (port(80, "http"),),
+        ip_families=fields.pop("ip_families", ("IPv4",)),
+        **fields,
+    )
+
+
+def on_broker(of: Record, *addresses: str, pods: int = 1) -> tuple[EndpointSlice, ...]:
+    """What a cluster publishes of an export, as the broker holds it."""
+    backing = Backing(addresses or ("10.0.0.1",), (backends(pods),))
+    slices = published(of, backing, HOME, as_pods=of.type == "Headless")
+    return tuple(stored(s) for s in slices)
+
+
+def export(*, age: float = 1, marks: dict[str, str] | None = None, **spec: Any) -> ServiceExport:
+    meta = Meta(name="web", namespace=SHOP, annotations=marks or {})
+    return stored(ServiceExport(metadata=meta, spec=ServiceExportSpec(**spec)), age=age)
+
+
+def service(*ports: tuple[str, int], headless: bool = False, **spec: Any) -> Service:
+    """The Service shop/web, with the address that its cluster gave it."""
+    address = "None" if headless else "10.0.0.1"
+    fields: dict[str, Any] = {
+        "cluster_ip": address,
+        "cluster_ips": (address,),
+        "ip_families": ("IPv4",),
+        "ports": tuple(ServicePort(port=n, name=name) for name, n in ports or (("http", 80),)),
+    }
+    made = Service(
+        metadata=Meta(name="web", namespace=SHOP), spec=ServiceSpec(**{**fields, **spec})
+    )
+    return stored(made)
+
+
+def backends(
+    pods: int = 1,
+    ready: bool = True,
+    name: str = "web-abc",
+    family: AddressType = "IPv4",
+    hostnames: bool = False,
+) -> EndpointSlice:
+    """The slice that a cluster keeps of the pods behind shop/web."""
+    block = "fd00::" if family == "IPv6" else "10.9.0."
+    endpoints = tuple(
+        Endpoint(
+            addresses=(f"{block}{n + 1}",),
+            conditions=EndpointConditions(ready=ready),
+            hostname=f"web-{n}" if hostnames else "",
+        )
+        for n in range(pods)
+    )
+    return stored(
+        EndpointSlice(
+            metadata=Meta(name=name, namespace=SHOP, labels={KUBE_SERVICE: "web"}),
+            address_type=family,
+            endpoints=endpoints,
+            ports=(EndpointPort(port=8080, name="http"),),
+        )
+    )
+
+
+def rules(profile: Profile = "lighthouse", **fields: Any) -> ClusterSet:
+    return stored(
+        ClusterSet(metadata=Meta(name="hanse"), spec=ClusterSetSpec(profile=profile, **fields))
+    )
+
+
+def seen(
+    here: Iterable[Object] = (),
+    broker: Iterable[Object] = (),
+    *,
+    facts: Iterable[Fact] = (),
+    after: float = 0,
+    broker_phase: Phase = Phase.SYNCED,
+    spaces: Sequence[str] = (SHOP,),
+) -> Snapshot:
+    """What the agent of lubeck sees, some seconds after the beginning."""
+    states = (cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=broker_phase))
+    objects = {HERE: [*(stored(namespace(s)) for s in spaces), *here], BROKER: list(broker)}
+    now = EPOCH + timedelta(seconds=after)
+    return snapshot(FEATURE, HERE, states, objects, facts, now)
+
+
+def wanted(plan: Plan, kind: type[K]) -> list[K]:
+    """What a plan desires of a kind."""
+    return [d.object for d in plan.desired if isinstance(d.object, kind)]
+
+
+def conditions(plan: Plan) -> dict[str, tuple[str, str]]:
+    """The conditions that a plan tells, by type: status and reason."""
+    told = [c for p in plan.patches for c in p.change["status"]["conditions"]]
+    return {c["type"]: (c["status"], c["reason"]) for c in told}
+
+
+def message(plan: Plan, type_: str) -> str:
+    told = [c for p in plan.patches for c in p.change["status"]["conditions"]]
+    return str(next(c["message"] for c in told if c["type"] == type_))
+
+
+def written(plan: Plan, key: Key, view: Snapshot) -> list[Object]:
+    """What the engine would create of a plan, as an API server would give it back."""
+    actions = todo("services", key, plan, (), view).actions
+    return [stored(a.object) for a in actions if hasattr(a, "object")]
+
+
+def with_status(obj: ServiceExport, plan: Plan) -> ServiceExport:
+    """An export after its conditions were written."""
+    [patch] = plan.patches
+    status = msgspec.convert(patch.change["status"], ServiceExportStatus)
+    return replace(obj, status=status)

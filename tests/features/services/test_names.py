@@ -1,0 +1,37 @@
+"""Names on the broker are injective, valid, and say what they are about."""
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.features.services.names import unique
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+labels = st.from_regex(LABEL, fullmatch=True).filter(lambda text: len(text) <= 63)
+
+
+def test_a_dash_may_stand_in_either_part() -> None:
+    assert unique("a-b", "c") != unique("a", "b-c")
+    assert unique("a", "b", "c-d") != unique("a", "b-c", "d")
+
+
+def test_long_names_that_differ_at_their_end_stay_apart_and_short() -> None:
+    names = [unique("w" * 62 + end, "n" * 63, "c" * 63) for end in "abc"]
+
+    assert len(set(names)) == 3
+    assert all(len(name) <= 63 for name in names)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.tuples(labels, labels, labels), st.tuples(labels, labels, labels))
+def test_names_are_valid_and_equal_only_for_equal_parts(
+    one: tuple[str, str, str], other: tuple[str, str, str]
+) -> None:
+    assert LABEL.fullmatch(unique(*one))
+    assert len(unique(*one)) <= 63
+    assert (unique(*one) == unique(*other)) == (one == other)
+
+
+def test_a_name_begins_with_what_it_is_about() -> None:
+    assert unique("web", "lubeck", "shop").startswith("web-lubeck-shop-")
