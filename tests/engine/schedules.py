@@ -13,16 +13,21 @@ from typing import Any
 import msgspec
 
 from hanse.kube.errors import KubeError
-from hanse.model.kinds.core import ConfigMap
+from hanse.local.embedded.controllers.suite import Controllers
+from hanse.local.embedded.storage import Snapshot
+from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta
 from hanse.testing.builders import namespace
 from hanse.testing.faults import Weather
 from hanse.testing.time import run
 from hanse.testing.toy import HOME, OFFER, Toy
 from hanse.testing.world import BROKER, World
+from tests.engine.witness import Witness
 
 SHOP = "shop"
 NAMES = ("bread", "salt")
+CLUSTERS = ("lubeck", "hamburg", "bergen")
+NAMESPACES = frozenset({"namespace"})
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 Deed = Callable[[], Coroutine[Any, Any, None]]
 
@@ -37,7 +42,14 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.world = World(("lubeck", "hamburg"), lambda: (Toy(),), seed=seed)
+        names = CLUSTERS[: 3 if self.random.random() < 0.2 else 2]
+        skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in names}
+        self.world = World(names, lambda: (Toy(),), seed=seed, skews=skews)
+        self.complaints: list[str] = []
+        self.witness = Witness(self.world, SHOP, self.complaints.append)
+        self.razes = self.random.random() < 0.2
+        self.backup: Snapshot | None = None
+        self.homeless: set[str] = set()
         self.offers: dict[tuple[str, str], str] = {}
         self.withdrawn: set[str] = set()
         self.foreign: dict[tuple[str, str], str] = {}
@@ -49,6 +61,10 @@ class Schedule:
         for cluster in world.names:
             await world.client(cluster).create(namespace(SHOP))
         await world.client(BROKER).create(namespace(HOME))
+        controllers = [
+            asyncio.create_task(Controllers(world.clusters[n], which=NAMESPACES).run())
+            for n in (world.names if self.razes else ())
+        ]
         for cluster in world.names:
             world.start_agent(cluster)
         try:
@@ -60,6 +76,9 @@ class Schedule:
             await self._check_silence()
         finally:
             await world.stop()
+            for task in controllers:
+                task.cancel()
+            await asyncio.gather(*controllers, return_exceptions=True)
 
     async def _something_happens(self) -> None:
         deeds: tuple[tuple[Deed, int], ...] = (
@@ -67,6 +86,7 @@ class Schedule:
             (self._withdraw, 2),
             (self._meddle, 2),
             (self._squat, 1),
+            (self._swap, 2),
             (self._cut, 2),
             (self._mend, 1),
             (self._storm, 2),
@@ -74,6 +94,9 @@ class Schedule:
             (self._crash_at_a_request, 2),
             (self._restart_server, 1),
             (self._lose_history, 1),
+            (self._back_up, 1),
+            (self._restore, 1 if self.backup is not None else 0),
+            (self._raze, 2 if self.razes else 0),
         )
         deed = self.random.choices([d for d, _ in deeds], [w for _, w in deeds])[0]
         await deed()
@@ -89,6 +112,8 @@ class Schedule:
         """A user creates an offer or edits it."""
         cluster, name = self._cluster(), self.random.choice(NAMES)
         price = str(self.random.randint(1, 99))
+        if cluster in self.homeless:
+            return
         client = self.world.client(cluster)
         if (cluster, name) in self.offers:
             await client.patch(ConfigMap, name, SHOP, {"data": {"price": price}})
@@ -114,10 +139,12 @@ class Schedule:
             return
         client = self.world.client(cluster)
         try:
-            if self.random.random() < 0.5:
-                await client.patch(ConfigMap, name, SHOP, {"data": {"price": "free", "x": "y"}})
-            else:
-                await client.delete(ConfigMap, name, SHOP)
+            with self.witness.by_hand(cluster):
+                if self.random.random() < 0.5:
+                    change = {"data": {"price": "free", "x": "y"}}
+                    await client.patch(ConfigMap, name, SHOP, change)
+                else:
+                    await client.delete(ConfigMap, name, SHOP)
         except KubeError:
             return
         self._tell(f"{cluster}: somebody meddles with {name}")
@@ -125,13 +152,69 @@ class Schedule:
     async def _squat(self) -> None:
         """A user takes a name that we would use."""
         cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
+        await self._take_name(cluster, name)
+
+    async def _take_name(self, cluster: str, name: str) -> None:
         mine = ConfigMap(metadata=Meta(name=name, namespace=SHOP), data={"mine": "yes"})
         try:
-            made = await self.world.client(cluster).create(mine)
+            with self.witness.by_hand(cluster):
+                made = await self.world.client(cluster).create(mine)
         except KubeError:
             return
         self.foreign[cluster, name] = made.metadata.resource_version
         self._tell(f"{cluster}: somebody makes a {name} of their own")
+
+    async def _swap(self) -> None:
+        """A user puts something of their own in the place of a copy just as that is written."""
+        cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
+        if (cluster, name) in self.foreign:
+            return
+        await self.random.choice((self._offer, self._withdraw))()
+        await asyncio.sleep(self.random.choice((0, 0, 0.001, 0.01, 0.03, 0.06)))
+        try:
+            with self.witness.by_hand(cluster):
+                await self.world.client(cluster).delete(ConfigMap, name, SHOP)
+        except KubeError:
+            return
+        await self._take_name(cluster, name)
+
+    async def _raze(self) -> None:
+        """A user deletes the namespace with all that is in it, or makes it anew."""
+        cluster = self._cluster()
+        client = self.world.client(cluster)
+        if cluster in self.homeless:
+            await client.create(namespace(SHOP))
+            self.homeless.discard(cluster)
+            self._tell(f"{cluster} has its namespace again")
+            return
+        self.homeless.add(cluster)
+        for lost in (self.offers, self.foreign):
+            for key in [key for key in lost if key[0] == cluster]:
+                del lost[key]
+        with self.witness.by_hand(cluster):
+            await client.delete(Namespace, SHOP, "")
+            while self._namespace_stands(cluster):
+                await asyncio.sleep(0.1)
+        self._tell(f"{cluster} loses its namespace")
+
+    def _namespace_stands(self, cluster: str) -> bool:
+        return self.world.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
+
+    async def _back_up(self) -> None:
+        self.backup = self.world.clusters[BROKER].storage.snapshot()
+        self._tell("the broker is backed up")
+
+    async def _restore(self) -> None:
+        """The broker is down for a while and comes back as it was when it was backed up."""
+        assert self.backup is not None, "chosen only with a backup"
+        up = [link for link in self.world.network.links_to(BROKER) if not link.cut]
+        for link in up:
+            self.world.network.cut(link.source, BROKER)
+        await asyncio.sleep(self.random.choice((0.5, 5)))
+        self.world.clusters[BROKER].storage.restore(self.backup)
+        for link in up:
+            self.world.network.heal(link.source, BROKER)
+        self._tell("the broker is restored from its backup")
 
     async def _cut(self) -> None:
         source = self._cluster()
@@ -185,7 +268,7 @@ class Schedule:
         for cluster in self.world.names:
             if cluster not in self.world.agents:
                 self.world.start_agent(cluster)
-        await self.world.settle(timedelta(minutes=15))
+        await self.world.settle(timedelta(minutes=12))  # what was refused is tried by then
 
     # -- the laws
 
@@ -199,7 +282,8 @@ class Schedule:
         return {o["metadata"]["name"]: o for o in listed}
 
     def _check_nothing_lost(self) -> None:
-        """At any moment: what users made is there, and copies of a standing offer do not vanish."""
+        """At any moment: what users made is there, and nothing went or came without a reason."""
+        self._require(not self.complaints, "; ".join(self.complaints))
         for (cluster, name), price in self.offers.items():
             found = self._objects(cluster, SHOP).get(name)
             self._require(found is not None, f"{cluster} lost the offer {name}")
@@ -219,27 +303,32 @@ class Schedule:
             offers = {c: p for (c, n), p in self.offers.items() if n == name}
             wanted = {c: msgspec.json.encode({"price": p}).decode() for c, p in offers.items()}
             for cluster in self.world.names:
-                self._check_copy(cluster, f"copy-of-{name}", wanted)
+                self._check_copy(cluster, name, wanted)
             total = self._objects(BROKER, HOME).get(f"sum.{SHOP}.{name}")
             told = total["data"] if total else None
             expected = {"clusters": ",".join(sorted(offers))} if offers else None
             self._require(told == expected, f"the sum of {name} is {told}, not {expected}")
 
-    def _check_copy(self, cluster: str, copy: str, wanted: dict[str, str]) -> None:
+    def _check_copy(self, cluster: str, name: str, wanted: dict[str, str]) -> None:
+        copy, receipt = f"copy-of-{name}", f"receipt-of-{name}"
         if (cluster, copy) in self.foreign:
             return
-        found = self._objects(cluster, SHOP).get(copy)
-        data = found["data"] if found else {}
+        objects = self._objects(cluster, SHOP)
+        if cluster in self.homeless:
+            wanted = {}
+        data = objects[copy]["data"] if copy in objects else {}
         self._require(data == wanted, f"{copy} in {cluster} is {data}, not {wanted}")
+        told = objects[receipt]["data"]["from"] if receipt in objects else ""
+        self._require(told == ",".join(sorted(wanted)), f"{receipt} in {cluster} says {told!r}")
 
     async def _check_silence(self) -> None:
         """A settled fleet writes nothing, and neither does an agent that starts over it."""
         with self.world.network.counting_writes() as writes:
-            await self.world.settle(timedelta(minutes=20))
+            await self.world.settle(timedelta(minutes=8))
             for cluster in self.world.names:
                 await self.world.kill_agent(cluster)
                 self.world.start_agent(cluster)
-            await self.world.settle(timedelta(minutes=5))
+            await self.world.settle(timedelta(minutes=2))
         made = [(w.source, w.request.method, w.request.path, w.request.body) for w in writes]
         self._require(not made, f"a settled fleet wrote {made}")
 

@@ -53,6 +53,27 @@ def test_an_answer_that_is_ahead_of_the_watch_is_kept() -> None:
     assert store.get(SHOP, "bread") is not None
 
 
+@pytest.mark.parametrize(
+    "restored",
+    [
+        pytest.param(version("bread", 13, uid="another"), id="another object"),
+        pytest.param(replace(version("bread", 13), data={"x": "y"}), id="other content"),
+    ],
+)
+def test_a_version_that_a_restored_server_gave_twice_is_noticed(restored: ConfigMap) -> None:
+    store: Store[ConfigMap] = Store()
+    store.take(Listed((version("bread", 13),), "14"))
+
+    store.take(Listed((restored,), "14"))
+    gone = store.take(
+        Deleted(replace(restored, metadata=replace(restored.metadata, resource_version="15")))
+    )
+
+    assert store.rewinds == 1
+    assert list(gone)
+    assert store.get(SHOP, "bread") is None
+
+
 BY_COLOUR = Index(ConfigMap, "colour", lambda c: [c.data.get("colour", "")])
 
 

@@ -178,12 +178,16 @@ class Store(Generic[K]):
         return changed
 
     def _regresses(self, obj: K, as_of: int) -> bool:
-        """Whether a list has an older object than it must: a restore may raise the list's version.
+        """Whether a list has another object than it must: a restore may raise the list's version.
 
-        What is known by the answer to our own write may well be newer than the list.
+        What is known by the answer to our own write may well be newer than the list. A server that
+        was restored gives the versions it had given before to other objects.
         """
         known = self._objects.get((obj.metadata.namespace, obj.metadata.name))
-        return known is not None and version_of(obj) < version_of(known) <= as_of
+        if known is None or version_of(known) > as_of:
+            return False
+        newer = version_of(known) - version_of(obj)
+        return newer > 0 or (newer == 0 and known != obj)
 
     def _rewind(self, obj: K) -> tuple[Transition[K], ...]:
         name = (obj.metadata.namespace, obj.metadata.name)

@@ -1,7 +1,7 @@
 """A whole federation in one process: embedded clusters, agents, and a network that can fail."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -40,13 +40,15 @@ class World:
         *,
         seed: int = 0,
         guard: Callable[[], Guard] | None = None,
+        skews: Mapping[ClusterId, timedelta] | None = None,
     ) -> None:
         self.random = Random(seed)  # noqa: S311 - replays by its seed
         self.network = Network(self.random)
         self.clock = LoopClock()
         self.names = tuple(names)
+        self._skews = skews or {}
         self.clusters = {
-            n: ApiServer(n, clock=self.clock, seed=seed) for n in (*self.names, BROKER)
+            n: ApiServer(n, clock=self._clock_of(n), seed=seed) for n in (*self.names, BROKER)
         }
         self.agents: dict[ClusterId, Agent] = {}
         self._features = features
@@ -66,13 +68,17 @@ class World:
         engine = Engine(
             self._features(),
             cluster,
-            clock=self.clock,
+            clock=self._clock_of(cluster),
             random=self.random,
             guard=self._guard() if self._guard is not None else None,
         )
         engine.fleet.join(cluster, {Role.LOCAL}, self.api(cluster, cluster))
         engine.fleet.join(BROKER, {Role.BROKER}, self.api(cluster, BROKER))
         return engine
+
+    def _clock_of(self, cluster: ClusterId) -> LoopClock:
+        """What time it is in a cluster, for its server and its agent alike."""
+        return LoopClock(self._skews.get(cluster, timedelta(0)))
 
     def start_agent(self, cluster: ClusterId) -> Engine:
         """Start a cluster's agent with an empty memory."""
