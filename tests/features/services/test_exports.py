@@ -1,0 +1,387 @@
+"""One export: what is published, and every condition with its reason."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
+from hanse.features.services.records import SCHEMA, record_of
+from hanse.model.conditions import condition
+from hanse.model.facts import KindServed, Liveness, Outcome, Phase, WriteResult
+from hanse.model.kinds.core import ObjectReference
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import MemberSettings, Profile
+from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus
+from hanse.model.kinds.submariner import (
+    GlobalIngressIP,
+    GlobalIngressIPSpec,
+    GlobalIngressIPStatus,
+    Named,
+)
+from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import stored
+from hanse.testing.time import EPOCH
+from tests.features.services.given import (
+    BROKER,
+    EXPORT,
+    FEATURE,
+    HERE,
+    HOME,
+    PROFILES,
+    SHOP,
+    backends,
+    conditions,
+    export,
+    message,
+    on_broker,
+    port,
+    record,
+    rules,
+    seen,
+    service,
+    wanted,
+    with_status,
+    written,
+)
+
+GLOBALNET = KindServed(HERE, GlobalIngressIP.kind, True)
+
+
+def plan(view: Snapshot) -> Plan:
+    return FEATURE.plan(EXPORT, view)
+
+
+def published(*here: Object, profile: Profile = "lighthouse", **view: Any) -> list[Object]:
+    """What stands on the broker once an export was published."""
+    seeing = seen(here, [rules(profile)], **view)
+    return written(plan(seeing), EXPORT, seeing)
+
+
+# -- what cannot be exported
+
+
+def test_an_export_without_a_service_is_told_so_and_publishes_nothing() -> None:
+    result = plan(seen([export()]))
+
+    assert result.desired == ()
+    assert conditions(result) == {"Valid": ("False", "NoService"), "Ready": ("False", "Pending")}
+
+
+def test_a_service_that_is_being_deleted_is_none() -> None:
+    going = service()
+    going = replace(going, metadata=replace(going.metadata, deletion_timestamp=EPOCH))
+
+    assert conditions(plan(seen([export(), going])))["Valid"] == ("False", "NoService")
+
+
+def test_an_external_name_cannot_be_exported() -> None:
+    result = plan(seen([export(), service(type="ExternalName", external_name="example.org")]))
+
+    assert result.desired == ()
+    assert conditions(result) == {
+        "Valid": ("False", "InvalidServiceType"),
+        "Ready": ("False", "Failed"),
+    }
+    assert "export one of another type" in message(result, "Valid")
+
+
+def test_a_conflict_ends_with_the_service() -> None:
+    told = condition("Conflict", True, "PortConflict")
+    before = replace(export(), status=ServiceExportStatus(conditions=(told,)))
+
+    assert conditions(plan(seen([before])))["Conflict"] == ("False", "NoConflicts")
+
+
+def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
+    going = export()
+    going = replace(going, metadata=replace(going.metadata, deletion_timestamp=EPOCH))
+
+    assert plan(seen([service()])) == Plan()
+    assert plan(seen([going, service()])) == Plan()
+
+
+# -- what can
+
+
+@pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
+def test_every_other_type_is_exported_by_its_address(kind: str) -> None:
+    [piece] = wanted(plan(seen([export(), service(type=kind), backends()])), EndpointSlice)
+
+    assert piece.metadata.namespace == HOME
+    assert [e.addresses for e in piece.endpoints or ()] == [("10.0.0.1",)]
+
+
+def test_nothing_is_told_until_there_is_something_to_tell() -> None:
+    result = plan(seen([export(age=0), service(), backends()]))
+
+    assert result.patches == ()
+    assert result.again_after is not None
+
+
+def test_once_the_broker_has_it_an_export_is_valid_ready_and_without_conflict() -> None:
+    mine = export()
+    on = published(mine, service(), backends())
+
+    result = plan(seen([mine, service(), backends()], on))
+
+    assert conditions(result) == {
+        "Valid": ("True", "Valid"),
+        "Ready": ("True", "Exported"),
+        "Conflict": ("False", "NoConflicts"),
+    }
+
+
+def test_planning_again_after_all_was_written_changes_nothing() -> None:
+    mine = export()
+    here = [service(), backends()]
+    on = published(mine, *here)
+    told = with_status(mine, plan(seen([mine, *here], on)))
+
+    later = seen([told, *here], on, after=100)
+
+    assert with_status(told, plan(later)) == told
+    assert written(plan(later), EXPORT, later) == []
+
+
+def test_after_a_second_without_the_broker_it_is_pending() -> None:
+    view = seen([export(), service()], broker_phase=Phase.CONNECTING, after=2)
+
+    result = plan(view)
+
+    assert conditions(result) == {"Valid": ("True", "Valid"), "Ready": ("False", "Pending")}
+
+
+def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
+    told = (condition("Ready", True, "Exported"), condition("Conflict", True, "PortConflict"))
+    before = replace(export(), status=ServiceExportStatus(conditions=told))
+
+    result = plan(seen([before, service()], broker_phase=Phase.CONNECTING, after=99))
+
+    assert conditions(result)["Ready"] == ("True", "Exported")
+    assert conditions(result)["Conflict"] == ("True", "PortConflict")
+
+
+@pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
+def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
+    view = seen([export(), service(), backends()])
+    [piece] = wanted(plan(view), EndpointSlice)
+    trouble = Outcome(Place(BROKER, ref_of(piece)), result, "the broker says no", EPOCH)
+
+    told = plan(seen([export(), service(), backends()], facts=[trouble]))
+
+    assert conditions(told)["Ready"] == ("False", "Failed")
+    assert message(told, "Ready") == "the broker says no"
+
+
+def test_the_api_servers_own_service_is_never_exported() -> None:
+    meta = Meta(name="kubernetes", namespace="default")
+    own = stored(ServiceExport(metadata=meta))
+    key = type(EXPORT)("export", "kubernetes", "default")
+
+    result = FEATURE.plan(key, seen([own, replace(service(), metadata=meta)]))
+
+    assert result.desired == ()
+    assert conditions(result)["Valid"] == ("False", "InvalidServiceType")
+
+
+# -- among others
+
+
+def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Plan:
+    return plan(seen([export(), service(), backends()], [rules(profile), *others]))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_differing_ports_are_a_conflict(profile: Profile) -> None:
+    other = on_broker(record("bergen", port(81, "http"), age=9))
+
+    assert conditions(conflict_with(*other, profile=profile))["Conflict"] == (
+        "True",
+        "PortConflict",
+    )
+
+
+def test_several_conflicts_are_told_together() -> None:
+    other = on_broker(record("bergen", port(81), age=9, exported_labels={"a": "b"}))
+
+    told = conditions(conflict_with(*other))
+
+    assert told["Conflict"] == ("True", "LabelsConflict,PortConflict")
+
+
+def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty() -> None:
+    result = conflict_with(*on_broker(record("bergen", age=9, headless=True)))
+
+    assert conditions(result)["Valid"] == ("True", "Valid")
+    assert conditions(result)["Ready"] == ("False", "Failed")
+    assert conditions(result)["Conflict"] == ("True", "TypeConflict")
+    [piece] = wanted(result, EndpointSlice)
+    assert piece.endpoints == ()
+    assert RECORD in piece.metadata.annotations
+
+
+def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
+    older = on_broker(record("bergen", age=9, headless=True))
+    dead = Liveness(BROKER, HOME, "bergen", "bergen", False, EPOCH)
+
+    for view in (
+        seen([export(), service(), backends()]),
+        seen([export(), service(), backends()], older, facts=[dead]),
+    ):
+        [piece] = wanted(plan(view), EndpointSlice)
+        assert [e.addresses for e in piece.endpoints or ()] == [("10.0.0.1",)]
+
+
+def test_under_a_headless_import_of_kep_1645_a_service_shows_its_pods() -> None:
+    other = on_broker(record("bergen", age=9, headless=True))
+
+    [piece] = wanted(conflict_with(*other, profile="kep-1645"), EndpointSlice)
+
+    assert [e.addresses for e in piece.endpoints or ()] == [("10.9.0.1",)]
+
+
+def test_our_own_old_record_is_no_other_export() -> None:
+    stale = on_broker(record(HERE, port(81), age=1))
+
+    result = plan(seen([export(), service(), backends()], stale, after=5))
+
+    assert conditions(result)["Conflict"] == ("False", "NoConflicts")
+    assert "Exported" not in str(conditions(result).get("Ready"))
+
+
+def test_what_a_later_version_of_our_agent_published_is_left_as_it_is() -> None:
+    mine = export()
+    said = msgspec.to_builtins(record_of(mine, service(), HERE))
+    text = msgspec.json.encode({**said, "schema": SCHEMA + 1, "new": True}).decode()
+    [piece] = [o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)]
+    marks = {**piece.metadata.annotations, RECORD: text}
+    newer = replace(piece, metadata=replace(piece.metadata, annotations=marks))
+
+    view = seen([mine, service(("http", 81)), backends()], [newer])
+    result = plan(view)
+
+    assert wanted(result, EndpointSlice) == [newer]
+    assert result.patches == ()
+
+
+# -- wishes
+
+
+def test_an_export_to_some_clusters_says_so() -> None:
+    mine = export(marks={TO_CLUSTERS: "bergen,visby"})
+    on = published(mine, service())
+
+    told = plan(seen([mine, service()], on))
+
+    assert message(told, "Ready") == "only bergen, visby can import it"
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [{WEIGHT: "heavy"}, {WEIGHT: ""}, {PRIORITY: "101"}, {TO_CLUSTERS: " ,"}],
+    ids=["weight", "empty weight", "priority", "to nobody"],
+)
+def test_a_bad_annotation_is_told_and_the_rest_goes_on(marks: dict[str, str]) -> None:
+    mine = export(marks=marks)
+    on = published(mine, service())
+
+    result = plan(seen([mine, service()], on))
+
+    assert conditions(result)["SettingsValid"] == ("False", "InvalidSetting")
+    assert next(iter(marks)) in message(result, "SettingsValid")
+    assert conditions(result)["Ready"] == ("True", "Exported")
+
+
+def test_exported_labels_that_cannot_be_labels_are_left_out_and_told() -> None:
+    mine = export(exported_labels={"tier": "gold", "bad": "not a label", "hanse.dev/owner": "x"})
+    on = published(mine, service())
+
+    result = plan(seen([mine, service()], on))
+
+    assert record_of(mine, service(), HERE).exported_labels == {"tier": "gold"}
+    assert "bad, hanse.dev/owner" in message(result, "SettingsValid")
+
+
+def test_a_mended_setting_is_told_once() -> None:
+    told = (condition("SettingsValid", False, "InvalidSetting", "x"),)
+    mine = replace(export(), status=ServiceExportStatus(conditions=told))
+
+    result = plan(seen([mine, service()], published(mine, service())))
+
+    assert conditions(result)["SettingsValid"] == ("True", "Valid")
+
+
+def test_an_address_outside_of_the_clusters_ranges_is_told() -> None:
+    bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
+    mine = export()
+    on = published(mine, service(), backends())
+
+    result = plan(seen([mine, service(), backends()], [bounds, *on]))
+
+    assert conditions(result)["AddressesAllowed"] == ("False", "OutsideRanges")
+    assert "10.0.0.1: outside of 10.7.0.0/16" in message(result, "AddressesAllowed")
+
+
+# -- Globalnet
+
+
+def ingress(name: str, address: str, *, pod: str = "") -> GlobalIngressIP:
+    spec = GlobalIngressIPSpec(
+        target="HeadlessServicePod" if pod else "ClusterIPService",
+        service_ref=Named(name="web"),
+        pod_ref=Named(name=pod) if pod else None,
+    )
+    return stored(
+        GlobalIngressIP(
+            metadata=Meta(name=name, namespace=SHOP),
+            spec=spec,
+            status=GlobalIngressIPStatus(allocated_ip=address),
+        )
+    )
+
+
+def test_where_globalnet_runs_an_export_waits_for_its_global_address() -> None:
+    here = [export(), service(), backends()]
+
+    for more in ([], [ingress("web", "")], [ingress("web", "not an address")]):
+        result = plan(seen([*here, *more], facts=[GLOBALNET]))
+        assert conditions(result)["Ready"] == ("False", "Pending")
+        assert not any(s.endpoints for s in wanted(result, EndpointSlice))
+
+
+def test_the_global_address_is_published_in_place_of_the_services_own() -> None:
+    here = [export(), service(), backends(), ingress("web", "242.1.0.5")]
+
+    [piece] = wanted(plan(seen(here, facts=[GLOBALNET])), EndpointSlice)
+
+    assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.5",)]
+
+
+def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
+    pods = backends(2)
+    named = tuple(
+        replace(e, target_ref=ObjectReference(kind="Pod", name=f"web-{n}"))
+        for n, e in enumerate(pods.endpoints or ())
+    )
+    here = [export(), service(headless=True), replace(pods, endpoints=named)]
+
+    waiting = plan(seen(here, facts=[GLOBALNET]))
+    [piece] = wanted(
+        plan(seen([*here, ingress("pod-web-1", "242.1.0.9", pod="web-1")], facts=[GLOBALNET])),
+        EndpointSlice,
+    )
+
+    assert conditions(waiting)["Ready"] == ("False", "Pending")
+    assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.9",)]
+
+
+def test_without_globalnet_nobody_waits() -> None:
+    absent = KindServed(HERE, GlobalIngressIP.kind, False)
+
+    [piece] = wanted(plan(seen([export(), service(), backends()], facts=[absent])), EndpointSlice)
+
+    assert piece.endpoints

@@ -1,0 +1,207 @@
+"""Slices: what is published of an export, and how importers copy it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hanse.features.services.merge import Merged, merge
+from hanse.features.services.names import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    RECORD,
+    SERVICE_NAME,
+    SOURCE_CLUSTER,
+    US,
+)
+from hanse.features.services.records import Record
+from hanse.features.services.slices import Backing, copied, published
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from tests.features.services.given import HOME, backends, on_broker, port, record
+from tests.features.services.test_merge import PORT_SETS
+
+WEB = record("lubeck")
+PODS = record("lubeck", headless=True)
+BOTH = ("10.0.0.1", "fd00:1::1")
+
+
+def publish(
+    of: Record, *pods: EndpointSlice, addresses: tuple[str, ...] = ("10.0.0.1",)
+) -> tuple[EndpointSlice, ...]:
+    return published(of, Backing(addresses, pods), HOME, as_pods=of.type == "Headless")
+
+
+def states(slices: tuple[EndpointSlice, ...]) -> list[list[tuple[str, bool]]]:
+    return [[(e.addresses[0], e.ready) for e in s.endpoints or ()] for s in slices]
+
+
+def together(*records: Record, profile: str = "kep-1645") -> Merged:
+    result = merge(records, "lighthouse" if profile == "lighthouse" else "kep-1645")
+    assert result is not None
+    return result
+
+
+# -- a Service with an address
+
+
+def test_the_services_own_address_is_published_and_ready_when_any_pod_is() -> None:
+    slices = publish(WEB, backends(2, ready=False), backends(1, name="web-def"))
+
+    assert states(slices) == [[("10.0.0.1", True)]]
+    assert [(p.name, p.port) for p in slices[0].ports or ()] == [("http", 80)]
+
+
+def test_when_no_pod_is_ready_the_address_is_not() -> None:
+    assert states(publish(WEB, backends(2, ready=False))) == [[("10.0.0.1", False)]]
+
+
+@pytest.mark.parametrize("pods", [(), (backends(0),)], ids=["no slice", "an empty slice"])
+def test_without_pods_the_list_is_empty_and_the_slice_stays(
+    pods: tuple[EndpointSlice, ...],
+) -> None:
+    slices = publish(WEB, *pods)
+
+    assert states(slices) == [[]]
+    assert slices[0].metadata.name == publish(WEB, backends(1))[0].metadata.name
+
+
+def test_each_family_has_a_slice_that_is_ready_by_its_own_pods() -> None:
+    six = backends(1, ready=False, name="web-six", family="IPv6")
+
+    slices = publish(WEB, backends(1), six, addresses=BOTH)
+
+    assert [s.address_type for s in slices] == ["IPv4", "IPv6"]
+    assert states(slices) == [[("10.0.0.1", True)], [("fd00:1::1", False)]]
+
+
+def test_a_service_without_an_address_yet_has_a_slice_all_the_same() -> None:
+    slices = publish(WEB, backends(1), addresses=())
+
+    assert states(slices) == [[]]
+    assert RECORD in slices[0].metadata.annotations
+
+
+# -- a headless Service
+
+
+def test_pods_are_published_slice_by_slice_with_their_host_names_and_ports() -> None:
+    slices = publish(PODS, backends(2, hostnames=True), backends(1, name="web-def", family="IPv6"))
+
+    assert [s.address_type for s in slices] == ["IPv4", "IPv6"]
+    assert [e.hostname for e in slices[0].endpoints or ()] == ["web-0", "web-1"]
+    assert [(p.name, p.port) for p in slices[0].ports or ()] == [("http", 8080)]
+    assert [RECORD in s.metadata.annotations for s in slices] == [True, False]
+
+
+def test_a_headless_service_without_pods_has_one_empty_slice() -> None:
+    assert states(publish(PODS)) == [[]]
+    assert states(publish(PODS, backends(0))) == [[]]
+
+
+def test_no_slice_holds_more_than_a_hundred_pods() -> None:
+    slices = publish(PODS, backends(250))
+
+    assert [len(s.endpoints or ()) for s in slices] == [100, 100, 50]
+    assert len({s.metadata.name for s in slices}) == 3
+
+
+def test_pods_that_are_published_before_they_are_ready_stay_so() -> None:
+    """The cluster marks the pods of such a Service as ready, and tells apart that they serve."""
+    early = EndpointConditions(ready=True, serving=False, terminating=False)
+    pods = replace(backends(1), endpoints=(Endpoint(addresses=("10.9.0.1",), conditions=early),))
+
+    [piece] = publish(PODS, pods)
+
+    assert (piece.endpoints or ())[0].conditions == early
+
+
+def test_what_only_the_own_cluster_needs_is_not_published() -> None:
+    pod = Endpoint(addresses=("10.9.0.1",), node_name="node-1", zone="north", hostname="web-0")
+
+    [piece] = publish(PODS, replace(backends(1), endpoints=(pod,)))
+
+    assert piece.endpoints == (replace(pod, node_name=""),)
+
+
+def test_host_names_in_place_of_addresses_are_left_out() -> None:
+    named = replace(backends(1), address_type="FQDN")
+
+    assert states(publish(PODS, named)) == [[]]
+
+
+@pytest.mark.parametrize("of", [WEB, PODS], ids=["address", "pods"])
+def test_a_refused_export_keeps_its_record_and_has_no_endpoints(of: Record) -> None:
+    slices = published(
+        of, Backing(BOTH, (backends(3),)), HOME, as_pods=of.type == "Headless", refused=True
+    )
+
+    assert all(not s.endpoints for s in slices)
+    assert RECORD in slices[0].metadata.annotations
+
+
+def test_of_two_services_no_two_slices_have_one_name() -> None:
+    one = replace(WEB, name="a-b", namespace="c")
+    other = replace(WEB, name="a", namespace="b-c")
+
+    names = [s.metadata.name for r in (one, other) for s in publish(r, backends(1), addresses=BOTH)]
+
+    assert len(set(names)) == 4
+
+
+# -- copies
+
+
+def test_a_copy_says_whose_it_is_and_carries_no_record() -> None:
+    [piece] = on_broker(WEB)
+
+    copy = copied(piece, WEB, together(WEB, profile="lighthouse"))
+
+    assert copy.metadata.namespace == "shop"
+    assert copy.metadata.labels == {SERVICE_NAME: "web", SOURCE_CLUSTER: "lubeck", MANAGED_BY: US}
+    assert copy.metadata.annotations == {}
+    assert copy.endpoints == piece.endpoints
+
+
+def test_without_a_derived_service_a_copy_keeps_its_clusters_own_ports() -> None:
+    old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
+    [piece] = on_broker(young)
+
+    copy = copied(piece, young, together(old, young, profile="lighthouse"))
+
+    assert [p.name for p in copy.ports or ()] == ["web"]
+
+
+def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
+    old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
+    [piece] = on_broker(young)
+
+    copy = copied(piece, young, together(old, young), "derived-web")
+
+    assert [(p.name, p.port) for p in copy.ports or ()] == [("http", 80)]
+    assert copy.metadata.labels[KUBE_SERVICE] == "derived-web"
+
+
+def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service() -> None:
+    old = record("lubeck", port(80, "web"), age=9)
+    young = record("bergen", port(80, "http"), headless=True)
+    [piece] = on_broker(young)
+
+    copy = copied(piece, young, together(old, young), "derived-web")
+
+    assert [(p.name, p.port) for p in copy.ports or ()] == [("web", 8080)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from(PORT_SETS), st.sampled_from(PORT_SETS))
+def test_no_port_name_stands_twice_in_a_copy(
+    one: tuple[object, ...], other: tuple[object, ...]
+) -> None:
+    old = replace(record("lubeck", age=9), ports=one)
+    young = replace(record("bergen"), ports=other)
+    [piece] = on_broker(young)
+
+    copy = copied(piece, young, together(old, young), "derived-web")
+
+    names = [p.name for p in copy.ports or ()]
+    assert len(names) == len(other)
+    assert len(set(names)) == len(names)
