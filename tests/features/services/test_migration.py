@@ -1,0 +1,116 @@
+"""Older agents: their words are used while they are there, and tidied up when they are not."""
+
+from typing import Any
+
+from hanse.features.services.migration import LEGACY, OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
+from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec
+from hanse.model.objects import Meta, Object
+from hanse.model.snapshot import ObjectChange
+from hanse.testing.builders import stored
+from tests.features.services.given import (
+    AGGREGATE,
+    FEATURE,
+    HERE,
+    HOME,
+    IMPORT,
+    SHOP,
+    export,
+    on_broker,
+    port,
+    record,
+    seen,
+    wanted,
+    written,
+)
+
+
+def old(of: str, where: str = HOME, **spec: Any) -> ServiceImport:
+    """What an older agent publishes of shop/web."""
+    fields = {"type": "ClusterSetIP", "ports": (port(80, "http"),), "ips": ("10.8.0.1",), **spec}
+    meta = Meta(
+        name=f"web-{SHOP}-{of}",
+        namespace=where,
+        labels={OLD_CLUSTER: of, OLD_NAME: "web", OLD_NAMESPACE: SHOP},
+    )
+    return stored(ServiceImport(metadata=meta, spec=ServiceImportSpec(**fields)), age=5)
+
+
+def aggregate(*clusters: str) -> list[Object]:
+    view = seen(broker=[s for c in clusters for s in on_broker(record(c))])
+    return written(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
+
+
+def removed(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
+    removals = FEATURE.plan(LEGACY, seen(here, broker)).removals
+    return [(r.place.where, r.place.ref.name) for r in removals]
+
+
+def test_a_cluster_with_an_older_agent_is_imported_by_its_word() -> None:
+    plan = FEATURE.plan(IMPORT, seen(broker=[old("riga")]))
+
+    [piece] = wanted(plan, EndpointSlice)
+    assert piece.metadata.labels[SOURCE_CLUSTER] == "riga"
+    assert [e.addresses for e in piece.endpoints or ()] == [("10.8.0.1",)]
+    [told] = wanted(plan, ServiceImport)
+    assert [c.cluster for c in told.status.clusters] == ["riga"]
+
+
+def test_while_it_is_there_it_is_used_in_place_of_the_clusters_slice() -> None:
+    slices = [*on_broker(record("riga"), "10.8.0.9"), *on_broker(record("bergen"))]
+
+    plan = FEATURE.plan(IMPORT, seen(broker=[*slices, old("riga")]))
+
+    held = {
+        s.metadata.labels[SOURCE_CLUSTER]: [e.addresses[0] for e in s.endpoints or ()]
+        for s in wanted(plan, EndpointSlice)
+    }
+    assert held == {"bergen": ["10.0.0.1"], "riga": ["10.8.0.1"]}
+
+
+def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:
+    plan = FEATURE.plan(AGGREGATE, seen(broker=[old("riga"), *on_broker(record("bergen"))]))
+
+    [told] = wanted(plan, ServiceImport)
+    assert [c.cluster for c in told.status.clusters] == ["bergen"]
+
+
+def test_a_bad_word_of_an_older_agent_harms_nobody() -> None:
+    bad = [old("Riga!"), old("riga", ports=()), old("visby", ips=("nowhere",))]
+
+    plan = FEATURE.plan(IMPORT, seen(broker=[*bad, *on_broker(record("bergen"))]))
+
+    held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in wanted(plan, EndpointSlice)}
+    assert held.keys() == {"bergen", "visby"}
+    assert held["visby"] == ()
+
+
+def test_a_local_copy_goes_once_the_aggregate_names_its_cluster() -> None:
+    copies: list[Object] = [old("riga", "submariner"), old("visby", "submariner")]
+
+    assert removed(copies, []) == []
+    assert removed(copies, aggregate("riga")) == [(HERE, "web-shop-riga")]
+
+
+def test_our_own_leaves_the_broker_once_all_copies_are_gone_and_we_are_named() -> None:
+    ours = old(HERE)
+    exported: list[Object] = [export()]
+
+    assert removed([old("riga", "submariner")], [ours, *aggregate(HERE)]) == []
+    assert removed(exported, [ours]) == []
+    assert removed(exported, [ours, *aggregate(HERE)]) == [("broker", f"web-shop-{HERE}")]
+    assert removed([], [ours]) == [("broker", f"web-shop-{HERE}")]
+
+
+def test_what_other_clusters_published_is_never_removed() -> None:
+    assert removed([], [old("riga"), *aggregate("riga")]) == []
+
+
+def test_an_older_agents_word_and_the_aggregate_wake_the_decision() -> None:
+    view = seen([old("riga", "submariner")], [old("riga")])
+    [told] = aggregate("riga")
+
+    assert set(FEATURE.wakes(ObjectChange("broker", None, old("riga")), view)) == {IMPORT, LEGACY}
+    assert set(FEATURE.wakes(ObjectChange("broker", None, told), view)) == {LEGACY}
+    assert set(FEATURE.wakes(ObjectChange("broker", None, told), seen())) == set()
