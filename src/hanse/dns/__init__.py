@@ -1,0 +1,1 @@
+"""DNS: zones and answers as pure values, and the server that looks them up."""

@@ -1,0 +1,113 @@
+"""Answers as they travel: prepared once when something changes, and never computed when asked."""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from socket import AF_INET, AF_INET6, inet_pton
+
+from msgspec import Struct
+
+TTL = 5
+"""Seconds an answer may be kept: how long a client is wrong about a cluster that went away."""
+
+_IN = b"\0\1"
+_OWNER = b"\xc0\x0c"
+"""The name of the question, whose case is thereby kept."""
+
+
+class Type(IntEnum):
+    """The record types that we answer or refuse by name."""
+
+    A = 1
+    NS = 2
+    SOA = 6
+    TXT = 16
+    AAAA = 28
+    SRV = 33
+    OPT = 41
+    IXFR = 251
+    AXFR = 252
+    ANY = 255
+
+
+class Variant(Struct, frozen=True, array_like=True, gc=False):
+    """One way to answer: whole records, of which there are `count`."""
+
+    count: int
+    body: bytes
+    weight: int = 1
+
+
+class Answer(Struct, frozen=True, array_like=True, gc=False):
+    """What a name has of one type: one variant is chosen each time, by weight and in turn.
+
+    `stride` is the length of each record where all are of one length: their order then changes
+    from answer to answer.
+    """
+
+    type: int
+    variants: tuple[Variant, ...]
+    stride: int = 0
+
+
+class Node(Struct, frozen=True, gc=False):
+    """A name that exists. Types that it has no answer for are empty; the name is not unknown."""
+
+    name: bytes
+    answers: tuple[Answer, ...] = ()
+
+
+@lru_cache(maxsize=64)
+def _front(rtype: int, length: int, ttl: int) -> bytes:
+    return _OWNER + rtype.to_bytes(2) + _IN + ttl.to_bytes(4) + length.to_bytes(2)
+
+
+def record(rtype: int, rdata: bytes, ttl: int = TTL) -> bytes:
+    """One record whose owner is the name that was asked for."""
+    return _front(rtype, len(rdata), ttl) + rdata
+
+
+def together(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> Answer:
+    """All of these in each answer, in changing order where their lengths allow."""
+    body = b"".join([_front(rtype, len(rdata), ttl) + rdata for rdata in rdatas])
+    alike = len(rdatas) > 1 and len({len(rdata) for rdata in rdatas}) == 1
+    return Answer(rtype, (Variant(len(rdatas), body),), len(body) // len(rdatas) if alike else 0)
+
+
+def in_turn(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int = TTL) -> Answer:
+    """One of these in each answer, by weight."""
+    return Answer(
+        rtype, tuple([Variant(1, record(rtype, rdata, ttl), weight) for rdata, weight in weighted])
+    )
+
+
+def address(text: str) -> bytes | None:
+    """An address as it travels: 4 bytes or 16, None where the text is none."""
+    try:
+        return inet_pton(AF_INET6 if ":" in text else AF_INET, text)
+    except (OSError, ValueError):
+        return None
+
+
+def srv(port: int, target: bytes, priority: int = 0, weight: int = 50) -> bytes:
+    """The content of an SRV record; targets are never compressed (RFC 2782)."""
+    return priority.to_bytes(2) + weight.to_bytes(2) + port.to_bytes(2) + target
+
+
+def txt(text: str) -> bytes:
+    """The content of a TXT record of one string, of 255 bytes at most."""
+    told = text.encode()
+    return bytes((len(told),)) + told
+
+
+def soa(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
+    """A zone's whole SOA record; its owner is written out, so that any answer can end with it."""
+    times = b"".join(n.to_bytes(4) for n in (serial & 0xFFFFFFFF, 7200, 1800, 86400, ttl))
+    rdata = name_server(zone) + b"\x0ahostmaster" + zone + times
+    front = Type.SOA.to_bytes(2) + _IN + ttl.to_bytes(4) + len(rdata).to_bytes(2)
+    return zone + front + rdata
+
+
+def name_server(zone: bytes) -> bytes:
+    """The name that a zone says it is served by."""
+    return b"\x02ns\x03dns" + zone

@@ -1,0 +1,179 @@
+"""Names kept compiled: a change recompiles what it concerns and nothing else."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from hanse.dns.answers import Answer, Node, Type, address, name_server, together
+from hanse.dns.delta import Delta, Named
+from hanse.dns.names import above, is_under
+from hanse.dns.zone import View, ZoneSource
+from hanse.model.keys import Key
+from hanse.model.snapshot import Change, Snapshot
+
+Whose = tuple[int, Key]
+"""A key of the source at that place in the order of sources."""
+
+_APEX = -1
+
+
+class Compiler:
+    """All names of one view, from all of its sources.
+
+    Changes are noted as they come (`saw`) and compiled in pieces (`compile`), so that a list of
+    ten thousand services never keeps anybody waiting for long.
+    """
+
+    def __init__(self, view: View, sources: Sequence[ZoneSource]) -> None:
+        self.view = view
+        self.sources = tuple(sources)
+        self.zones = tuple(dict.fromkeys(zone for source in sources for zone in source.zones))
+        self.synced = False
+        self.serial = 1
+        self._due: dict[Whose, None] = {}
+        self._told: dict[Whose, tuple[Node, ...]] = {}
+        self._tellers: dict[bytes, dict[Whose, tuple[Answer, ...]]] = {}
+        self._children: dict[bytes, int] = {}
+        """How many names stand directly below a name: it exists for their sake."""
+        self._touched: set[bytes] = set()
+        self._told_synced = False
+        for zone in self.zones:
+            self._take((_APEX, Key(zone.hex())), self._apex(zone))
+
+    def __len__(self) -> int:
+        return len(self._tellers.keys() | self._children.keys())
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to compile or to tell."""
+        return bool(self._due or self._touched) or self.synced != self._told_synced
+
+    def saw(self, change: Change, seen: Snapshot) -> None:
+        """Note what a change concerns."""
+        for place, source in enumerate(self.sources):
+            for key in source.wakes(change, seen):
+                self._due[(place, key)] = None
+        self.look(seen)
+
+    def everything(self, seen: Snapshot) -> None:
+        """Note every key there is or was: for a start, or after an unknown gap."""
+        for place, source in enumerate(self.sources):
+            for key in source.keys(seen):
+                self._due[(place, key)] = None
+        for whose in self._told:
+            if whose[0] != _APEX:
+                self._due[whose] = None
+        self.look(seen)
+
+    def look(self, seen: Snapshot) -> None:
+        """Notice that all is known for the first time; an outage later does not undo that."""
+        self.synced = self.synced or all(source.synced(seen) for source in self.sources)
+
+    def compile(self, seen: Snapshot, most: int = 1_000_000) -> Delta:
+        """Compile what is due, some keys at a time, and tell what has changed by it."""
+        tellings = [source.telling(seen) for source in self.sources]
+        for whose in list(islice(self._due, most)):
+            del self._due[whose]
+            self._take(whose, tuple(tellings[whose[0]](whose[1])))
+        touched, self._touched = self._touched, set()
+        put = [self._named(name) for name in touched if self._exists(name)]
+        gone = tuple(name for name in touched if not self._exists(name))
+        self.serial += bool(touched)
+        self._told_synced = self._told_synced or (self.synced and not self._due)
+        return self._delta(put, gone, afresh=False)
+
+    def whole(self) -> Delta:
+        """Everything compiled so far, for a worker that knows nothing."""
+        names = self._tellers.keys() | self._children.keys()
+        return self._delta([self._named(n) for n in names if self._is_ours(n)], (), afresh=True)
+
+    def _delta(self, put: list[Named], gone: tuple[bytes, ...], *, afresh: bool) -> Delta:
+        return Delta(
+            view=self.view.name,
+            serial=self.serial,
+            zones=self.zones,
+            synced=self._told_synced,
+            afresh=afresh,
+            put=tuple(put),
+            gone=gone,
+        )
+
+    def _take(self, whose: Whose, nodes: tuple[Node, ...]) -> None:
+        """Replace what a key told by what it tells now."""
+        before = {node.name: node.answers for node in self._told.get(whose, ())}
+        after = {node.name: node.answers for node in nodes if self._is_ours(node.name)}
+        if before == after:
+            return
+        if nodes:
+            self._told[whose] = nodes
+        else:
+            del self._told[whose]
+        for name in before.keys() - after.keys():
+            tellers = self._tellers[name]
+            del tellers[whose]
+            self._touched.add(name)
+            if not tellers:
+                del self._tellers[name]
+                self._left(name)
+        for name, answers in after.items():
+            if before.get(name) == answers:
+                continue
+            tellers = self._tellers.setdefault(name, {})
+            if not tellers:
+                self._joined(name)
+            tellers[whose] = answers
+            self._touched.add(name)
+
+    def _joined(self, name: bytes) -> None:
+        """A name is told: the names above it exist now, if they did not before."""
+        known = name in self._children
+        while not known and name not in self.zones:
+            name = above(name)
+            known = self._exists(name)
+            self._children[name] = self._children.get(name, 0) + 1
+            if not known:
+                self._touched.add(name)
+
+    def _left(self, name: bytes) -> None:
+        """A name is no longer told: so go the names above it that stood for its sake alone."""
+        stays = name in self._children
+        while not stays and name not in self.zones:
+            name = above(name)
+            self._children[name] -= 1
+            if not self._children[name]:
+                del self._children[name]
+            stays = self._exists(name)
+            if not stays:
+                self._touched.add(name)
+
+    def _exists(self, name: bytes) -> bool:
+        return name in self._tellers or name in self._children
+
+    def _named(self, name: bytes) -> Named:
+        tellers = self._tellers.get(name)
+        if not tellers:
+            return Named(name)
+        first = min(tellers) if len(tellers) > 1 else next(iter(tellers))
+        return Named(name, tellers[first])
+
+    def _is_ours(self, name: bytes) -> bool:
+        return any(is_under(name, zone) for zone in self.zones)
+
+    def _apex(self, zone: bytes) -> tuple[Node, ...]:
+        """What every zone has beside its SOA, which workers write: the name of its server."""
+        server = name_server(zone)
+        rdatas = [rdata for text in self.view.servers if (rdata := address(text))]
+        families = ((Type.A, 4), (Type.AAAA, 16))
+        own = [(rtype, [r for r in rdatas if len(r) == size]) for rtype, size in families]
+        ttl = self.view.ttl
+        return (
+            Node(zone, (together(Type.NS, [server], ttl),)),
+            Node(server, tuple(together(t, several, ttl) for t, several in own if several)),
+        )
+
+
+def compiled(view: View, sources: Iterable[ZoneSource], seen: Snapshot) -> Delta:
+    """All names of a view at once, from scratch."""
+    compiler = Compiler(view, tuple(sources))
+    compiler.everything(seen)
+    compiler.compile(seen)
+    return compiler.whole()

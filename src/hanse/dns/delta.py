@@ -1,0 +1,126 @@
+"""What changed in a view's names, as the compiler tells it to every worker."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.dns.answers import Answer
+
+
+class Named(Struct, frozen=True, array_like=True, gc=False):
+    """All that a name answers now."""
+
+    name: bytes
+    answers: tuple[Answer, ...] = ()
+
+
+class Delta(Struct, frozen=True, tag="delta"):
+    """Names that are new or other than before, and names that are gone."""
+
+    view: str
+    serial: int
+    zones: tuple[bytes, ...] = ()
+    synced: bool = False
+    """Until then nothing is known not to exist: every name fails."""
+    afresh: bool = False
+    """Everything told before is void: these are all names there are."""
+    put: tuple[Named, ...] = ()
+    gone: tuple[bytes, ...] = ()
+
+
+class Listening(Struct, frozen=True):
+    """A socket that a worker inherits: whose questions come in there, and how many are too many."""
+
+    view: str
+    fd: int
+    stream: bool
+    per_second: int = 0
+    """Answers per second to one network; 0: no limit."""
+
+
+class Start(Struct, frozen=True, tag="start"):
+    """What a worker is told first."""
+
+    listening: tuple[Listening, ...]
+    most_connections: int = 256
+    idle_seconds: float = 10.0
+    log_every: int = 0
+    """One question in so many is told to the log; 0: none is."""
+
+
+class Stop(Struct, frozen=True, tag="stop"):
+    """The end: what has come in is answered, and nothing more."""
+
+
+class Mark(Struct, frozen=True, tag="mark"):
+    """A worker says that it has come so far when it reads this."""
+
+    number: int
+
+
+Order = Start | Delta | Stop | Mark
+
+
+class Reached(Struct, frozen=True, tag="reached"):
+    """A worker has done everything up to a mark."""
+
+    number: int
+
+
+class Count(Struct, frozen=True, array_like=True):
+    """How many questions of a kind were answered."""
+
+    view: str
+    zone: str
+    type: str
+    rcode: str
+    number: int
+
+
+class Counted(Struct, frozen=True, tag="counted"):
+    """What a worker has done since it last said so, and how much it knows."""
+
+    counts: tuple[Count, ...]
+    names: dict[str, int]
+    """Names in each view's table."""
+    limited: int = 0
+    """Answers that were not given, because a network got too many."""
+    connections: int = 0
+
+
+class Sampled(Struct, frozen=True, tag="sampled"):
+    """One question of many, for the log."""
+
+    view: str
+    client: str
+    name: str
+    rtype: str
+    rcode: str
+    size: int
+
+
+Report = Reached | Counted | Sampled
+
+_orders = msgspec.msgpack.Decoder(Order)
+_reports = msgspec.msgpack.Decoder(Report)
+_encoder = msgspec.msgpack.Encoder()
+
+FRONT = 4
+"""Bytes of the length before each message."""
+
+
+def framed(message: Any) -> bytes:
+    """A message as it goes through the pipe."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(FRONT) + body
+
+
+def order_in(body: bytes | bytearray | memoryview) -> Order:
+    order: Order = _orders.decode(body)
+    return order
+
+
+def report_in(body: bytes) -> Report:
+    report: Report = _reports.decode(body)
+    return report

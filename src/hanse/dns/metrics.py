@@ -1,0 +1,44 @@
+"""What the DNS server does, in numbers that Prometheus reads."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from hanse.dns.delta import Counted
+
+
+class Metrics:
+    """The sums over all workers."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self._queries = Counter(
+            "hanse_dns_queries",
+            "Questions answered, by view, zone, type and code.",
+            ["view", "zone", "type", "rcode"],
+            registry=self.registry,
+        )
+        self._limited = Counter(
+            "hanse_dns_limited", "Answers held back by rate limits.", registry=self.registry
+        )
+        self._names = Gauge(
+            "hanse_dns_names", "Names in the table of a view.", ["view"], registry=self.registry
+        )
+        self._connections = Gauge(
+            "hanse_dns_connections", "Open TCP connections.", ["worker"], registry=self.registry
+        )
+        self._restarts = Counter(
+            "hanse_dns_worker_restarts", "Workers that ended unasked.", registry=self.registry
+        )
+
+    def counted(self, worker: int, told: Counted) -> None:
+        """Add what a worker says it has done since it last said so."""
+        for count in told.counts:
+            labels = (count.view, count.zone, count.type, count.rcode)
+            self._queries.labels(*labels).inc(count.number)
+        for view, names in told.names.items():
+            self._names.labels(view).set(names)
+        self._limited.inc(told.limited)
+        self._connections.labels(str(worker)).set(told.connections)
+
+    def restarted(self) -> None:
+        """A worker ended that was not told to."""
+        self._restarts.inc()

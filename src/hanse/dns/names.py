@@ -1,0 +1,68 @@
+"""Domain names as they travel: labels with their lengths, in lower case, ended by the root."""
+
+from collections.abc import Iterator
+
+ROOT = b"\0"
+LONGEST_NAME = 255
+LONGEST_LABEL = 63
+
+
+class BadName(ValueError):
+    """A text that is no domain name; the message says why."""
+
+
+def wire_name(text: str) -> bytes:
+    """The name as it travels, in lower case; a final dot is optional."""
+    bare = text.strip().removesuffix(".")
+    if not bare:
+        return ROOT
+    try:
+        labels = [label.encode("ascii").lower() for label in bare.split(".")]
+    except UnicodeEncodeError:
+        raise BadName(f"{text!r} has letters that are not ASCII; write it in punycode") from None
+    for label in labels:
+        if not 0 < len(label) <= LONGEST_LABEL:
+            raise BadName(f"{text!r} has a label that is not 1 to 63 bytes long")
+    name = b"".join(bytes((len(label),)) + label for label in labels) + ROOT
+    if len(name) > LONGEST_NAME:
+        raise BadName(f"{text!r} is longer than 255 bytes")
+    return name
+
+
+def below(label: str, parent: bytes) -> bytes | None:
+    """The name one label below another; None where there can be no such name."""
+    if not label.isascii() or "." in label:
+        return None
+    told = label.lower().encode()
+    fits = 0 < len(told) <= LONGEST_LABEL and len(told) + 1 + len(parent) <= LONGEST_NAME
+    return bytes((len(told),)) + told + parent if fits else None
+
+
+def above(name: bytes) -> bytes:
+    """The name one label up; the root has none and must not be asked."""
+    return name[name[0] + 1 :]
+
+
+def text_of(name: bytes) -> str:
+    """The name as people write it, with a final dot; odd bytes are escaped as in zone files."""
+    written = "".join(_label(label) + "." for label in labels_of(name))
+    return written or "."
+
+
+def labels_of(name: bytes) -> Iterator[bytes]:
+    """The labels of a name that is well formed, leftmost first."""
+    at = 0
+    while name[at]:
+        yield name[at + 1 : at + 1 + name[at]]
+        at += name[at] + 1
+
+
+def is_under(name: bytes, zone: bytes) -> bool:
+    """Whether a name is the zone's own or below it."""
+    while len(name) > len(zone):
+        name = above(name)
+    return name == zone
+
+
+def _label(label: bytes) -> str:
+    return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b".\\" else f"\\{b:03d}" for b in label)

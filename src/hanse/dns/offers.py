@@ -1,0 +1,161 @@
+"""Who offers a service, and who is left out of its answers and why."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from hanse.dns.answers import address
+from hanse.dns.zone import View
+from hanse.features.services.names import (
+    MANAGED_BY,
+    PRIORITY,
+    SERVICE_NAME,
+    SOURCE_CLUSTER,
+    US,
+    WEIGHT,
+)
+from hanse.model.facts import Liveness, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings, Profile
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Index, Snapshot
+
+SILENT = "its Lease on the broker has run out"
+NO_BACKENDS = "it has no endpoints"
+NOT_READY = "none of its endpoints is ready"
+NO_SLICES = "it exports the service, and none of its slices has arrived"
+NO_WEIGHT = "its weight is 0, and others are ready"
+LOWER_PRIORITY = "a cluster of higher priority is ready"
+LOCAL_IS_READY = "the local cluster is ready and comes first"
+
+
+def _service(piece: EndpointSlice) -> Iterator[str]:
+    name = piece.metadata.labels.get(SERVICE_NAME)
+    if name and SOURCE_CLUSTER in piece.metadata.labels:
+        yield f"{piece.metadata.namespace}/{name}"
+
+
+def _source(piece: EndpointSlice) -> Iterator[str]:
+    if SERVICE_NAME in piece.metadata.labels and SOURCE_CLUSTER in piece.metadata.labels:
+        yield piece.metadata.labels[SOURCE_CLUSTER]
+
+
+BY_SERVICE = Index(EndpointSlice, "dns-service", _service)
+BY_CLUSTER = Index(EndpointSlice, "dns-cluster", _source)
+
+
+class Share(Struct, frozen=True, gc=False):
+    """How much of the answers a cluster gets: those of the highest priority, by weight."""
+
+    weight: int = 1
+    priority: int = MemberSettings(id="").priority
+
+
+class Rules(Struct, frozen=True):
+    """What the fleet says about answers."""
+
+    profile: Profile
+    shares: Mapping[ClusterId, Share]
+    silent: frozenset[ClusterId]
+    """Clusters whose Lease on the broker ran out."""
+
+
+class Spot(Struct, frozen=True, gc=False):
+    """One ready address, and the label of its pod: the host name, else the address dashed."""
+
+    label: str
+    rdata: bytes
+    ports: tuple[EndpointPort, ...]
+
+
+class Offer(Struct, frozen=True, gc=False):
+    """What one cluster has of a service."""
+
+    cluster: ClusterId
+    share: Share
+    ports: tuple[EndpointPort, ...]
+    spots: tuple[Spot, ...]
+    """Its ready addresses; none when it is left out."""
+    left_out: str = ""
+    """Why nothing of it is answered; empty when something is."""
+
+
+def rules_of(view: View, seen: Snapshot) -> Rules:
+    """The rules of the fleet's ClusterSet, or the defaults; a view may follow another profile."""
+    spec = ClusterSetSpec()
+    brokers = seen.clusters(Role.BROKER)
+    for where in (*brokers, seen.local):
+        found = sorted(seen.all(where, ClusterSet), key=lambda c: c.metadata.name)
+        if found:
+            spec = found[0].spec
+            break
+    silent = frozenset(
+        pulse.lease
+        for pulse in seen.facts(Liveness)
+        if not pulse.alive and pulse.where in brokers and pulse.lease != seen.local
+    )
+    shares = {member.id: Share(member.weight, member.priority) for member in spec.clusters}
+    return Rules(view.profile or spec.profile, shares, silent)
+
+
+def offers_of(key: Key, told: ServiceImport, rules: Rules, seen: Snapshot) -> tuple[Offer, ...]:
+    """What each exporting cluster has of a service, in the order of their names."""
+    pieces: dict[ClusterId, list[EndpointSlice]] = {
+        exporting.cluster: [] for exporting in told.status.clusters
+    }
+    for piece in seen.by(seen.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
+        pieces.setdefault(piece.metadata.labels[SOURCE_CLUSTER], []).append(piece)
+    return tuple([_offer(cluster, pieces[cluster], rules) for cluster in sorted(pieces)])
+
+
+def _offer(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Offer:
+    if len(pieces) > 1:
+        pieces = sorted(pieces, key=lambda piece: piece.metadata.name)
+    share = _share(cluster, pieces, rules)
+    ports = _distinct(port for piece in pieces for port in piece.ports or ())
+    if cluster in rules.silent:
+        return Offer(cluster, share, ports, (), SILENT)
+    spots = tuple([spot for piece in pieces for spot in _spots(piece)])
+    return Offer(cluster, share, ports, spots, "" if spots else _why_none(pieces))
+
+
+def _share(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Share:
+    """What slices of ours say, which is what holds; of others the fleet's settings are used."""
+    share = rules.shares.get(cluster, Share())
+    for piece in pieces:
+        marks = piece.metadata.annotations
+        usual = Share() if piece.metadata.labels.get(MANAGED_BY) == US else share
+        weight, priority = _number(marks.get(WEIGHT, "")), _number(marks.get(PRIORITY, ""))
+        share = Share(
+            usual.weight if weight is None else weight,
+            usual.priority if priority is None else priority,
+        )
+    return share
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
+
+
+def _spots(piece: EndpointSlice) -> Iterator[Spot]:
+    ports = piece.ports or ()
+    for endpoint in piece.endpoints or ():
+        if not endpoint.ready:
+            continue
+        for text in endpoint.addresses:
+            rdata = address(text)
+            if rdata is not None:
+                label = endpoint.hostname or text.replace(".", "-").replace(":", "-")
+                yield Spot(label.lower(), rdata, ports)
+
+
+def _why_none(pieces: list[EndpointSlice]) -> str:
+    if not pieces:
+        return NO_SLICES
+    return NOT_READY if any(piece.endpoints for piece in pieces) else NO_BACKENDS
+
+
+def _distinct(ports: Iterable[EndpointPort]) -> tuple[EndpointPort, ...]:
+    return tuple({(p.name, p.protocol, p.port): p for p in ports}.values())

@@ -1,0 +1,110 @@
+"""One question, one answer, in bytes: the unusual path, which knows every case."""
+
+from hanse.dns.answers import Type
+from hanse.dns.questions import (
+    HEADER,
+    IN,
+    OUR_UDP,
+    SMALLEST_UDP,
+    Edns,
+    Malformed,
+    Question,
+    Rcode,
+    fitting,
+    question_in,
+    reply,
+    with_edns,
+)
+from hanse.dns.table import Table, type_text
+
+MOST_TCP = 65535
+_RESPONSE = 0x80
+_OPCODE = 0x78
+_TRUNCATED = 0x02
+_REFUSED_TYPES = {Type.ANY, Type.AXFR, Type.IXFR, 253, 254}
+_META_TYPES = {0, Type.OPT}
+
+
+def respond(packet: bytes, table: Table, *, stream: bool) -> bytes | None:
+    """The answer to a packet; None where the only right answer is silence."""
+    if len(packet) < HEADER or packet[2] & _RESPONSE:
+        return None
+    if packet[2] & _OPCODE:
+        return _counted(table, "", "", Rcode.NOTIMP, reply(packet, Rcode.NOTIMP, b"", 0, b""))
+    if packet[4:6] != b"\0\1":
+        return _counted(table, "", "", Rcode.FORMERR, reply(packet, Rcode.FORMERR, b"", 0, b""))
+    try:
+        question = question_in(packet)
+    except Malformed:
+        return _counted(table, "", "", Rcode.FORMERR, reply(packet, Rcode.FORMERR, b"", 0, b""))
+    if question.edns is not None and question.edns.version:
+        badvers = reply(packet, Rcode.BADVERS, question.text, 0, b"")
+        badvers = with_edns(badvers, question.edns, Rcode.BADVERS)
+        return _counted(table, "", type_text(question.type), Rcode.BADVERS, badvers)
+    return _answer(packet, question, table, stream=stream)
+
+
+def _answer(packet: bytes, question: Question, table: Table, *, stream: bool) -> bytes:
+    zone = table.zone_of(question.name)
+    rcode, count, body, authority = Rcode.REFUSED, 0, b"", 0
+    if question.type in _META_TYPES:
+        rcode = Rcode.FORMERR
+    elif zone is None or question.class_ != IN or question.type in _REFUSED_TYPES:
+        pass
+    elif not table.synced:
+        rcode = Rcode.SERVFAIL
+    else:
+        entry = table.answers.get(question.name + question.text[-4:])
+        if entry is not None:
+            heads, body, _, turns = entry
+            if turns is not None:
+                heads, body = next(turns)
+            count = int.from_bytes(heads[0][4:6])
+            authority = int.from_bytes(heads[0][6:8])
+            rcode = Rcode.NOERROR
+        else:
+            rcode = Rcode.NOERROR if question.name in table.names else Rcode.NXDOMAIN
+            body, authority = zone.authority, 1
+    answer = reply(packet, rcode, question.text, count, body, authority)
+    if question.edns is not None:
+        answer = with_edns(answer, question.edns, rcode)
+    most = MOST_TCP if stream else size_for(question.edns)
+    if len(answer) > most:
+        answer = _cut(packet, question, body, most)
+    return _counted(table, zone.text if zone else "", type_text(question.type), rcode, answer)
+
+
+def size_for(edns: Edns | None) -> int:
+    """The largest answer that a client takes by UDP, and no more than passes unfragmented."""
+    return SMALLEST_UDP if edns is None else min(max(edns.size, SMALLEST_UDP), OUR_UDP)
+
+
+def _cut(packet: bytes, question: Question, body: bytes, most: int) -> bytes:
+    """As much as fits, marked as cut: the client asks again by TCP."""
+    around = HEADER + len(question.text) + (11 if question.edns is not None else 0)
+    count, fits = fitting(body, most - around)
+    answer = reply(packet, Rcode.NOERROR, question.text, count, fits)
+    if question.edns is not None:
+        answer = with_edns(answer, question.edns, Rcode.NOERROR)
+    return truncated(answer)
+
+
+def truncated(answer: bytes) -> bytes:
+    """The same answer with the mark that there is more."""
+    return answer[:2] + bytes((answer[2] | _TRUNCATED,)) + answer[3:]
+
+
+def slipped(packet: bytes) -> bytes | None:
+    """The answer to a network that asks too much: nothing, and a hint to come by TCP."""
+    if len(packet) < HEADER or packet[2] & (_RESPONSE | _OPCODE) or packet[4:6] != b"\0\1":
+        return None
+    try:
+        question = question_in(packet)
+    except Malformed:
+        return None
+    return truncated(reply(packet, Rcode.NOERROR, question.text, 0, b""))
+
+
+def _counted(table: Table, zone: str, rtype: str, rcode: int, answer: bytes) -> bytes:
+    table.counter(zone, rtype, rcode)[0] += 1
+    return answer

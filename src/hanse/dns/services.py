@@ -1,0 +1,277 @@
+"""The names of multi-cluster services: what one service answers, in either profile."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from hanse.dns.answers import Answer, Node, Type, address, in_turn, srv, together, txt
+from hanse.dns.names import below, wire_name
+from hanse.dns.offers import BY_CLUSTER, BY_SERVICE, Offer, Rules, Spot, offers_of, rules_of
+from hanse.dns.zone import View
+from hanse.features.services.names import SERVICE_NAME
+from hanse.model.facts import KindServed, Liveness, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.multicluster import ImportedPort, ServiceImport
+from hanse.model.objects import Object
+from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
+
+SERVICE = "service"
+VERSION = Key("version")
+SCHEMA_VERSION = "1.0.0"
+"""Of the names themselves, as `dns-version` tells it."""
+
+Port = EndpointPort | ImportedPort
+T = TypeVar("T")
+
+
+class ServiceZone:
+    """The names of all services that one cluster imports."""
+
+    name = "services"
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, ServiceImport),
+        Watch(Role.LOCAL, EndpointSlice, labels=SERVICE_NAME, indexes=(BY_SERVICE, BY_CLUSTER)),
+        Watch(Role.BROKER, ClusterSet),
+    )
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._apex = wire_name(view.zone)
+        self._services = b"\x03svc" + self._apex
+        self.zones: tuple[bytes, ...] = (self._apex,)
+
+    def synced(self, seen: Snapshot) -> bool:
+        return all(_is_known(kind, seen) for kind in (ServiceImport, EndpointSlice))
+
+    def keys(self, seen: Snapshot) -> Iterator[Key]:
+        yield VERSION
+        for told in seen.all(seen.local, ServiceImport):
+            yield _key(told.metadata.namespace, told.metadata.name)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if isinstance(change, FactChange):
+            fact = change.fact
+            return _keys_from(fact.lease, seen) if isinstance(fact, Liveness) else ()
+        match change.object:
+            case ClusterSet():
+                return self.keys(seen)
+            case ServiceImport(metadata=meta) if change.where == seen.local:
+                return (_key(meta.namespace, meta.name),)
+            case EndpointSlice() if change.where == seen.local:
+                return {
+                    _key(piece.metadata.namespace, piece.metadata.labels[SERVICE_NAME])
+                    for piece in (change.before, change.after)
+                    if piece is not None and SERVICE_NAME in piece.metadata.labels
+                }
+            case _:
+                return ()
+
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+        rules = rules_of(self.view, seen)
+
+        def tell(key: Key) -> Sequence[Node]:
+            if key == VERSION:
+                version = together(Type.TXT, [txt(SCHEMA_VERSION)], self.view.ttl)
+                return (Node(b"\x0bdns-version" + self._apex, (version,)),)
+            told = seen.get(seen.local, ServiceImport, key.name, key.namespace)
+            if told is None:
+                return ()
+            return self.service(key, told, rules, offers_of(key, told, rules, seen))
+
+        return tell
+
+    def service(
+        self, key: Key, told: ServiceImport, rules: Rules, offers: Sequence[Offer]
+    ) -> Sequence[Node]:
+        """All names of one service."""
+        name = self.name_of(key)
+        if name is None:
+            return ()
+        if told.spec.type == "Headless":
+            return list(_headless(name, told, rules, offers, self.view))
+        return list(_addressed(name, told, rules, offers, self.view))
+
+    def name_of(self, key: Key) -> bytes | None:
+        """The name of a service; None where it cannot be written as one."""
+        space = below(key.namespace, self._services)
+        return None if space is None else below(key.name, space)
+
+
+def has_cluster_names(view: View, rules: Rules) -> bool:
+    """Whether a service can be asked for by cluster."""
+    if view.cluster_names is not None:
+        return view.cluster_names
+    return rules.profile == "lighthouse"
+
+
+def chosen(offers: Sequence[Offer], view: View) -> list[Offer]:
+    """The clusters among which answers are shared out: the local one alone when it is ready.
+
+    A weight of 0 drains a cluster: it is used only where nobody else is ready.
+    """
+    ready = [offer for offer in offers if offer.spots]
+    weighed = [offer for offer in ready if offer.share.weight] or ready
+    if view.local and view.local_first:
+        local = [offer for offer in weighed if offer.cluster == view.local]
+        if local:
+            return local
+    highest = max((offer.share.priority for offer in weighed), default=0)
+    return [offer for offer in weighed if offer.share.priority == highest]
+
+
+def _addressed(
+    name: bytes, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
+) -> Iterator[Node]:
+    """A service with an address: the set's own, or one of a cluster's at a time."""
+    if rules.profile == "kep-1645":
+        rdatas = [spot for text in told.spec.ips if (spot := address(text)) is not None]
+        usable = bool(rdatas)
+        answers = _all_of(rdatas, view.ttl)
+    else:
+        several = chosen(offers, view)
+        usable = bool(several)
+        answers = [a for rtype in (Type.A, Type.AAAA) if (a := _share(rtype, several, view.ttl))]
+    known = _named_ports(told.spec.ports, offers)
+    yield from _with_ports(name, answers, told.spec.ports if usable else (), known, name, view.ttl)
+    if has_cluster_names(view, rules):
+        for offer in offers:
+            own = below(offer.cluster, name)
+            if own is not None:
+                answers = _all_of([spot.rdata for spot in offer.spots], view.ttl)
+                ports = offer.ports if offer.spots else ()
+                yield from _with_ports(own, answers, ports, offer.ports, own, view.ttl)
+
+
+def _headless(
+    name: bytes, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
+) -> Iterator[Node]:
+    """A service without an address: every ready pod of every cluster."""
+    targets: list[tuple[bytes, Spot]] = []
+    for offer in offers:
+        home = below(offer.cluster, name)
+        if home is None:
+            continue
+        pods = [(pod, spot) for spot in offer.spots if (pod := below(spot.label, home)) is not None]
+        targets += pods
+        if has_cluster_names(view, rules):
+            yield from _pods_together(home, pods, offer.ports, offer.ports, view.ttl)
+        yield from _pods_apart(pods, view.ttl)
+    if targets or rules.profile == "lighthouse":
+        known = _named_ports(told.spec.ports, offers)
+        yield from _pods_together(name, targets, told.spec.ports, known, view.ttl)
+
+
+def _pods_apart(pods: Sequence[tuple[bytes, Spot]], ttl: int) -> Iterator[Node]:
+    by_name: dict[bytes, list[Spot]] = {}
+    for pod, spot in pods:
+        by_name.setdefault(pod, []).append(spot)
+    for pod, spots in by_name.items():
+        records = [srv(n, pod) for n in _distinct(p.port for s in spots for p in s.ports)]
+        ported = [together(Type.SRV, records, ttl)] if records else []
+        yield Node(pod, (*_all_of([s.rdata for s in spots], ttl), *ported))
+
+
+def _pods_together(
+    name: bytes,
+    pods: Sequence[tuple[bytes, Spot]],
+    ports: Sequence[Port],
+    known: Iterable[Port],
+    ttl: int,
+) -> Iterator[Node]:
+    answers = _all_of([spot.rdata for _, spot in pods], ttl)
+    every: list[bytes] = []
+    named: dict[tuple[str, str], list[bytes]] = {(p.name, p.protocol): [] for p in known if p.name}
+    for port in ports:
+        records = [
+            srv(number, pod)
+            for pod, spot in pods
+            if (number := _number(port, spot.ports)) is not None
+        ]
+        every += records
+        if port.name:
+            named.setdefault((port.name, port.protocol), []).extend(records)
+    if every:
+        answers.append(together(Type.SRV, _distinct(every), ttl))
+    yield Node(name, tuple(answers))
+    yield from _port_nodes(name, named, ttl)
+
+
+def _with_ports(
+    name: bytes,
+    answers: Sequence[Answer],
+    ports: Sequence[Port],
+    known: Iterable[Port],
+    target: bytes,
+    ttl: int,
+) -> Iterator[Node]:
+    """A name with its SRV records, and the names of its ports below it."""
+    numbers = _distinct(p.port for p in ports)
+    bare = [together(Type.SRV, [srv(n, target) for n in numbers], ttl)] if numbers else []
+    yield Node(name, (*answers, *bare))
+    named: dict[tuple[str, str], list[bytes]] = {(p.name, p.protocol): [] for p in known if p.name}
+    for port in ports:
+        if port.name and port.port is not None:
+            named.setdefault((port.name, port.protocol), []).append(srv(port.port, target))
+    yield from _port_nodes(name, named, ttl)
+
+
+def _port_nodes(name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int) -> Iterator[Node]:
+    for (port, protocol), records in named.items():
+        parent = below(f"_{protocol}", name)
+        own = below(f"_{port}", parent) if parent is not None else None
+        if own is not None:
+            yield Node(own, (together(Type.SRV, _distinct(records), ttl),) if records else ())
+
+
+def _named_ports(ports: Sequence[Port], offers: Sequence[Offer]) -> list[Port]:
+    """Ports that are known by name, also where clusters do not agree on them: those are empty."""
+    return [*ports, *(port for offer in offers for port in offer.ports)]
+
+
+def _number(port: Port, served: Sequence[EndpointPort]) -> int | None:
+    """Where a pod serves a port: by its own number, which need not be the service's."""
+    for own in served:
+        if own.name == port.name and own.protocol == port.protocol:
+            return own.port
+    return port.port
+
+
+def _share(rtype: Type, offers: Sequence[Offer], ttl: int) -> Answer | None:
+    size = 4 if rtype is Type.A else 16
+    weighted = [
+        (rdata, offer.share.weight or 1)
+        for offer in offers
+        if (rdata := next((s.rdata for s in offer.spots if len(s.rdata) == size), None))
+    ]
+    return in_turn(rtype, weighted, ttl) if weighted else None
+
+
+def _all_of(rdatas: Iterable[bytes], ttl: int) -> list[Answer]:
+    several = _distinct(rdatas)
+    four = [rdata for rdata in several if len(rdata) == 4]
+    sixteen = [rdata for rdata in several if len(rdata) == 16]
+    answers = [together(Type.A, four, ttl)] if four else []
+    return [*answers, together(Type.AAAA, sixteen, ttl)] if sixteen else answers
+
+
+def _distinct(values: Iterable[T | None]) -> list[T]:
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+def _key(namespace: str, name: str) -> Key:
+    return Key(SERVICE, name, namespace)
+
+
+def _keys_from(cluster: str, seen: Snapshot) -> set[Key]:
+    """The services that a cluster exports."""
+    return {
+        _key(piece.metadata.namespace, piece.metadata.labels[SERVICE_NAME])
+        for piece in seen.by(seen.local, BY_CLUSTER, cluster)
+    }
+
+
+def _is_known(kind: type[Object], seen: Snapshot) -> bool:
+    """Whether it is known what there is of a kind; where it is not served there is nothing."""
+    served = seen.fact(KindServed, (seen.local, kind.kind))
+    return seen.listed(seen.local, kind) or (served is not None and not served.served)

@@ -1,0 +1,197 @@
+"""What a worker knows of one view: prepared answers by question, and the turns they take."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, cycle
+from random import Random
+from typing import Any
+
+from hanse.dns.answers import Answer, Type, soa
+from hanse.dns.delta import Delta, Named
+from hanse.dns.names import ROOT, above, text_of
+from hanse.dns.questions import Rcode
+from hanse.dns.rotation import turns
+
+Heads = tuple[bytes, bytes, bytes, bytes]
+"""The header after its id: by whether recursion was desired, then also with EDNS."""
+
+Entry = Sequence[Any]
+"""Header, records, how often it was given, and whose turn it is where there are several.
+
+A tuple, or a list where it changes: no answer has a class of its own on the hot path.
+"""
+
+_IN = b"\0\1"
+_ADDRESSES = (Type.A, Type.AAAA)
+_SHORT_ROUND = 16
+
+
+def heads(rcode: int, answers: int, authority: int = 0) -> Heads:
+    """The headers of an answer to a question in the usual form."""
+
+    def head(recursion: int, additional: int) -> bytes:
+        flags = bytes((0x84 | recursion, rcode))
+        numbers = (1, answers, authority, additional)
+        return flags + b"".join(number.to_bytes(2) for number in numbers)
+
+    return (head(0, 0), head(1, 0), head(0, 1), head(1, 1))
+
+
+class Zone:
+    """One zone of a view, with what is told where there is nothing."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.text = text_of(name)
+        self.authority = b""
+
+
+class Table:
+    """All names of one view. `answers` is the whole of the hot path."""
+
+    def __init__(self, view: str, random: Random) -> None:
+        self.view = view
+        self.answers: dict[bytes, Entry] = {}
+        self.ready: Mapping[bytes, Entry] = {}
+        """The answers once the view is synced; before that there are none to give."""
+        self.names: dict[bytes, tuple[int, ...]] = {}
+        """The types that each name has in `answers`."""
+        self.zones: dict[bytes, Zone] = {}
+        self.counts: dict[tuple[str, str, int], list[int]] = {}
+        """How many answers were given, by zone, type and code."""
+        self._random = random
+        self.unsampled = 0
+        """Answers since one was last told to the log."""
+        self._heads: dict[int, Heads] = {}
+        self._nothing: dict[tuple[bytes, int], list[Any]] = {}
+
+    def apply(self, delta: Delta) -> None:
+        """Take in what has changed."""
+        if delta.afresh:
+            self.answers.clear()
+            self.names.clear()
+        self.zones = {z: self.zones.get(z) or Zone(z) for z in delta.zones}
+        self._sign(delta.serial)
+        for name in delta.gone:
+            self._drop(name)
+        for named in delta.put:
+            self._put(named)
+        if delta.synced:
+            self.ready = self.answers
+
+    @property
+    def synced(self) -> bool:
+        """Whether a name that is not known does not exist."""
+        return self.ready is self.answers
+
+    def zone_of(self, name: bytes) -> Zone | None:
+        """The zone that a name belongs to: the closest one above it."""
+        while True:
+            zone = self.zones.get(name)
+            if zone is not None:
+                return zone
+            if name == ROOT:
+                return None
+            name = above(name)
+
+    def counter(self, zone: str, rtype: str, rcode: int) -> list[int]:
+        """Where answers of that kind are counted."""
+        return self.counts.setdefault((zone, rtype, rcode), [0])
+
+    def _sign(self, serial: int) -> None:
+        """Every empty answer ends with its zone's SOA, whose serial changes whenever names do."""
+        for zone in self.zones.values():
+            zone.authority = soa(zone.name, serial)
+            front = zone.authority[len(zone.name) :]
+            counter = self.counter(zone.text, "SOA", Rcode.NOERROR)
+            entry = (self._heads_of(1), b"\xc0\x0c" + front, counter, None)
+            self.answers[_question(zone.name, Type.SOA)] = entry
+        for (name, _), empty in self._nothing.items():
+            if name in self.zones:
+                empty[1] = self.zones[name].authority
+
+    def _put(self, named: Named) -> None:
+        zone = self.zone_of(named.name)
+        if zone is None:
+            return
+        self._drop(named.name)
+        types: list[int] = []
+        for answer in named.answers:
+            types.append(answer.type)
+            self.answers[_question(named.name, answer.type)] = self._entry(zone, answer)
+        for rtype in _ADDRESSES:
+            if rtype not in types:
+                types.append(rtype)
+                self.answers[_question(named.name, rtype)] = self._empty(zone, rtype)
+        self.names[named.name] = _interned(tuple(types))
+
+    def _drop(self, name: bytes) -> None:
+        for rtype in self.names.pop(name, ()):
+            self.answers.pop(_question(name, rtype), None)
+
+    def _entry(self, zone: Zone, answer: Answer) -> Entry:
+        counter = self.counter(zone.text, type_text(answer.type), Rcode.NOERROR)
+        first = answer.variants[0]
+        front = self._heads_of(first.count)
+        if len(answer.variants) == 1 and not answer.stride:
+            return (front, first.body, counter, None)
+        if answer.stride:
+            return (front, first.body, counter, _moving(front, first.body, answer.stride))
+        prepared = [(self._heads_of(v.count), v.body) for v in answer.variants]
+        order = turns(tuple([v.weight for v in answer.variants]))
+        start = self._random.randrange(len(order))
+        return (front, first.body, counter, _taking_turns(prepared, order, start))
+
+    def _empty(self, zone: Zone, rtype: int) -> Entry:
+        """The answer that a name has nothing of a type; one for all names of a zone."""
+        known = self._nothing.get((zone.name, rtype))
+        if known is None:
+            counter = self.counter(zone.text, type_text(rtype), Rcode.NOERROR)
+            known = [heads(Rcode.NOERROR, 0, 1), zone.authority, counter, None]
+            self._nothing[(zone.name, rtype)] = known
+        return known
+
+    def _heads_of(self, number: int) -> Heads:
+        found = self._heads.get(number)
+        if found is None:
+            found = self._heads[number] = heads(Rcode.NOERROR, number)
+        return found
+
+
+def type_text(rtype: int) -> str:
+    """A record type as people write it."""
+    return _TYPES.get(rtype) or f"TYPE{rtype}"
+
+
+_TYPES = {int(known): known.name for known in Type} | {5: "CNAME", 12: "PTR", 15: "MX", 65: "HTTPS"}
+_known_types: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+
+def _interned(types: tuple[int, ...]) -> tuple[int, ...]:
+    return _known_types.setdefault(types, types)
+
+
+def _question(name: bytes, rtype: int) -> bytes:
+    return name + rtype.to_bytes(2) + _IN
+
+
+def _taking_turns(
+    prepared: list[tuple[Heads, bytes]], order: tuple[int, ...], start: int
+) -> Iterator[tuple[Heads, bytes]]:
+    if len(order) <= _SHORT_ROUND:
+        return cycle([prepared[i] for i in order[start:] + order[:start]])
+    return _long_round(prepared, order, start)
+
+
+def _long_round(
+    prepared: list[tuple[Heads, bytes]], order: tuple[int, ...], start: int
+) -> Iterator[tuple[Heads, bytes]]:
+    """A round that is too long for every name to have its own copy."""
+    for at in count(start):
+        yield prepared[order[at % len(order)]]
+
+
+def _moving(front: Heads, body: bytes, stride: int) -> Iterator[tuple[Heads, bytes]]:
+    """The same records, each in front in its turn."""
+    for start in count(0, stride):
+        at = start % len(body)
+        yield front, body[at:] + body[:at]

@@ -1,0 +1,232 @@
+"""One process of the server: sockets and a pipe in, answers out; started as a program.
+
+It blocks in one place, on everything it listens to. Orders come by standard input, reports go to
+standard output. It ends when told to, and also when whoever started it is gone.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from random import Random
+from typing import assert_never
+
+from hanse.dns.delta import (
+    FRONT,
+    Count,
+    Counted,
+    Delta,
+    Listening,
+    Mark,
+    Reached,
+    Sampled,
+    Start,
+    Stop,
+    framed,
+    order_in,
+)
+from hanse.dns.hot import serve_datagrams
+from hanse.dns.limits import Limiter
+from hanse.dns.names import text_of
+from hanse.dns.questions import RCODES, Malformed, question_in
+from hanse.dns.responder import respond
+from hanse.dns.streams import Connection
+from hanse.dns.table import Table, type_text
+
+ORDERS, REPORTS = 0, 1
+TELL_EVERY = 1.0
+"""Seconds between reports, and between looks at idle connections."""
+FAREWELL = 1.0
+"""Seconds that clients have to take their last answers."""
+
+
+class Worker:
+    """Everything one process holds; `run` is its life."""
+
+    def __init__(self, orders: int, reports: int, random: Random) -> None:
+        self._orders = orders
+        self._reports = reports
+        self._random = random
+        self._pending = bytearray()
+        self._poll = select.epoll()
+        self._poll.register(orders, select.EPOLLIN)
+        self._settings = Start(())
+        self._tables: dict[str, Table] = {}
+        self._datagrams: dict[int, Callable[[], None]] = {}
+        self._listeners: dict[int, tuple[socket.socket, str]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._limiters: list[Limiter] = []
+        self._told_at = time.monotonic()
+        self._stopping = False
+        self._held_back = 0
+
+    def run(self) -> None:
+        """Work until told to stop, or until nobody is there to tell."""
+        ready = {self._orders: self._obey}
+        while not self._stopping:
+            for fd, event in self._poll.poll(TELL_EVERY):
+                if fd in self._datagrams:
+                    self._datagrams[fd]()
+                elif fd in self._connections:
+                    self._serve(self._connections[fd], event)
+                elif fd in self._listeners:
+                    self._accept(*self._listeners[fd])
+                else:
+                    ready[fd]()
+            now = time.monotonic()
+            if now - self._told_at >= TELL_EVERY:
+                self._tell(now)
+        self._say_farewell()
+
+    def _obey(self) -> None:
+        told = os.read(self._orders, 1 << 20)
+        if not told:
+            self._stopping = True
+            return
+        pending = self._pending
+        pending += told
+        at = 0
+        while len(pending) - at >= FRONT:
+            end = at + FRONT + int.from_bytes(pending[at : at + FRONT])
+            if len(pending) < end:
+                break
+            self._take(bytes(pending[at + FRONT : end]))
+            at = end
+        del pending[:at]
+
+    def _take(self, body: bytes) -> None:
+        order = order_in(body)
+        match order:
+            case Start():
+                self._settings = order
+                for listening in order.listening:
+                    self._listen(listening)
+            case Delta(view):
+                self._table(view).apply(order)
+            case Mark(number):
+                self._report(Reached(number))
+            case Stop():
+                self._stopping = True
+            case _:
+                assert_never(order)
+
+    def _table(self, view: str) -> Table:
+        if view not in self._tables:
+            self._tables[view] = Table(view, self._random)
+        return self._tables[view]
+
+    def _listen(self, listening: Listening) -> None:
+        sock = socket.socket(fileno=listening.fd)
+        sock.setblocking(False)
+        if listening.stream:
+            self._listeners[listening.fd] = (sock, listening.view)
+        else:
+            limiter = None
+            if listening.per_second:
+                limiter = Limiter(listening.per_second, time.monotonic)
+                self._limiters.append(limiter)
+            table = self._table(listening.view)
+            sample = self._sampler(table) if self._settings.log_every else None
+            every = self._settings.log_every
+            self._datagrams[listening.fd] = lambda: serve_datagrams(
+                sock, table, limiter, sample, every
+            )
+        self._poll.register(listening.fd, select.EPOLLIN)
+
+    def _sampler(self, table: Table) -> Callable[[bytes, str, bytes], None]:
+        def sample(packet: bytes, client: str, answer: bytes) -> None:
+            try:
+                question = question_in(packet)
+            except (Malformed, IndexError):
+                return
+            rcode = RCODES.get(answer[3] & 0xF, "")
+            name, rtype = text_of(question.name), type_text(question.type)
+            self._report(Sampled(table.view, client, name, rtype, rcode, len(answer)))
+
+        return sample
+
+    def _accept(self, listener: socket.socket, view: str) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:  # gone again, or a sibling was faster
+            return
+        if len(self._connections) >= self._settings.most_connections:
+            longest_idle = min(self._connections.values(), key=lambda c: c.active)
+            self._close(longest_idle)
+        sock.setblocking(False)
+        self._connections[sock.fileno()] = Connection(sock, view, time.monotonic())
+        self._poll.register(sock.fileno(), select.EPOLLIN)
+
+    def _serve(self, connection: Connection, event: int) -> None:
+        table = self._table(connection.view)
+        if event & select.EPOLLOUT:
+            connection.write()
+        if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not connection.is_full:
+            connection.read(lambda packet: respond(packet, table, stream=True), time.monotonic())
+        if connection.ended and not connection.has_more:
+            self._close(connection)
+            return
+        wanted = 0 if connection.is_full or connection.ended else select.EPOLLIN
+        wanted |= select.EPOLLOUT if connection.has_more else 0
+        self._poll.modify(connection.sock.fileno(), wanted)
+
+    def _close(self, connection: Connection) -> None:
+        fd = connection.sock.fileno()
+        self._poll.unregister(fd)
+        del self._connections[fd]
+        connection.sock.close()
+
+    def _tell(self, now: float) -> None:
+        self._told_at = now
+        idle = now - self._settings.idle_seconds
+        for connection in [c for c in self._connections.values() if c.active < idle]:
+            self._close(connection)
+        counts = [
+            Count(view, zone, rtype, RCODES[rcode], counter[0])
+            for view, table in self._tables.items()
+            for (zone, rtype, rcode), counter in table.counts.items()
+            if counter[0]
+        ]
+        for table in self._tables.values():
+            for counter in table.counts.values():
+                counter[0] = 0
+        held_back = sum(limiter.held_back for limiter in self._limiters)
+        limited, self._held_back = held_back - self._held_back, held_back
+        names = {view: len(table.names) for view, table in self._tables.items()}
+        self._report(Counted(tuple(counts), names, limited, len(self._connections)))
+
+    def _report(self, report: Reached | Counted | Sampled) -> None:
+        """Tell our owner; one that has died is noticed at the other end of the pipe."""
+        try:
+            os.write(self._reports, framed(report))
+        except BrokenPipeError:
+            self._stopping = True
+
+    def _say_farewell(self) -> None:
+        """Answer what has come in already, and let clients have their answers."""
+        for serve in self._datagrams.values():
+            serve()
+        self._tell(time.monotonic())
+        end = time.monotonic() + FAREWELL
+        waiting = [c for c in self._connections.values() if c.has_more]
+        while waiting and time.monotonic() < end:
+            select.select([], [c.sock for c in waiting], [], 0.1)
+            for connection in waiting:
+                connection.write()
+            waiting = [c for c in waiting if c.has_more]
+
+
+def main() -> None:
+    """Be a worker of the process that started us."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for our owner, who tells us when to stop
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    gc.set_threshold(100_000)  # tables have no cycles, and are not worth looking through
+    Worker(ORDERS, REPORTS, Random()).run()  # noqa: S311 - only where rounds begin
+
+
+if __name__ == "__main__":
+    main()
