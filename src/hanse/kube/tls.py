@@ -10,14 +10,15 @@ from hanse.kube.errors import BadCredentials
 
 def context_for(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext:
     """The TLS settings for one server and one identity; always verified unless told otherwise."""
-    context = ssl.create_default_context()
+    if endpoint.ca and not endpoint.insecure:
+        context = _trusting_only(endpoint)
+    else:
+        context = ssl.create_default_context()  # reads the system's certificates, which takes time
     # Since Python 3.13 certificates must be as the RFC says; those of many clusters are not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if endpoint.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif endpoint.ca:
-        context = _trusting_only(endpoint)
     if identity.certificate:
         _present(context, identity, endpoint.url)
     return context
@@ -25,13 +26,11 @@ def context_for(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext:
 
 def _trusting_only(endpoint: Endpoint) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cadata=endpoint.ca.decode("ascii", "replace"))
+        return ssl.create_default_context(cadata=endpoint.ca.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
         raise BadCredentials(
             f"{endpoint.url}: certificate-authority holds no certificate in PEM; copy it again"
         ) from None
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 def _present(context: ssl.SSLContext, identity: Identity, url: str) -> None:
