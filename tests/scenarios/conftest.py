@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hanse.local.real.fleet import RealFleet
-from hanse.testing.stage import Ground, Stage
+from hanse.testing.stage import Features, Ground, Stage
 from hanse.testing.stage_embedded import embedded_ground
 from hanse.testing.stage_kubernetes import kubernetes_ground
 from hanse.testing.time import ON_VIRTUAL_TIME
@@ -63,9 +63,17 @@ async def ground(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[Groun
 
 
 @pytest.fixture
-async def stage(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+def features() -> Features:
+    """What agents do on the stage; modules about another feature override it."""
+    return lambda: (Toy(),)
+
+
+@pytest.fixture
+async def stage(
+    ground: Ground, features: Features, request: pytest.FixtureRequest
+) -> AsyncIterator[Stage]:
     """Three clusters and a broker, no agent yet, and a namespace of the scenario's own."""
-    async with Stage(ground, shop_of(request.node.nodeid), lambda: (Toy(),)) as stage:
+    async with Stage(ground, shop_of(request.node.nodeid), features) as stage:
         yield stage
 
 

@@ -39,6 +39,10 @@ Check = Callable[[], Awaitable[T]]
 """Raises AssertionError for as long as something does not hold, and gives what it looked at."""
 
 
+Features = Callable[[], Sequence[Feature]]
+"""What each agent is started with."""
+
+
 class Ground(Protocol):
     """Clusters of one engine, the broker among them, and what can be done to them."""
 
@@ -97,9 +101,7 @@ class Actor(Struct, frozen=True):
 class Stage:
     """The clusters of a ground with agents, people, and a namespace of the scenario's own."""
 
-    def __init__(
-        self, ground: Ground, shop: str, features: Callable[[], Sequence[Feature]], *, seed: int = 0
-    ) -> None:
+    def __init__(self, ground: Ground, shop: str, features: Features, *, seed: int = 0) -> None:
         self.ground = ground
         self.names = ground.names
         self.shop = shop
