@@ -13,9 +13,12 @@ from typing import Any
 import msgspec
 
 from hanse.kube.errors import KubeError
+from hanse.kube.request import Request
 from hanse.local.embedded.controllers.suite import Controllers
 from hanse.local.embedded.storage import Snapshot
+from hanse.model.crds import crd_of
 from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.objects import Meta
 from hanse.testing.builders import namespace
 from hanse.testing.faults import Weather
@@ -26,6 +29,13 @@ from tests.engine.witness import Witness
 
 SHOP = "shop"
 NAMES = ("bread", "salt")
+DEFINE_CLUSTER_SETS = Request(
+    "POST",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    body=msgspec.json.encode(crd_of(ClusterSet)),
+)
+"""As every broker does; else each agent would look for the kind twice a minute."""
+
 CLUSTERS = ("lubeck", "hamburg", "bergen")
 NAMESPACES = frozenset({"namespace"})
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
@@ -61,6 +71,7 @@ class Schedule:
         for cluster in world.names:
             await world.client(cluster).create(namespace(SHOP))
         await world.client(BROKER).create(namespace(HOME))
+        await world.client(BROKER).send(DEFINE_CLUSTER_SETS)
         controllers = [
             asyncio.create_task(Controllers(world.clusters[n], which=NAMESPACES).run())
             for n in (world.names if self.razes else ())
@@ -193,7 +204,7 @@ class Schedule:
                 del lost[key]
         with self.witness.by_hand(cluster):
             await client.delete(Namespace, SHOP, "")
-            while self._namespace_stands(cluster):
+            while self._namespace_stands(cluster):  # noqa: ASYNC110 - nobody else can tell
                 await asyncio.sleep(0.1)
         self._tell(f"{cluster} loses its namespace")
 
