@@ -74,8 +74,8 @@ async def join(wish: Joining, *, dry_run: bool) -> None:
     async with reached(wish.member) as member, reached(wish.broker) as broker:
         await _check_member(member, wish)
         uid = (await member.read(Namespace, "kube-system")).metadata.uid
-        await _check_broker(broker, wish, uid)
-        made = manifests.member(watches(wish.home), wish.home, wish.cluster, uid)
+        new = await _is_new(broker, wish, uid)
+        made = manifests.member(watches(wish.home), wish.home, wish.cluster, uid, new=new)
         on_broker = await apply(broker, made, dry_run=dry_run)
         at_home = await define(member, definitions(), dry_run=dry_run)
         at_home += await apply(member, manifests.at_home(watches(wish.home)), dry_run=dry_run)
@@ -109,8 +109,8 @@ async def _check_member(member: Client, wish: Joining) -> None:
         )
 
 
-async def _check_broker(broker: Client, wish: Joining, uid: str) -> None:
-    """Refuse a server that is no broker, and an id that another cluster has."""
+async def _is_new(broker: Client, wish: Joining, uid: str) -> bool:
+    """Whether the id is free; refuses a server that is no broker, and an id of another cluster."""
     name = wish.broker.name
     try:
         await broker.read(Namespace, wish.home)
@@ -123,7 +123,7 @@ async def _check_broker(broker: Client, wish: Joining, uid: str) -> None:
     try:
         lease = await broker.read(Lease, wish.cluster, wish.home)
     except NotFound:
-        return
+        return True
     holder = lease.metadata.annotations.get(CLUSTER_UID, uid)
     if holder != uid:
         raise Oops(
@@ -131,6 +131,7 @@ async def _check_broker(broker: Client, wish: Joining, uid: str) -> None:
             f"choose another --cluster-id, or if that cluster is gone: kubectl --context {name} "
             f"-n {wish.home} delete lease {wish.cluster}"
         )
+    return False
 
 
 async def _secret(

@@ -39,6 +39,9 @@ MEMBER = "hanse.dev/member"
 CLUSTER_ID = "hanse.dev/cluster-id"
 """Annotation of the Secret: the id by which the cluster joined."""
 
+FIRST_LEASE_SECONDS = 3600
+"""How long the Lease of a member lasts that has joined and said nothing yet."""
+
 RESERVED = ("broker", "default")
 """Ids that mean something else: the broker itself, and every namespace's own account."""
 
@@ -96,14 +99,20 @@ def cluster_set(profile: Profile) -> Manifest:
 
 
 def member(
-    watches: Iterable[Watch], home: str, cluster: ClusterId, uid: str
+    watches: Iterable[Watch], home: str, cluster: ClusterId, uid: str, *, new: bool
 ) -> tuple[Manifest, ...]:
-    """What a broker holds for one member: its account, its rights and its Lease."""
+    """What a broker holds for one member: its account, its rights and its Lease.
+
+    A new Lease is nobody's and lapses late, so that a member that has just joined does not count
+    as dead before its agent has first renewed it; one that stands is the agent's to renew.
+    """
     labels = {MEMBER: cluster}
     account = Subject(cluster, home)
     shared = broker_rules(watches, home)
     own = (Rule(home, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),)
-    lease = manifest(Lease.kind, cluster, home, labels=labels, annotations={CLUSTER_UID: uid})
+    body = {"spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS}} if new else {}
+    marks = {CLUSTER_UID: uid}
+    lease = manifest(Lease.kind, cluster, home, body=body, labels=labels, annotations=marks)
     return (
         *roles(_member_role(home), shared),
         *roles(f"{home}:{cluster}", own),

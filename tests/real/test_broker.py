@@ -1,0 +1,309 @@
+"""A broker and its members on real clusters: agents have the rights that joining gave, no more."""
+
+import asyncio
+import os
+import sys
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from hanse.kube.access import Identity
+from hanse.local.kubeconfig import Context, write_kubeconfig
+from hanse.local.real.fleet import NAMES, RealFleet
+from tests.real.conftest import Kubectl, Said
+
+HOME = "harbour"
+"""The broker namespace of these tests, so that nobody else's is touched."""
+MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease"
+SOURCE = "multicluster.kubernetes.io/source-cluster"
+UNTIL = "--timeout=60s"
+
+pytestmark = pytest.mark.anyio
+
+
+class Fleet(Struct):
+    """The shared fleet with a broker, members, and their agents as processes."""
+
+    real: RealFleet
+    folder: Path
+    kubectl: Kubectl
+
+    async def on(self, context: str, *arguments: str, given: str = "") -> Said:
+        """kubectl as an administrator."""
+        return await self.kubectl(self.real.kubeconfig, context, *arguments, given=given)
+
+    async def as_member(self, cluster: str, *arguments: str, given: str = "") -> Said:
+        """kubectl on the broker, as the account of a member."""
+        place = ("-n", HOME, *arguments)
+        return await self.kubectl(self.way(cluster), "broker", *place, given=given)
+
+    async def hanse(self, *arguments: str) -> Said:
+        """A command of ours, to its end."""
+        running = await self._started(*arguments, "--kubeconfig", str(self.real.kubeconfig))
+        output, errors = await running.communicate()
+        return Said(running.returncode or 0, output.decode(), errors.decode())
+
+    def way(self, cluster: str) -> Path:
+        """Where the agent of a cluster finds the broker."""
+        return self.folder / f"{cluster}-broker.kubeconfig"
+
+    async def join(self, cluster: str) -> Said:
+        return await self.hanse(
+            *("join", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
+            *("--broker-namespace", HOME),
+        )
+
+    @asynccontextmanager
+    async def agent(self, cluster: str) -> AsyncIterator[None]:
+        """An agent with nothing but what joining gave it."""
+        get_secret = ("-n", "hanse-system", "get", "secret", "hanse-broker")
+        secret = await self.on(cluster, *get_secret, "-o", "jsonpath={.data.kubeconfig}")
+        self.way(cluster).write_bytes(b64decode(secret.output))
+        token = await self.on(cluster, "-n", "hanse-system", "create", "token", "hanse-agent")
+        access = self.real.clusters[cluster].context.access
+        own = msgspec.structs.replace(access, identity=Identity(token=token.output.strip()))
+        write_kubeconfig(self.folder / f"{cluster}.kubeconfig", [Context(cluster, own)])
+        running = await self._started(
+            *("agent", "--cluster-id", cluster, "--listen", "127.0.0.1:0"),
+            *("--kubeconfig", str(self.folder / f"{cluster}.kubeconfig")),
+            *("--broker-kubeconfig", str(self.way(cluster)), "--broker-namespace", HOME),
+            log=self.folder / f"{cluster}.log",
+        )
+        try:
+            yield
+        finally:
+            running.terminate()
+            await running.wait()
+
+    async def _started(
+        self, *arguments: str, log: Path | None = None
+    ) -> asyncio.subprocess.Process:
+        program = (sys.executable, "-c", "from hanse.cli import main; main()")
+        pipe = asyncio.subprocess.PIPE
+        said = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
+        try:
+            return await asyncio.create_subprocess_exec(
+                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=said
+            )
+        finally:
+            if log is not None:
+                os.close(said)
+
+
+@pytest.fixture(scope="module")
+async def fleet(
+    real_clusters: RealFleet, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Fleet]:
+    """Three members of one broker; at the end it is all undone, as the guide says."""
+    whole = Fleet(real_clusters, tmp_path_factory.mktemp("members"), kubectl)
+    said = await whole.hanse("broker", "init", "--context", "broker", "--namespace", HOME)
+    assert said.status == 0, said.errors
+    async with AsyncExitStack() as agents:
+        for cluster in NAMES:
+            said = await whole.join(cluster)
+            assert said.status == 0, said.errors
+            await agents.enter_async_context(whole.agent(cluster))
+        yield whole
+    for cluster in NAMES:
+        await _undo(whole, cluster)
+    await whole.on("broker", "delete", "namespace", HOME)
+    await _without_definitions(whole, "broker")
+
+
+async def _undo(whole: Fleet, cluster: str) -> None:
+    """The commands of the guide by which a cluster leaves."""
+    marks = ("-l", f"hanse.dev/member={cluster}")
+    said = await whole.on("broker", "-n", HOME, "delete", MEMBER_KINDS, *marks)
+    assert said.status == 0, said.errors
+    await whole.on("broker", "-n", HOME, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}")
+    await whole.on(cluster, "delete", "clusterrole,clusterrolebinding", "hanse-agent")
+    await whole.on(cluster, "delete", "namespace", "hanse-system", "shop", "--wait=false")
+    await _without_definitions(whole, cluster)
+
+
+async def _without_definitions(whole: Fleet, context: str) -> None:
+    ours = await whole.hanse("crds")
+    await whole.on(context, "delete", "--wait=false", "-f", "-", given=ours.output)
+
+
+@pytest.fixture(scope="module")
+async def exported(fleet: Fleet) -> Said:
+    """A Service that lubeck and hamburg export, as the command told it for lubeck."""
+    for cluster in NAMES:
+        await fleet.on(cluster, "create", "namespace", "shop")
+    for cluster in ("hamburg", "lubeck"):
+        await fleet.on(cluster, "-n", "shop", "create", "deployment", "web", "--image=web")
+        await fleet.on(cluster, "-n", "shop", "expose", "deployment", "web", "--port=80")
+        await fleet.on(cluster, "-n", "shop", "rollout", "status", "deployment/web", UNTIL)
+        said = await fleet.hanse("export", "web", "-n", "shop", "--context", cluster)
+        assert said.status == 0, said.output + said.errors
+    return said
+
+
+def _json(said: Said) -> Any:
+    assert said.status == 0, said.errors
+    return msgspec.json.decode(said.output)
+
+
+async def _slices_of(fleet: Fleet, cluster: str) -> list[str]:
+    query = ("-n", HOME, "get", "endpointslices", "-l", f"{SOURCE}={cluster}", "-o", "json")
+    return [one["metadata"]["name"] for one in _json(await fleet.on("broker", *query))["items"]]
+
+
+async def test_an_export_is_visible_in_every_cluster(fleet: Fleet, exported: Said) -> None:
+    assert exported.output.startswith("shop/web is exported by hamburg, lubeck\n")
+
+    for cluster in NAMES:
+        second = "--for=jsonpath={.status.clusters[1].cluster}=lubeck"
+        waited = await fleet.on(cluster, "-n", "shop", "wait", "serviceimport/web", second, UNTIL)
+        assert waited.status == 0, waited.errors
+
+
+async def test_status_shows_the_service_once(fleet: Fleet, exported: Said) -> None:
+    services = _json(await fleet.hanse("status", "--json"))["services"]
+
+    (web,) = [one for one in services if one["name"] == "web"]
+    assert web["exporters"] == ["hamburg", "lubeck"]
+    assert web["endpoints"]["lubeck"] == {"ready": 1, "all": 1}
+    assert web["problems"] == []
+
+
+async def test_joining_again_changes_nothing(fleet: Fleet) -> None:
+    said = await fleet.join("lubeck")
+
+    assert said.output.startswith("broker: nothing to change\nlubeck: nothing to change\n")
+
+
+async def test_an_agent_never_asks_for_what_it_may_not_do(fleet: Fleet, exported: Said) -> None:
+    logs = [(fleet.folder / f"{cluster}.log").read_text().lower() for cluster in NAMES]
+
+    assert all("agent runs" in log for log in logs)
+    assert not [log for log in logs if "forbidden" in log or "denied" in log]
+
+
+async def test_every_member_renews_its_own_lease(fleet: Fleet, exported: Said) -> None:
+    for cluster in NAMES:
+        renewed = f"--for=jsonpath={{.spec.holderIdentity}}={cluster}"
+        waited = await fleet.on("broker", "-n", HOME, "wait", f"lease/{cluster}", renewed, UNTIL)
+        assert waited.status == 0, waited.errors
+
+
+def _slice(name: str, source: str) -> str:
+    labels = {SOURCE: source, "multicluster.kubernetes.io/service-name": "web"}
+    made = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": HOME, "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [],
+        "ports": [],
+    }
+    return msgspec.json.encode(made).decode()
+
+
+async def test_a_member_writes_slices_in_its_own_name(fleet: Fleet) -> None:
+    made = await fleet.as_member("lubeck", "create", "-f", "-", given=_slice("own", "lubeck"))
+    gone = await fleet.as_member("lubeck", "delete", "endpointslice", "own")
+
+    assert (made.status, gone.status) == (0, 0), made.errors + gone.errors
+
+
+async def test_a_member_cannot_write_a_slice_in_anothers_name(fleet: Fleet) -> None:
+    said = await fleet.as_member("lubeck", "create", "-f", "-", given=_slice("false", "hamburg"))
+
+    assert said.status == 1
+    assert f"label {SOURCE} must be lubeck" in said.errors
+
+
+async def test_a_member_cannot_write_a_slice_in_nobodys_name(fleet: Fleet) -> None:
+    bare = _slice("bare", "lubeck").replace(SOURCE, "other")
+
+    said = await fleet.as_member("lubeck", "create", "-f", "-", given=bare)
+
+    assert f"label {SOURCE} must be lubeck" in said.errors
+
+
+_THEFT = f'{{"metadata":{{"labels":{{"{SOURCE}":"lubeck"}}}}}}'
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(("patch", "--type=merge", "-p", '{"endpoints":[]}'), id="changed"),
+        pytest.param(("patch", "--type=merge", "-p", _THEFT), id="taken over"),
+        pytest.param(("delete",), id="deleted"),
+    ],
+)
+async def test_anothers_slice_cannot_be(
+    fleet: Fleet, exported: Said, attempt: tuple[str, ...]
+) -> None:
+    (theirs,) = await _slices_of(fleet, "hamburg")
+    verb, *rest = attempt
+
+    said = await fleet.as_member("lubeck", verb, "endpointslice", theirs, *rest)
+
+    assert f"label {SOURCE} must be lubeck" in said.errors
+    assert await _slices_of(fleet, "hamburg") == [theirs]
+
+
+async def test_a_member_cannot_give_its_own_slice_away(fleet: Fleet, exported: Said) -> None:
+    (own,) = await _slices_of(fleet, "lubeck")
+    gift = _THEFT.replace("lubeck", "hamburg")
+
+    said = await fleet.as_member(
+        "lubeck", "patch", "endpointslice", own, "--type=merge", "-p", gift
+    )
+
+    assert f"label {SOURCE} must be lubeck" in said.errors
+
+
+async def test_a_member_cannot_renew_anothers_lease(fleet: Fleet) -> None:
+    change = '{"spec":{"leaseDurationSeconds":3600}}'
+
+    said = await fleet.as_member(
+        "lubeck", "patch", "lease", "hamburg", "--type=merge", "-p", change
+    )
+
+    assert 'cannot patch resource "leases"' in said.errors
+
+
+async def test_a_member_cannot_become_another_cluster(fleet: Fleet) -> None:
+    change = '{"metadata":{"annotations":{"hanse.dev/cluster-uid":"another"}}}'
+
+    said = await fleet.as_member("lubeck", "patch", "lease", "lubeck", "--type=merge", "-p", change)
+
+    assert "annotation hanse.dev/cluster-uid says whose the id is" in said.errors
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(("get", "secrets"), id="read secrets"),
+        pytest.param(("create", "configmap", "a"), id="keep configuration"),
+        pytest.param(("create", "token", "hamburg"), id="speak for another"),
+        pytest.param(("get", "endpointslices", "-A"), id="see other namespaces"),
+        pytest.param(("delete", "lease", "lubeck"), id="delete a lease"),
+        pytest.param(("delete", "namespace", HOME), id="end the fleet"),
+    ],
+)
+async def test_a_member_may_not(fleet: Fleet, asked: tuple[str, ...]) -> None:
+    said = await fleet.as_member("lubeck", *asked)
+
+    assert said.status == 1
+    assert "forbidden" in said.errors.lower()
+
+
+async def test_an_id_is_one_clusters_alone(fleet: Fleet) -> None:
+    said = await fleet.hanse(
+        *("join", "--broker", "broker", "--cluster-id", "lubeck", "--context", "broker"),
+        *("--broker-namespace", HOME),
+    )
+
+    assert said.status == 2
+    assert said.errors.startswith("hanse: cluster id 'lubeck' is that of another cluster")
