@@ -1,0 +1,75 @@
+"""The real server on loopback, and clients that ask it."""
+
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import dns.asyncquery
+import dns.message
+import dns.query
+from msgspec import Struct
+
+from hanse.dns.compiler import Compiler
+from hanse.dns.feed import Feed
+from hanse.dns.listeners import Listeners, bound
+from hanse.dns.server import DnsServer, Served, Serving, serving
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.model.snapshot import Snapshot
+from tests.dns.fleet import Told, told_in
+
+PATIENCE = 20.0
+"""Seconds; machines that run tests are busy."""
+
+
+class Running(Struct, frozen=True):
+    """A server of one view."""
+
+    server: DnsServer
+    compiler: Compiler
+    listeners: tuple[Listeners, ...]
+
+    @property
+    def port(self) -> int:
+        return self.listeners[0].address[1]
+
+    async def ask(self, name: str, rtype: str = "A", *, tcp: bool = False) -> Told:
+        query = dns.message.make_query(name, rtype)
+        ask = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
+        return told_in(await ask(query, "127.0.0.1", port=self.port, timeout=PATIENCE))
+
+    def send(self, packet: bytes) -> socket.socket:
+        """Send raw bytes; the answer, if any, is read from the socket."""
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        client.settimeout(PATIENCE)
+        client.connect(("127.0.0.1", self.port))
+        client.send(packet)
+        return client
+
+    def raw(self, packet: bytes) -> bytes:
+        with self.send(packet) as client:
+            return client.recv(65535)
+
+
+@asynccontextmanager
+async def running(
+    seen: Snapshot,
+    view: View | None = None,
+    *,
+    workers: int = 1,
+    hosts: Sequence[str] = ("127.0.0.1",),
+    settings: Serving | None = None,
+) -> AsyncIterator[Running]:
+    """Serve what a snapshot holds, until the block ends."""
+    view = view or View("test")
+    compiler = Compiler(view, [ServiceZone(view)])
+    listeners = tuple(bound(host, 0, workers) for host in hosts)
+    try:
+        async with serving([Served(compiler, listeners)], settings) as server:
+            feed = Feed(compiler, server, lambda: seen)
+            async with feed.running():
+                await feed.told()
+                yield Running(server, compiler, listeners)
+    finally:
+        for one in listeners:
+            one.close()

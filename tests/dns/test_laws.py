@@ -1,0 +1,254 @@
+"""Laws: of compiling, of turns, and of a server that anything may be sent to."""
+
+import os
+import random
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import dns.message
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.dns.compiler import Compiler, compiled
+from hanse.dns.delta import Delta
+from hanse.dns.hot import serve_datagrams
+from hanse.dns.names import BadName, above, below, text_of, wire_name
+from hanse.dns.questions import Malformed, question_in
+from hanse.dns.responder import respond
+from hanse.dns.rotation import LONGEST, turns
+from hanse.dns.services import ServiceZone
+from hanse.dns.table import Table
+from hanse.dns.zone import View
+from hanse.model.objects import Object
+from hanse.model.snapshot import ObjectChange
+from tests.dns.fleet import WEB, ZONE, Asked, imported, piece, pod, rules, seen_in
+
+FUZZED = int(os.environ.get("HANSE_FUZZED_PACKETS", "5000"))
+"""Packets sent at parser and server each; a long run takes a million."""
+
+SERVICES, CLUSTERS = ("web", "db"), ("bergen", "lubeck")
+
+
+@st.composite
+def _fleet(draw: st.DrawFn) -> tuple[Object, ...]:
+    objects: list[Object] = []
+    for service in SERVICES:
+        if draw(st.booleans()):
+            headless = draw(st.booleans())
+            kind = imported(service, type_="Headless" if headless else "ClusterSetIP")
+            objects.append(kind)
+        for number, cluster in enumerate(CLUSTERS):
+            match draw(st.sampled_from(("none", "empty", "ready", "down", "two"))):
+                case "empty":
+                    objects.append(piece(cluster, service=service))
+                case "ready":
+                    objects.append(piece(cluster, f"10.{number}.0.1", service=service, weight=2))
+                case "down":
+                    down = pod(f"10.{number}.0.1", ready=False)
+                    objects.append(piece(cluster, down, service=service))
+                case "two":
+                    pods = (pod(f"10.{number}.0.2", hostname="a"), pod(f"10.{number}.0.3"))
+                    objects.append(piece(cluster, *pods, service=service, ports=[("x", 1)]))
+    return tuple(objects)
+
+
+@given(st.lists(_fleet(), min_size=1, max_size=5), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_compiling_step_by_step_gives_what_compiling_from_scratch_gives(
+    fleets: list[tuple[Object, ...]], most: int
+) -> None:
+    view = View("test", local="lubeck")
+    compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
+    table.apply(compiler.whole())
+    before: tuple[Object, ...] = ()
+    compiler.everything(seen_in("lubeck"))
+    for objects in fleets:
+        seen = seen_in("lubeck", *objects)
+        for change in _changes(before, objects):
+            compiler.saw(change, seen)
+        while compiler.due:
+            table.apply(compiler.compile(seen, most))
+        before = objects
+
+    fresh = compiled(view, [ServiceZone(view)], seen)
+
+    assert _content(compiler.whole()) == _content(fresh)
+    scratch = Table("test", Random(1))
+    scratch.apply(fresh)
+    assert table.names == scratch.names
+    assert table.answers.keys() == scratch.answers.keys()
+    assert len(compiler) == len(fresh.put)
+
+
+def _changes(before: tuple[Object, ...], after: tuple[Object, ...]) -> Iterator[ObjectChange]:
+    old = {(type(o), o.name): o for o in before}
+    new = {(type(o), o.name): o for o in after}
+    for name in old.keys() | new.keys():
+        if old.get(name) != new.get(name):
+            yield ObjectChange("lubeck", old.get(name), new.get(name))
+
+
+def _content(delta: Delta) -> dict[bytes, object]:
+    return {named.name: named.answers for named in delta.put}
+
+
+def test_a_change_recompiles_only_what_it_concerns() -> None:
+    view = View("test")
+    many = [imported(f"s{n}") for n in range(100)]
+    pieces = [piece("bergen", f"10.0.0.{n}", service=f"s{n}") for n in range(100)]
+    compiler = Compiler(view, [ServiceZone(view)])
+    seen = seen_in("lubeck", *many, *pieces)
+    compiler.everything(seen)
+    compiler.compile(seen)
+
+    after = piece("bergen", "10.9.9.9", service="s7")
+    seen = seen_in("lubeck", *many, *pieces[:7], after, *pieces[8:])
+    compiler.saw(ObjectChange("lubeck", pieces[7], after), seen)
+    delta = compiler.compile(seen)
+
+    names = {text_of(named.name) for named in delta.put}
+    assert names == {f"s7.shop.svc.{ZONE}.", f"bergen.s7.shop.svc.{ZONE}."}
+    assert not delta.gone
+
+
+def test_a_change_that_changes_no_answer_tells_nothing() -> None:
+    view = View("test")
+    objects = (imported(), piece("bergen", "10.2.0.1"))
+    compiler, seen = Compiler(view, [ServiceZone(view)]), seen_in("lubeck", *objects)
+    compiler.everything(seen)
+    serial = compiler.compile(seen).serial
+
+    compiler.everything(seen)
+    delta = compiler.compile(seen)
+
+    assert (delta.put, delta.gone, delta.serial) == ((), (), serial)
+
+
+def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
+    view = View("test")
+    objects = (imported(), piece("bergen", "10.2.0.1"), piece("lubeck", "10.0.0.1"))
+    compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
+    table.apply(compiler.whole())
+    seen = seen_in("lubeck", *objects)
+    compiler.everything(seen)
+    table.apply(compiler.compile(seen))
+
+    after = rules(bergen=0)
+    seen = seen_in("lubeck", *objects, fleet=after)
+    compiler.saw(ObjectChange("broker", None, after), seen)
+    table.apply(compiler.compile(seen))
+
+    query = dns.message.make_query(WEB, "A").to_wire()
+    answers = {respond(query, table, stream=True) for _ in range(4)}
+    assert len(answers) == 1
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_weights_are_met_within_two_percent(weights: list[int]) -> None:
+    order = turns(tuple(weights))
+
+    given_out = Counter(order[n % len(order)] for n in range(10_000))
+
+    assert len(order) <= LONGEST + len(weights)
+    for index, weight in enumerate(weights):
+        assert abs(given_out[index] / 10_000 - weight / sum(weights)) < 0.02
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
+def test_turns_are_spread_smoothly(weights: list[int]) -> None:
+    order = turns(tuple(weights)) * 2
+    reduced = turns(tuple(weights))
+
+    for index in range(len(weights)):
+        share = reduced.count(index) / len(reduced)
+        seen = 0
+        for n, one in enumerate(order, start=1):
+            seen += one == index
+            assert abs(seen - n * share) <= len(weights), "never far ahead, never far behind"
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
+    try:
+        question = question_in(b"\0" * 12 + noise)
+    except Malformed:
+        return
+    assert question.text == noise[: len(question.text)]
+
+
+@given(st.lists(st.from_regex(r"[a-z0-9_-]{1,20}", fullmatch=True), min_size=1, max_size=6))
+def test_names_survive_the_way_there_and_back(labels: list[str]) -> None:
+    text = ".".join(labels)
+
+    name = wire_name(text)
+
+    assert text_of(name) == text + "."
+    assert below(labels[0], above(name)) == name
+
+
+@pytest.mark.parametrize("bad", ["a..b", "x" * 64, "ü.de", ".".join(["a" * 60] * 5)], ids=repr)
+def test_a_text_that_is_no_name_is_refused(bad: str) -> None:
+    with pytest.raises(BadName):
+        wire_name(bad)
+
+
+def _noise(random_: random.Random) -> bytes:
+    """A packet that is random, or nearly a question."""
+    base = bytearray(
+        dns.message.make_query(WEB, "A", use_edns=random_.choice([False, 0])).to_wire()
+    )
+    match random_.randrange(5):
+        case 0:
+            return random_.randbytes(random_.randrange(0, 600))
+        case 1:
+            for _ in range(random_.randrange(1, 6)):
+                base[random_.randrange(len(base))] = random_.randrange(256)
+        case 2:
+            del base[random_.randrange(len(base)) :]
+        case 3:
+            at = random_.randrange(len(base))
+            base[at:at] = random_.randbytes(random_.randrange(1, 40))
+        case _:
+            base[12] = 0xC0
+            base[13] = random_.randrange(256)
+    return bytes(base)
+
+
+def test_whatever_is_sent_the_table_answers_well_formed_or_not_at_all() -> None:
+    random_ = Random(7)
+    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    for _ in range(FUZZED):
+        packet = _noise(random_)
+        answer = respond(packet, table, stream=False)
+        if answer is not None:
+            assert answer[:2] == packet[:2]
+            assert answer[2] & 0x80
+            assert len(answer) <= 1232
+            dns.message.from_wire(answer, ignore_trailing=False)
+
+
+def test_the_hot_path_and_the_careful_path_agree_about_everything() -> None:
+    random_ = Random(11)
+    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as theirs,
+    ):
+        ours.bind(("127.0.0.1", 0))
+        theirs.connect(ours.getsockname())
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        for _ in range(FUZZED):
+            packet = _noise(random_)
+            theirs.send(packet)
+            serve_datagrams(ours, table, None, None, 0)  # on loopback what is sent is there
+            expected = respond(packet, table, stream=False)
+            try:
+                answer: bytes | None = theirs.recv(65535)
+            except BlockingIOError:
+                answer = None
+            assert answer == expected, packet.hex()

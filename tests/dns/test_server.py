@@ -1,0 +1,266 @@
+"""The server itself: real processes, real sockets, real packets."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections import Counter
+
+import dns.asyncquery
+import dns.flags
+import dns.message
+import dns.rcode
+import pytest
+from prometheus_client import generate_latest
+
+from hanse.dns.compiler import Compiler
+from hanse.dns.feed import Feed
+from hanse.dns.listeners import bound
+from hanse.dns.server import Served, Serving, serving
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.model.facts import Phase
+from hanse.model.snapshot import ObjectChange, Snapshot
+from tests.dns.fleet import NODATA, NXDOMAIN, WEB, ZONE, Watching, imported, piece, seen_in
+from tests.dns.running import PATIENCE, Running, running
+
+pytestmark = pytest.mark.anyio
+
+TWO = (imported(), piece("bergen", "10.2.0.1"), piece("hamburg", "10.1.0.1"))
+CROWD = imported("crowd", type_="Headless")
+MANY = [f"10.3.{n // 250}.{n % 250 + 1}" for n in range(500)]
+
+
+async def test_names_are_answered_over_udp_and_tcp() -> None:
+    async with running(seen_in("lubeck", *TWO)) as here:
+        by_udp = {(await here.ask(WEB)).records for _ in range(4)}
+        by_tcp = {(await here.ask(WEB, tcp=True)).records for _ in range(4)}
+
+        assert by_udp == by_tcp == {("10.2.0.1",), ("10.1.0.1",)}
+        assert (await here.ask(f"no.{WEB}")).code == NXDOMAIN
+        assert (await here.ask(WEB, "AAAA")).code == NODATA
+        assert (await here.ask("example.org", tcp=True)).code == "REFUSED"
+
+
+async def test_names_are_answered_over_ipv6() -> None:
+    async with running(seen_in("lubeck", *TWO), hosts=("127.0.0.1", "::1")) as here:
+        port = here.listeners[1].address[1]
+        for ask in (dns.asyncquery.udp, dns.asyncquery.tcp):
+            query = dns.message.make_query(WEB, "A")
+            answer = await ask(query, "::1", port=port, timeout=PATIENCE)
+            assert answer.rcode() == dns.rcode.NOERROR
+
+
+async def test_every_worker_answers() -> None:
+    async with running(seen_in("lubeck", *TWO), workers=2) as here:
+        told = [await here.ask(WEB) for _ in range(32)]  # a new socket each: both have their share
+
+        assert len(here.server.pids) == 2
+        assert {one.code for one in told} == {"NOERROR"}
+
+
+async def test_the_case_of_a_question_is_kept() -> None:
+    async with running(seen_in("lubeck", *TWO)) as here:
+        for edns in (False, True):
+            query = dns.message.make_query("wEb.ShOp.sVc.CLUSTERSET.local", "A", use_edns=edns)
+            answer = here.raw(query.to_wire())
+            assert b"\x03wEb\x04ShOp\x03sVc\x0aCLUSTERSET\x05local\0" in answer
+            assert dns.message.from_wire(answer).answer[0].name.to_text().startswith("wEb.ShOp")
+
+
+async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
+    view = View("test")
+    before, after = imported(), imported("mail")
+    seen = [seen_in("lubeck", before, piece("bergen", "10.2.0.1"))]
+    compiler, listeners = Compiler(view, [ServiceZone(view)]), bound("127.0.0.1", 0, 1)
+    async with serving([Served(compiler, (listeners,))]) as server:
+        feed = Feed(compiler, server, lambda: seen[0])
+        async with feed.running():
+            await feed.told()
+            here = Running(server, compiler, (listeners,))
+            assert (await here.ask(f"mail.shop.svc.{ZONE}")).code == NXDOMAIN
+
+            slice_ = piece("bergen", "10.2.0.9", service="mail")
+            seen[0] = seen_in("lubeck", before, piece("bergen", "10.2.0.1"), after, slice_)
+            feed.saw(ObjectChange("lubeck", None, after))
+            await feed.told()
+
+            assert (await here.ask(f"mail.shop.svc.{ZONE}")).records == ("10.2.0.9",)
+    listeners.close()
+
+
+async def test_what_does_not_fit_is_cut_and_told_in_full_over_tcp() -> None:
+    seen = seen_in("lubeck", CROWD, piece("bergen", *MANY, service="crowd"))
+    name = f"crowd.shop.svc.{ZONE}"
+    async with running(seen) as here:
+        for size, most in ((None, 512), (600, 600), (65000, 1232), (100, 512)):
+            edns = {} if size is None else {"use_edns": 0, "payload": size}
+            answer = here.raw(dns.message.make_query(name, "A", **edns).to_wire())  # type: ignore[arg-type]
+            message = dns.message.from_wire(answer)
+            assert len(answer) <= most
+            assert message.flags & dns.flags.TC
+            assert most - len(answer) < 40, "as much as fits is told"
+            assert (message.edns == 0) == (size is not None)
+
+        whole = await here.ask(name, tcp=True)
+
+        assert len(whole.records) == len(MANY)
+        assert whole.message is not None
+        assert not whole.message.flags & dns.flags.TC
+
+
+async def test_questions_may_follow_one_another_on_a_connection() -> None:
+    async with running(seen_in("lubeck", *TWO)) as here:
+        names = [WEB, f"no.{WEB}", f"bergen.{WEB}", "example.org"]
+        queries = [dns.message.make_query(name, "A") for name in names]
+        wires = [query.to_wire() for query in queries]
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+        everything = b"".join(len(wire).to_bytes(2) + wire for wire in wires)
+
+        for part in (everything[:7], everything[7:60], everything[60:]):
+            writer.write(part)
+            await writer.drain()
+        answers = [
+            dns.message.from_wire(await reader.readexactly(int.from_bytes(front)))
+            for _ in wires
+            if (front := await reader.readexactly(2))
+        ]
+
+        assert [a.id for a in answers] == [q.id for q in queries]
+        assert [dns.rcode.to_text(a.rcode()) for a in answers] == [
+            "NOERROR",
+            "NXDOMAIN",
+            "NOERROR",
+            "REFUSED",
+        ]
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with running(seen_in("lubeck", *TWO), settings=Serving(idle_seconds=0.2)) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_when_there_are_too_many_connections_the_longest_idle_goes() -> None:
+    async with running(seen_in("lubeck", *TWO), settings=Serving(most_connections=2)) as here:
+        query = dns.message.make_query(WEB, "A").to_wire()
+        opened = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(len(query).to_bytes(2) + query)
+            await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+            opened.append((reader, writer))
+
+        assert await asyncio.wait_for(opened[0][0].read(), PATIENCE) == b""
+        for _, writer in opened:
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:
+    seen = seen_in("lubeck", *TWO, CROWD, piece("bergen", *MANY, service="crowd"))
+    query = dns.message.make_query(f"crowd.shop.svc.{ZONE}", "A").to_wire()
+    async with running(seen) as here:
+        with socket.create_connection(("127.0.0.1", here.port)) as greedy:
+            greedy.setblocking(False)
+            sent = 0
+            try:
+                while sent < 50_000_000:
+                    sent += greedy.send((len(query).to_bytes(2) + query) * 500)
+            except BlockingIOError:
+                pass  # the server has stopped reading
+
+            assert (await here.ask(WEB, tcp=True)).code == "NOERROR"
+            assert (await here.ask(WEB)).code == "NOERROR"
+
+
+async def test_a_worker_that_dies_is_replaced_and_knows_everything() -> None:
+    async with running(seen_in("lubeck", *TWO)) as here:
+        (first,) = here.server.pids
+
+        os.kill(first, signal.SIGKILL)
+        told = await here.ask(WEB)  # waits in the socket, which is ours, for the next worker
+
+        assert told.code == "NOERROR"
+        assert here.server.pids != (first,)
+
+
+async def test_a_reload_loses_no_question() -> None:
+    async with running(seen_in("lubeck", *TWO), workers=2) as here:
+        before = here.server.pids
+        asking = asyncio.create_task(_ask_on(here, 200))
+
+        await here.server.reload(Serving(log_every=1000))
+
+        assert await asking == {"NOERROR": 200}
+        assert not set(before) & set(here.server.pids)
+
+
+async def _ask_on(here: Running, times: int) -> Counter[str]:
+    return Counter([(await here.ask(WEB)).code for _ in range(times)])
+
+
+async def test_before_the_first_sync_the_server_fails() -> None:
+    async with running(seen_in("lubeck", phase=Phase.CONNECTING)) as here:
+        assert (await here.ask(WEB)).code == "SERVFAIL"
+
+
+async def test_questions_are_counted_by_zone_type_and_code() -> None:
+    async with running(seen_in("lubeck", *TWO)) as here:
+        for name in (WEB, WEB, f"no.{WEB}"):
+            await here.ask(name)
+        metrics = here.server.metrics
+
+    told = generate_latest(metrics.registry).decode()
+    common = 'hanse_dns_queries_total{rcode="%s",type="A",view="test",zone="clusterset.local."} %s'
+    assert common % ("NOERROR", "2.0") in told
+    assert common % ("NXDOMAIN", "1.0") in told
+    assert 'hanse_dns_names{view="test"}' in told
+
+
+async def test_one_question_in_so_many_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hanse.dns.server")
+    async with running(seen_in("lubeck", *TWO), settings=Serving(log_every=3)) as here:
+        for _ in range(7):
+            await here.ask(WEB)
+
+    logged = [r for r in caplog.records if r.message == "dns query"]
+    assert [r.__dict__["question"] for r in logged] == [f"{WEB}."] * 2
+    assert logged[0].__dict__["rcode"] == "NOERROR"
+
+
+async def test_several_views_are_served_by_the_same_workers() -> None:
+    seen: Snapshot = seen_in(
+        "lubeck", imported(), piece("lubeck", "10.0.0.1"), piece("bergen", "10.2.0.1")
+    )
+    views = [View("none"), View("lubeck", local="lubeck")]
+    compilers = [Compiler(view, [ServiceZone(view)]) for view in views]
+    listeners = [bound("127.0.0.1", 0, 1) for _ in views]
+    pairs = zip(compilers, listeners, strict=True)
+    async with serving([Served(c, (one,)) for c, one in pairs]) as server:
+        for compiler in compilers:
+            compiler.everything(seen)
+            server.update(compiler.compile(seen))
+        await server.reached()
+
+        told = [
+            {(await Running(server, c, (one,)).ask(WEB)).records for _ in range(4)}
+            for c, one in zip(compilers, listeners, strict=True)
+        ]
+
+    assert told == [{("10.0.0.1",), ("10.2.0.1",)}, {("10.0.0.1",)}]
+    for one in listeners:
+        one.close()
+
+
+def test_zones_watch_what_they_read() -> None:
+    assert {watch.kind.kind.name for watch in Watching.watches} == {
+        "ServiceImport",
+        "EndpointSlice",
+        "ClusterSet",
+    }
