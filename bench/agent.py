@@ -29,6 +29,7 @@ class Told(Struct, frozen=True):
 
     sent: int
     refused: int
+    leases: int
     cpu: float
     resident: float
     most_resident: float
@@ -60,6 +61,7 @@ def told_by(agent: Agent, *ways: Counted) -> Told:
     return Told(
         sent=sum(way.sent for way in ways),
         refused=sum(way.refused for way in ways),
+        leases=sum(way.leases for way in ways),
         cpu=time.process_time(),
         resident=resident(),
         most_resident=most_resident(),

@@ -6,18 +6,26 @@ from contextlib import AbstractAsyncContextManager
 from hanse.kube.request import Request, Response, Transport
 
 _READING = frozenset({"GET", "HEAD"})
+_LEASES = "/apis/coordination.k8s.io/"
 
 
 class Counted:
-    """A transport that counts writes as they are sent, and those of them that were refused."""
+    """A transport that counts writes as they are sent, and those of them that were refused.
+
+    Leases are counted apart: they are renewed by the clock, whatever there is to do.
+    """
 
     def __init__(self, inner: Transport) -> None:
+        self.leases = 0
         self.sent = 0
         self.refused = 0
         self._inner = inner
 
     async def send(self, request: Request) -> Response:
         if request.method in _READING:
+            return await self._inner.send(request)
+        if request.path.startswith(_LEASES):
+            self.leases += 1
             return await self._inner.send(request)
         self.sent += 1
         response = await self._inner.send(request)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.client import Client
 from hanse.kube.limit import Limit
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
@@ -86,11 +87,16 @@ async def bare_writes(ways: Mapping[str, Transport]) -> list[Write]:
 async def prepare(ways: Mapping[str, Transport]) -> None:
     """The namespaces of the load, and connections that stand: no repeat pays for the first."""
     for cluster, way in ways.items():
-        meta = {"name": NAMESPACES[cluster]}
-        body = msgspec.json.encode({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-        answer = await way.send(Request("POST", "/api/v1/namespaces", body=body))
-        assert answer.status in (201, 409), answer.body
+        await _namespace(way, NAMESPACES[cluster])
         await _write_to(way, [Request("GET", "/version")] * (4 * AT_ONCE))
+    await _namespace(ways[BROKER], BROKER_NAMESPACE)
+
+
+async def _namespace(way: Transport, name: str) -> None:
+    wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    body = msgspec.json.encode(wanted)
+    answer = await way.send(Request("POST", "/api/v1/namespaces", body=body))
+    assert answer.status in (201, 409), answer.body
 
 
 async def clear(ways: Mapping[str, Transport]) -> None:

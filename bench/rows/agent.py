@@ -42,6 +42,7 @@ async def _imported(effort: Effort) -> AsyncIterator[Once]:
                 assert told.objects >= 4 * len(names), "it has read them all"
                 return {
                     "writes": float(told.sent),
+                    "renewals of Leases": float(told.leases),
                     "until everything is read": agent.synced_after,
                     "until everything is planned": agent.settled_after,
                     "memory": told.most_resident,
@@ -88,6 +89,7 @@ RESTART = Row(
     against="fixed goals",
     figures=(
         Figure("writes", "", AtMost(0)),
+        Figure("renewals of Leases", ""),
         Figure("until everything is read", "s", AtMost(5.0)),
         Figure("until everything is planned", "s", AtMost(5.0)),
         Figure("memory", "MiB"),
