@@ -1,0 +1,203 @@
+"""Under load agents are killed, servers restart and a backup is restored; then one looks around.
+
+`HANSE_SEED` replays the choices of a run, though not its timing.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from hanse.app import BROKER
+from hanse.local.real.fleet import RealFleet
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import ClusterId
+from hanse.testing.toy import HOME, OFFER
+from tests.real.agent_process import Federation, federation
+from tests.scenarios.market import shop_of
+
+NAMES = tuple(f"ware-{n}" for n in range(10))
+A_MOMENT = timedelta(milliseconds=150)
+RECOVERY = timedelta(minutes=2)
+SILENCE = timedelta(seconds=8)
+
+Offers = dict[ClusterId, dict[str, str]]
+"""What people offer in each cluster, and for which price."""
+
+
+class Load:
+    """People who create, edit and delete offers, one deed after the other, in every cluster."""
+
+    def __init__(self, agents: Federation, random: Random) -> None:
+        self.agents = agents
+        self.random = random
+        self.offers: Offers = {cluster: {} for cluster in agents.stage.names}
+        self.deeds = 0
+        self._at_rest: dict[ClusterId, asyncio.Lock] = {c: asyncio.Lock() for c in self.offers}
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            cluster = self.random.choice(self.agents.stage.names)
+            if not self._at_rest[cluster].locked():
+                async with self._at_rest[cluster]:
+                    await self._deed(cluster, self.random.choice(NAMES))
+            await asyncio.sleep(A_MOMENT.total_seconds())
+
+    def resting(self, cluster: ClusterId) -> asyncio.Lock:
+        """Nobody does anything in a cluster while this is held."""
+        return self._at_rest[cluster]
+
+    async def _deed(self, cluster: ClusterId, name: str) -> None:
+        market, here = self.agents.market, self.offers[cluster]
+        price = str(self.random.randint(1, 10_000))
+        if name not in here:
+            await market.offer(cluster, name, price)
+            here[name] = price
+        elif self.random.random() < 0.6:
+            await market.reprice(cluster, name, price)
+            here[name] = price
+        else:
+            await market.withdraw(cluster, name)
+            del here[name]
+        self.deeds += 1
+
+
+class Havoc:
+    """All that goes wrong, one thing after the other."""
+
+    def __init__(self, agents: Federation, load: Load, random: Random) -> None:
+        self.agents = agents
+        self.load = load
+        self.random = random
+        self.story: list[str] = []
+
+    async def kill_agents(self, times: int) -> None:
+        """Kill agents wherever they are, and start them again."""
+        for _ in range(times):
+            await self._a_while(0.2, 5.0)
+            cluster = self.random.choice(self.agents.stage.names)
+            await self.agents.processes[cluster].kill()
+            self.story.append(f"the agent of {cluster} was killed")
+            await self._a_while(0.0, 1.0)
+            await self.agents.start(cluster)
+
+    async def restart_server(self, cluster: ClusterId) -> None:
+        """Restart an API server; people wait meanwhile, agents do not."""
+        resting = self.load.resting(cluster) if cluster != BROKER else asyncio.Lock()
+        async with resting:
+            await self.agents.stage.ground.restart_server(cluster)
+        self.story.append(f"the API server of {cluster} was restarted")
+
+    async def restore(self, cluster: ClusterId) -> None:
+        """Take a cluster back to what it held a few seconds ago, with all that people made then."""
+        ground = self.agents.stage.ground
+        async with self.load.resting(cluster):
+            backup = await ground.back_up(cluster)
+            then = dict(self.load.offers[cluster])
+        await self.kill_agents(1)
+        await self._a_while(2.0, 4.0)
+        async with self.load.resting(cluster):
+            await ground.restore(cluster, backup)
+            self.load.offers[cluster] = then
+        self.story.append(f"{cluster} was restored from a backup")
+
+    async def _a_while(self, least: float, most: float) -> None:
+        await asyncio.sleep(self.random.uniform(least, most))
+
+
+@pytest.fixture
+async def agents(
+    real_clusters: RealFleet, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Federation]:
+    async with federation(real_clusters, shop_of(request.node.nodeid), tmp_path) as made:
+        await made.start_all()
+        yield made
+
+
+@pytest.fixture
+def random() -> Random:
+    seed = int(os.environ.get("HANSE_SEED") or secrets.randbelow(1_000_000))
+    print(f"HANSE_SEED={seed}")  # noqa: T201 - shown when the test fails
+    return Random(seed)
+
+
+async def test_whatever_is_killed_nothing_is_lost_nothing_comes_back_and_all_agree_in_the_end(
+    agents: Federation, random: Random
+) -> None:
+    load = Load(agents, random)
+    havoc = Havoc(agents, load, random)
+    restored, restarted = random.sample(agents.stage.names, 2)
+
+    async with asyncio.TaskGroup() as group:
+        people = group.create_task(load.run(), name="people")
+        await havoc.kill_agents(4)
+        await havoc.restart_server(restarted)
+        await havoc.kill_agents(3)
+        await havoc.restore(restored)
+        await havoc.kill_agents(3)
+        await havoc.restart_server(BROKER)
+        await havoc.kill_agents(2)
+        people.cancel()
+
+    told = "\n".join(havoc.story)
+    assert load.deeds > 50, "there was no load to speak of"
+    await agents.stage.eventually(lambda: _all_agree(agents, load.offers, told), within=RECOVERY)
+    await agents.stage.eventually(lambda: _stays_silent(agents), within=RECOVERY)
+    await _all_agree(agents, load.offers, told)
+
+
+async def _all_agree(agents: Federation, offers: Offers, story: str) -> None:
+    """Every cluster holds what its people made, and a copy of what all of them made; no more."""
+    wanted: dict[str, dict[ClusterId, str]] = {}
+    for cluster, here in offers.items():
+        for name, price in here.items():
+            wanted.setdefault(f"copy-of-{name}", {})[cluster] = price
+    for cluster, here in offers.items():
+        found = await _objects(agents, cluster, agents.stage.shop)
+        made = {n: o.data.get("price", "") for n, o in found.items() if OFFER in o.metadata.labels}
+        assert made == here, f"{cluster} holds other offers than its people made\n{story}"
+        copies = {n: _prices(o) for n, o in found.items() if n.startswith("copy-of-")}
+        assert copies == wanted, f"{cluster} holds other copies than there are offers\n{story}"
+    records = set(await _objects(agents, BROKER, HOME)) - {"kube-root-ca.crt"}
+    shop = agents.stage.shop
+    assert {r for r in records if not r.startswith("sum.")} == {
+        f"{shop}.{name}.{cluster}" for cluster, here in offers.items() for name in here
+    }
+
+
+async def _stays_silent(agents: Federation) -> None:
+    """Nothing of ours is written for a while, and no agent had to be started again."""
+    before = await _versions(agents)
+    await asyncio.sleep(SILENCE.total_seconds())
+    after = await _versions(agents)
+    changed = {
+        place for place in before.keys() | after.keys() if before.get(place) != after.get(place)
+    }
+    assert not changed, f"a settled fleet wrote {sorted(changed)}"
+    assert all(process.running for process in agents.processes.values())
+
+
+async def _versions(agents: Federation) -> dict[tuple[str, str], str]:
+    """The version of every object of the scenario, by cluster and name."""
+    places = [(cluster, agents.stage.shop) for cluster in agents.stage.names] + [(BROKER, HOME)]
+    return {
+        (cluster, name): obj.metadata.resource_version
+        for cluster, space in places
+        for name, obj in (await _objects(agents, cluster, space)).items()
+    }
+
+
+async def _objects(agents: Federation, cluster: ClusterId, space: str) -> dict[str, ConfigMap]:
+    listed = await agents.stage.person(cluster).list(ConfigMap, namespace=space)
+    return {obj.metadata.name: obj for obj in listed.objects}
+
+
+def _prices(copy: ConfigMap) -> dict[str, str]:
+    return {c: msgspec.json.decode(told)["price"] for c, told in copy.data.items()}
