@@ -1,0 +1,105 @@
+"""Exported services, put together from what clusters hold."""
+
+from hanse.cli.exported import Holding, Problem, Ready, document, problems_of, services_in
+from hanse.model.conditions import Condition, condition
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.multicluster import (
+    ExportingCluster,
+    ImportedPort,
+    ServiceExport,
+    ServiceExportStatus,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import Meta
+
+VALID = condition("Valid", True, "Valid")
+READY = condition("Ready", True, "Exported")
+AGREED = condition("Conflict", False, "NoConflicts")
+
+
+def _export(*told: Condition, name: str = "web") -> ServiceExport:
+    status = ServiceExportStatus(conditions=told)
+    return ServiceExport(metadata=Meta(name=name, namespace="shop"), status=status)
+
+
+def _import(*exporters: str) -> ServiceImport:
+    return ServiceImport(
+        metadata=Meta(name="web", namespace="shop"),
+        spec=ServiceImportSpec(type="Headless", ports=(ImportedPort(port=80, name="http"),)),
+        status=ServiceImportStatus(clusters=tuple(ExportingCluster(cluster=c) for c in exporters)),
+    )
+
+
+def _slice(source: str, *ready: bool) -> EndpointSlice:
+    labels = {
+        "multicluster.kubernetes.io/service-name": "web",
+        "multicluster.kubernetes.io/source-cluster": source,
+    }
+    endpoints = tuple(
+        Endpoint(addresses=(f"10.0.0.{n}",), conditions=EndpointConditions(ready=one))
+        for n, one in enumerate(ready)
+    )
+    meta = Meta(name=f"web-{source}", namespace="shop", labels=labels)
+    return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints)
+
+
+def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
+    good = _export(VALID, READY, AGREED)
+    lubeck = Holding("lubeck", (good,), (_import("lubeck", "bergen"),))
+    bergen = Holding("bergen", (good,), (_import("lubeck", "bergen"),))
+    hamburg = Holding("hamburg", (), (_import("lubeck", "bergen"),))
+
+    (seen,) = services_in([lubeck, hamburg, bergen])
+
+    assert (seen.namespace, seen.name, seen.type) == ("shop", "web", "Headless")
+    assert seen.exporters == ("bergen", "lubeck")
+    assert seen.importers == ("bergen", "hamburg", "lubeck")
+    assert seen.problems == ()
+
+
+def test_a_clusters_own_word_on_its_endpoints_counts_most() -> None:
+    stale = Holding("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))
+    own = Holding("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
+
+    for held in ([stale, own], [own, stale]):
+        (seen,) = services_in(held)
+        assert seen.endpoints == {"lubeck": Ready(1, 2)}
+
+
+def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> None:
+    (seen,) = services_in(
+        [Holding("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
+    )
+
+    assert seen.endpoints == {"lubeck": Ready(2, 2)}
+
+
+def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
+    missing = condition("Valid", False, "NoService", "there is no Service web here")
+    pending = condition("Ready", False, "Pending", "it is exported when the Service is created")
+
+    (seen,) = services_in([Holding("lubeck", (_export(missing, pending),))])
+
+    assert (seen.type, seen.exporters) == ("", ())
+    assert [p.reason for p in seen.problems] == ["NoService", "Pending"]
+
+
+def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
+    conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
+    export = _export(VALID, READY, conflict)
+
+    (seen,) = services_in([Holding("lubeck", (export,)), Holding("bergen", (export,))])
+
+    assert seen.problems == (
+        Problem("bergen", "PortConflict", "bergen has 81"),
+        Problem("lubeck", "PortConflict", "bergen has 81"),
+    )
+    assert document(seen)["problems"][0]["message"] == "bergen has 81"
+
+
+def test_an_export_without_a_word_from_an_agent_is_a_problem() -> None:
+    (problem,) = problems_of("lubeck", _export())
+
+    assert problem.reason == "Unseen"

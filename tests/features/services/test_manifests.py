@@ -1,0 +1,127 @@
+"""What a broker and its members are made of."""
+
+import base64
+import json
+
+import pytest
+
+from hanse.features.services.feature import Services
+from hanse.features.services.manifests import (
+    BrokerWay,
+    at_home,
+    broker,
+    broker_rules,
+    broker_secret,
+    member,
+    why_bad_id,
+)
+from hanse.features.services.policies import policies
+from hanse.kube.credentials import from_secret
+from hanse.model.manifests import Manifest
+from hanse.model.objects import Wire
+
+HOME = "harbour"
+WATCHES = Services(HOME).watches
+
+
+def _called(name: str, made: tuple[Manifest, ...]) -> Wire:
+    (found,) = [one.wire for one in made if str(one) == name]
+    return found
+
+
+def test_members_may_write_nothing_outside_the_broker_namespace() -> None:
+    writing = [r for r in broker_rules(WATCHES, HOME) if set(r.verbs) - {"get", "list", "watch"}]
+
+    assert writing
+    assert {rule.namespace for rule in writing} == {HOME}
+
+
+def test_members_may_not_create_or_change_leases_but_each_renews_its_own() -> None:
+    shared = {r.resource: r.verbs for r in broker_rules(WATCHES, HOME)}
+
+    own = _called(f"Role {HOME}/{HOME}:lubeck", member(WATCHES, HOME, "lubeck", "uid", new=True))
+
+    assert shared["leases"] == ("get", "list", "watch")
+    assert own["rules"] == [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["patch"],
+            "resourceNames": ["lubeck"],
+        }
+    ]
+
+
+def test_a_lease_remembers_whose_it_is_and_a_standing_one_is_the_agents_to_renew() -> None:
+    name = f"Lease {HOME}/lubeck"
+
+    new = _called(name, member(WATCHES, HOME, "lubeck", "the uid", new=True))
+    standing = _called(name, member(WATCHES, HOME, "lubeck", "the uid", new=False))
+
+    assert new["metadata"]["annotations"] == {"hanse.dev/cluster-uid": "the uid"}
+    assert new["spec"]["leaseDurationSeconds"] > 0
+    assert "spec" not in standing
+
+
+def test_every_policy_is_bound_to_the_broker_namespace_and_to_its_members() -> None:
+    made = [one.wire for one in policies(HOME)]
+    written = [one for one in made if one["kind"] == "ValidatingAdmissionPolicy"]
+    bound = [one for one in made if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+
+    assert {p["metadata"]["name"] for p in written} == {b["spec"]["policyName"] for b in bound}
+    for binding in bound:
+        selector = binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]
+        assert selector == {"kubernetes.io/metadata.name": HOME}
+    for policy in written:
+        (condition,) = policy["spec"]["matchConditions"]
+        assert f"'system:serviceaccount:{HOME}:'" in condition["expression"]
+
+
+def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
+    kinds = {one.kind.name for one in broker(WATCHES, HOME)}
+
+    assert kinds == {
+        "Namespace",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ClusterRole",
+        "Role",
+    }
+
+
+def test_an_agent_at_home_holds_its_own_lease_only() -> None:
+    role = _called("Role hanse-system/hanse-agent", at_home(WATCHES))
+
+    patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
+    assert [rule["resourceNames"] for rule in patched] == [["hanse-agent"]]
+
+
+@pytest.mark.anyio
+async def test_an_agent_reads_its_way_to_the_broker_from_the_secret() -> None:
+    way = BrokerWay("https://broker:6443", "the token", b"-- a certificate --", "broker")
+
+    secret = broker_secret("lubeck", HOME, way)
+
+    text = base64.b64decode(secret.wire["data"]["kubeconfig"])
+    access = await from_secret(text, origin="secret").access()
+    assert access.endpoint.url == "https://broker:6443"
+    assert access.endpoint.server_name == "broker"
+    assert access.identity.token == "the token"
+    assert access.namespace == HOME
+    assert "the token" not in repr(way)
+    assert json.loads(text)["users"][0]["name"] == "lubeck"
+
+
+@pytest.mark.parametrize("good", ["lubeck", "a", "7", "north-1", "a" * 63])
+def test_an_id_is_a_label(good: str) -> None:
+    assert why_bad_id(good) == ""
+
+
+@pytest.mark.parametrize("bad", ["", "Lubeck", "a.b", "-a", "a-", "a" * 64, "lübeck", "a b", "a\n"])
+def test_anything_else_is_refused_with_what_to_write(bad: str) -> None:
+    assert "is not a DNS label; use up to 63" in why_bad_id(bad)
+
+
+@pytest.mark.parametrize("taken", ["broker", "default"])
+def test_ids_that_mean_something_else_are_refused(taken: str) -> None:
+    assert "choose another" in why_bad_id(taken)
