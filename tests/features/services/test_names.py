@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,12 @@ def test_names_are_valid_and_equal_only_for_equal_parts(
     assert LABEL.fullmatch(unique(*one))
     assert len(unique(*one)) <= 63
     assert (unique(*one) == unique(*other)) == (one == other)
+
+
+@pytest.mark.parametrize("part", ["a/b", "a.b", "A_B", "a--b", "ä"])
+def test_parts_that_no_name_may_contain_make_valid_names_all_the_same(part: str) -> None:
+    assert LABEL.fullmatch(unique("web", part))
+    assert unique("web", part) != unique("web", "a-b")
 
 
 def test_a_name_begins_with_what_it_is_about() -> None:

@@ -1,5 +1,7 @@
 """Slices: what is published of an export, and how importers copy it."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,7 @@ def test_no_slice_holds_more_than_a_hundred_pods() -> None:
 
     assert [len(s.endpoints or ()) for s in slices] == [100, 100, 50]
     assert len({s.metadata.name for s in slices}) == 3
+    assert all(re.fullmatch("[a-z0-9-]{1,63}", s.metadata.name) for s in slices)
 
 
 def test_pods_that_are_published_before_they_are_ready_stay_so() -> None:

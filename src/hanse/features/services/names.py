@@ -1,5 +1,6 @@
 """Names, labels and annotations of multi-cluster services."""
 
+import re
 from hashlib import blake2b
 
 SERVICE_NAME = "multicluster.kubernetes.io/service-name"
@@ -43,5 +44,5 @@ def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
     Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.
     """
     digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
-    readable = "-".join(part for part in parts if part)[: most - len(digest) - 1]
-    return f"{readable.replace('.', '-').rstrip('-').lower()}-{digest}"
+    readable = re.sub("[^a-z0-9]+", "-", "-".join(parts).lower()).lstrip("-")
+    return f"{readable[: most - len(digest) - 1].rstrip('-')}-{digest}"

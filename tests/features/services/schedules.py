@@ -1,0 +1,401 @@
+"""Random schedules of people, faults and time over exported services, and the laws that must hold.
+
+A schedule is a function of its seed: `python -m tests.features.services.schedules SEED [COUNT]`
+replays.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.merge import Merged, merge
+from hanse.features.services.names import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    SERVICE_NAME,
+    SOURCE_CLUSTER,
+    US,
+    unique,
+)
+from hanse.features.services.records import Record, record_of
+from hanse.kube.errors import KubeError
+from hanse.kube.request import Request
+from hanse.model.conditions import find
+from hanse.model.crds import crd_of
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.objects import K, Meta
+from hanse.testing.builders import namespace
+from hanse.testing.faults import Weather
+from hanse.testing.time import run
+from hanse.testing.world import BROKER, World
+
+SHOP = "shop"
+NAMES = ("web", "db")
+STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+PORTS = (("http", 80), ("tls", 443), ("web", 80), ("http", 8080))
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+Deed = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Broken(AssertionError):
+    """A law did not hold; the message says which and how to replay."""
+
+
+@cache
+def _definitions() -> tuple[bytes, ...]:
+    kinds = (ServiceExport, ServiceImport, ClusterSet)
+    return tuple(msgspec.json.encode(crd_of(kind)) for kind in kinds)
+
+
+class Schedule:
+    """One world of clusters that export services to each other."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.world = World(("lubeck", "hamburg", "bergen"), lambda: (Services(),), seed=seed)
+        self.profile: Profile = self.random.choice(("lighthouse", "kep-1645"))
+        self.made: dict[tuple[str, type[Any], str], bool] = {}
+        """What people made and did not delete: (cluster, kind, name)."""
+        self.story: list[str] = []
+
+    async def play(self) -> None:
+        """Set up, let things happen, heal, and look."""
+        world = self.world
+        await self._found()
+        for cluster in world.names:
+            world.start_agent(cluster)
+        try:
+            for _ in range(self.random.randint(5, 16)):
+                await self._something_happens()
+            await self._heal()
+            await self._check_all()
+            await self._check_silence()
+        finally:
+            await world.stop()
+
+    async def _found(self) -> None:
+        for cluster in (*self.world.names, BROKER):
+            client = self.world.client(cluster)
+            for definition in _definitions():
+                await client.send(Request("POST", CRDS, body=definition))
+            await client.create(namespace(BROKER_NAMESPACE if cluster == BROKER else SHOP))
+        rules = ClusterSet(metadata=Meta(name="hanse"), spec=ClusterSetSpec(profile=self.profile))
+        await self.world.client(BROKER).create(rules)
+
+    async def _something_happens(self) -> None:
+        deeds: tuple[tuple[Deed, int], ...] = (
+            (self._export, 6),
+            (self._serve, 6),
+            (self._unexport, 2),
+            (self._close, 1),
+            (self._scale, 3),
+            (self._meddle, 2),
+            (self._change_profile, 1),
+            (self._cut, 2),
+            (self._mend, 1),
+            (self._storm, 2),
+            (self._kill, 2),
+            (self._crash_at_a_request, 2),
+            (self._lose_history, 1),
+        )
+        deed = self.random.choices([d for d, _ in deeds], [w for _, w in deeds])[0]
+        await deed()
+        await asyncio.sleep(self.random.choice((0, 0.01, 0.1, 1, 10, 40)))
+
+    def _tell(self, text: str) -> None:
+        self.story.append(f"{asyncio.get_running_loop().time():8.2f}  {text}")
+
+    def _cluster(self) -> str:
+        return self.random.choice(self.world.names)
+
+    # -- people
+
+    async def _make(self, cluster: str, obj: Any) -> None:
+        await self.world.client(cluster).create(obj)
+        self.made[cluster, type(obj), obj.metadata.name] = True
+
+    async def _drop(self, cluster: str, kind: type[Any], name: str) -> None:
+        if self.made.pop((cluster, kind, name), False):
+            await self.world.client(cluster).delete(kind, name, SHOP)
+
+    async def _export(self) -> None:
+        """A person exports a service, or says something else on its imports."""
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        labels = self.random.choice(({}, {}, {"tier": "gold"}))
+        if (cluster, ServiceExport, name) in self.made:
+            change = {"spec": {"exportedLabels": labels or None}}
+            await self.world.client(cluster).patch(ServiceExport, name, SHOP, change)
+        else:
+            await self._make(cluster, ServiceExport(metadata=Meta(name=name, namespace=SHOP)))
+        self._tell(f"{cluster} exports {name} {labels}")
+
+    async def _serve(self) -> None:
+        """A person makes a Service, or makes it anew with other ports, or of another type."""
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        await self._drop(cluster, Service, name)
+        headless = self.random.random() < 0.3
+        chosen = dict(self.random.sample(PORTS, self.random.randint(1, 2)))
+        ports = {number: n for n, number in chosen.items()}  # neither a name nor a number twice
+        spec = ServiceSpec(
+            cluster_ip="None" if headless else "",
+            ports=tuple(ServicePort(port=p, name=n) for p, n in sorted(ports.items())),
+            selector={"app": name},
+        )
+        await self._make(cluster, Service(metadata=Meta(name=name, namespace=SHOP), spec=spec))
+        self._tell(f"{cluster} serves {name} at {ports}{' headless' * headless}")
+
+    async def _scale(self) -> None:
+        """A cluster tells of other pods behind a service."""
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        await self._drop(cluster, EndpointSlice, f"{name}-pods")
+        pods, ready = self.random.randint(0, 3), self.random.random() < 0.7
+        endpoints = tuple(
+            Endpoint(addresses=(f"10.9.0.{n + 1}",), conditions=EndpointConditions(ready=ready))
+            for n in range(pods)
+        )
+        piece = EndpointSlice(
+            metadata=Meta(name=f"{name}-pods", namespace=SHOP, labels={KUBE_SERVICE: name}),
+            address_type="IPv4",
+            endpoints=endpoints,
+            ports=(EndpointPort(port=8080, name="http"),),
+        )
+        await self._make(cluster, piece)
+        self._tell(f"{cluster} has {pods} pods of {name}{' ready' * ready}")
+
+    async def _unexport(self) -> None:
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        await self._drop(cluster, ServiceExport, name)
+        self._tell(f"{cluster} does not export {name}")
+
+    async def _close(self) -> None:
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        await self._drop(cluster, Service, name)
+        self._tell(f"{cluster} does not serve {name}")
+
+    async def _meddle(self) -> None:
+        """A person edits or deletes what is ours."""
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        client = self.world.client(cluster)
+        try:
+            if self.random.random() < 0.5:
+                change = {"spec": {"sessionAffinity": "ClientIP", "ports": []}}
+                await client.patch(ServiceImport, name, SHOP, change)
+            else:
+                await client.delete(ServiceImport, name, SHOP)
+        except KubeError:
+            return
+        self._tell(f"{cluster}: somebody meddles with the import {name}")
+
+    async def _change_profile(self) -> None:
+        self.profile = "kep-1645" if self.profile == "lighthouse" else "lighthouse"
+        change = {"spec": {"profile": self.profile}}
+        await self.world.client(BROKER).patch(ClusterSet, "hanse", "", change)
+        self._tell(f"the fleet follows {self.profile}")
+
+    # -- faults
+
+    async def _cut(self) -> None:
+        source = self._cluster()
+        target = self.random.choice((source, BROKER))
+        self.world.network.cut(source, target)
+        self._tell(f"{source} is cut off from {target}")
+
+    async def _mend(self) -> None:
+        self.world.network.heal_all()
+        self._tell("all links heal")
+
+    async def _storm(self) -> None:
+        source = self._cluster()
+        target = self.random.choice((source, BROKER))
+        self.world.network.link(source, target).weather = STORM
+        self._tell(f"a storm between {source} and {target}")
+
+    async def _kill(self) -> None:
+        cluster = self._cluster()
+        if cluster in self.world.agents:
+            await self.world.kill_agent(cluster)
+            self._tell(f"the agent of {cluster} is killed")
+        else:
+            self.world.start_agent(cluster)
+            self._tell(f"the agent of {cluster} starts")
+
+    async def _crash_at_a_request(self) -> None:
+        """An agent dies while it waits for an answer, and is started again."""
+        crash = self.world.network.crash_at(self.random.randint(1, 20))
+        done, _ = await asyncio.wait({crash}, timeout=30)
+        self.world.network.disarm()
+        if done and crash.result() in self.world.agents:
+            await self.world.kill_agent(crash.result())
+            self.world.start_agent(crash.result())
+            self._tell(f"the agent of {crash.result()} crashed at a request")
+
+    async def _lose_history(self) -> None:
+        target = self.random.choice((*self.world.names, BROKER))
+        self.world.clusters[target].storage.lose_history()
+        for link in self.world.network.links_to(target):
+            self.world.network.break_watches(link.source, target)
+        self._tell(f"{target} restarts and forgets its history")
+
+    async def _heal(self) -> None:
+        self.world.network.heal_all()
+        for cluster in self.world.names:
+            if cluster not in self.world.agents:
+                self.world.start_agent(cluster)
+        await self.world.settle(timedelta(minutes=6))
+
+    # -- the laws
+
+    def _require(self, held: bool, law: str) -> None:
+        if not held:
+            story = "\n".join(self.story)
+            raise Broken(f"{law}\nseed {self.seed}, {self.profile}:\n{story}")
+
+    async def _objects(self, cluster: str, kind: type[K]) -> dict[str, K]:
+        space = BROKER_NAMESPACE if cluster == BROKER else SHOP
+        listed = await self.world.client(cluster).list(kind, namespace=space)
+        return {o.metadata.name: o for o in listed.objects}
+
+    async def _check_all(self) -> None:
+        """In the end: everywhere exactly the merge of what people export, and nothing else."""
+        for cluster, kind, name in self.made:
+            found = await self._objects(cluster, kind)
+            self._require(name in found, f"{cluster} lost the {kind.__name__} {name}")
+        for name in NAMES:
+            records = [r for c in self.world.names if (r := await self._record(c, name))]
+            together = merge(records, self.profile)
+            for cluster in self.world.names:
+                await self._check_import(cluster, name, together)
+                await self._check_slices(cluster, name, records, together)
+                await self._check_told(cluster, name, together)
+            aggregate = (await self._objects(BROKER, ServiceImport)).get(unique(name, SHOP))
+            self._check_spec(f"the aggregate of {name}", aggregate, together)
+        left = await self._objects(BROKER, EndpointSlice)
+        exporting = {(c, n) for c, kind, n in self.made if kind is ServiceExport}
+        for piece in left.values():
+            labels = piece.metadata.labels
+            source = labels[SOURCE_CLUSTER], labels[SERVICE_NAME]
+            self._require(source in exporting, f"the broker still has {source}")
+
+    async def _record(self, cluster: str, name: str) -> Record | None:
+        export = (await self._objects(cluster, ServiceExport)).get(name)
+        service = (await self._objects(cluster, Service)).get(name)
+        return record_of(export, service, cluster) if export and service else None
+
+    async def _check_import(self, cluster: str, name: str, together: Merged | None) -> None:
+        found = (await self._objects(cluster, ServiceImport)).get(name)
+        self._check_spec(f"the import {name} in {cluster}", found, together)
+        derived = unique("derived", name)
+        service = (await self._objects(cluster, Service)).get(derived)
+        needed = self.profile == "kep-1645" and together and together.type == "ClusterSetIP"
+        self._require(bool(service) == bool(needed), f"{derived} in {cluster}: {service}")
+        if found is not None:
+            ips = service.spec.cluster_ips if service else ()
+            self._require(found.spec.ips == ips, f"{name} in {cluster} has {found.spec.ips}")
+
+    def _check_spec(self, what: str, found: ServiceImport | None, together: Merged | None) -> None:
+        if together is None or found is None:
+            self._require(found is None and together is None, f"{what} is {found}")
+            return
+        told = (
+            found.spec.type,
+            found.spec.ports,
+            found.spec.session_affinity,
+            {n: v for n, v in found.metadata.labels.items() if n == "tier"},
+            {c.cluster for c in found.status.clusters},
+        )
+        wanted = (
+            together.type,
+            together.ports,
+            together.session_affinity,
+            together.labels,
+            set(together.clusters),
+        )
+        self._require(told == wanted, f"{what} is {told}, not {wanted}")
+
+    async def _check_slices(
+        self, cluster: str, name: str, records: list[Record], together: Merged | None
+    ) -> None:
+        found: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
+        for piece in (await self._objects(cluster, EndpointSlice)).values():
+            labels = piece.metadata.labels
+            if (
+                labels.get(MANAGED_BY) == US
+                and labels["multicluster.kubernetes.io/service-name"] == name
+            ):
+                told = found.setdefault(labels[SOURCE_CLUSTER], [])
+                told.extend((e.addresses, e.ready) for e in piece.endpoints or ())
+        wanted = {
+            r.cluster: await self._endpoints(r, together)
+            for r in records
+            if together and r.cluster in together.clusters
+        }
+        self._require(found == wanted, f"{cluster} has {found} of {name}, not {wanted}")
+
+    async def _endpoints(
+        self, record: Record, together: Merged
+    ) -> list[tuple[tuple[str, ...], bool]]:
+        pods = (await self._objects(record.cluster, EndpointSlice)).get(f"{record.name}-pods")
+        known = (pods.endpoints or ()) if pods else ()
+        if "Headless" in (record.type, together.type):
+            return [(e.addresses, e.ready) for e in known]
+        service = (await self._objects(record.cluster, Service))[record.name]
+        return [(service.spec.cluster_ips, any(e.ready for e in known))] if known else []
+
+    async def _check_told(self, cluster: str, name: str, together: Merged | None) -> None:
+        export = (await self._objects(cluster, ServiceExport)).get(name)
+        if export is None:
+            return
+        told = {c.type: c.status for c in export.status.conditions}
+        if together is None or cluster not in together.conflicts:
+            self._require(told.get("Valid") == "False", f"{cluster} {name} is told {told}")
+            return
+        ready = "False" if cluster in together.refused else "True"
+        self._require(told.get("Valid") == "True", f"{cluster} {name} is told {told}")
+        self._require(told.get("Ready") == ready, f"{cluster} {name} is told {told}")
+        conflict = find(export.status.conditions, "Conflict")
+        reasons = ",".join(c.reason for c in together.conflicts[cluster]) or "NoConflicts"
+        said = conflict.reason if conflict else ""
+        self._require(said == reasons, f"{cluster} {name} is told {said}, not {reasons}")
+
+    async def _check_silence(self) -> None:
+        """A settled fleet writes nothing, and neither does an agent that starts over it."""
+        with self.world.network.counting_writes() as writes:
+            await self.world.settle(timedelta(minutes=4))
+            for cluster in self.world.names:
+                await self.world.kill_agent(cluster)
+                self.world.start_agent(cluster)
+            await self.world.settle(timedelta(minutes=2))
+        made = [(w.source, w.request.method, w.request.path, w.request.body) for w in writes]
+        self._require(not made, f"a settled fleet wrote {made}")
+
+
+def play(seed: int) -> None:
+    """Play one schedule to its end."""
+
+    async def whole() -> None:
+        await Schedule(seed).play()
+
+    run(whole())
+
+
+def main() -> None:
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    for seed in range(first, first + count):
+        play(seed)
+    print(f"{count} schedules from seed {first}: every law held")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
