@@ -1,0 +1,182 @@
+"""`hanse dns`: the DNS server by itself, and how cluster DNS hands its zone over."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.oops import Oops
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.dns.listeners import Listeners
+
+ZONE = "clusterset.local"
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_zone = click.option(
+    "--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services."
+)
+
+
+@click.group("dns", invoke_without_command=True)
+@_zone
+@click.option(
+    "--cluster-id",
+    default="",
+    envvar="HANSE_CLUSTER_ID",
+    show_envvar=True,
+    metavar="ID",
+    help="The cluster whose clients ask; without it no cluster comes first.",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    default=("0.0.0.0:5353",),
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    help="Where to answer, by UDP and TCP; IPv6 addresses in brackets; can be repeated.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=lambda: min(os.cpu_count() or 1, 4),
+    help="Processes that answer; by default one per core, four at most.",
+)
+@click.option(
+    "--local-first/--no-local-first",
+    default=True,
+    show_default=True,
+    help="Answer the cluster's own address when it is ready.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(("lighthouse", "kep-1645")),
+    help="Whose rules to follow where no broker says.",
+)
+@click.option(
+    "--rate-limit",
+    type=click.IntRange(0),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Answers per second to one network, not on loopback; 0: no limit.",
+)
+@click.option(
+    "--log-every",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Log one question in N; 0: none.",
+)
+@click.option("--broker-kubeconfig", type=_FILE, metavar="FILE", help="How to reach the broker.")
+@click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
+@click.pass_context
+def command(
+    context: click.Context,
+    zone: str,
+    cluster_id: str,
+    listen: tuple[str, ...],
+    workers: int,
+    local_first: bool,
+    profile: str | None,
+    rate_limit: int,
+    log_every: int,
+    broker_kubeconfig: Path | None,
+    broker_context: str,
+) -> None:
+    """Serve the names of multi-cluster services.
+
+    It watches one cluster (of --kubeconfig and --context, or the one it runs in) and answers until
+    it is told to stop. Weights and profile are the broker's to say, where it is given.
+
+    \b
+    Examples:
+      hanse dns --cluster-id lubeck --listen 127.0.0.1:5353 --context lubeck
+      hanse dns corefile 10.96.0.53
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from hanse.cli.dns_process import run_dns
+    from hanse.cli.running import run_async, start_logging
+    from hanse.dns.server import Serving
+    from hanse.dns.zone import View
+    from hanse.kube import credentials
+
+    settings = settings_of(context)
+    start_logging(settings, service=True)
+    view = View(
+        name=cluster_id or "all",
+        local=cluster_id,
+        zone=_named(zone),
+        local_first=local_first,
+        profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
+    )
+    home = credentials.found(settings.kubeconfig, context=settings.context)
+    broker = None
+    if broker_kubeconfig is not None or broker_context:
+        broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
+    listeners = [_listening(address, workers) for address in listen]
+    serving = Serving(per_second=rate_limit, log_every=log_every)
+    context.exit(run_async(lambda: run_dns(home, broker, view, listeners, serving)))
+
+
+@command.command("corefile")
+@_zone
+@click.argument("servers", nargs=-1, required=True, metavar="ADDRESS[:PORT]...")
+def corefile(zone: str, servers: tuple[str, ...]) -> None:
+    """Print how CoreDNS hands the zone over.
+
+    Add what it prints to the Corefile of the cluster's CoreDNS (the ConfigMap coredns in
+    kube-system). An ADDRESS is one where `hanse dns` or an agent answers.
+
+    \b
+    Examples:
+      hanse dns corefile 10.96.0.53
+      hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
+    """
+    from hanse.dns.corefile import stanza
+
+    for server in servers:
+        _check_server(server)
+    click.echo(stanza(_named(zone), servers), nl=False)
+
+
+def _named(zone: str) -> str:
+    from hanse.dns.names import BadName, wire_name
+
+    try:
+        wire_name(zone)
+    except BadName as error:
+        raise Oops(f"--zone: {error}; give one such as {ZONE}") from None
+    return zone.lower().removesuffix(".")
+
+
+def _check_server(server: str) -> None:
+    from ipaddress import ip_address
+
+    host, _, port = server.rpartition(":") if server.count(":") == 1 else (server, "", "53")
+    if server.startswith("["):
+        host, _, port = server.removeprefix("[").partition("]")
+        port = port.removeprefix(":") or "53"
+    try:
+        ip_address(host)
+        ok = port.isdecimal() and 0 < int(port) < 65536
+    except ValueError:
+        ok = False
+    if not ok:
+        raise Oops(f"{server!r} is not ADDRESS or ADDRESS:PORT; CoreDNS forwards to addresses only")
+
+
+def _listening(address: str, workers: int) -> "Listeners":
+    """Bound sockets; IPv6 addresses stand in brackets."""
+    from hanse.dns.listeners import bound
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise Oops(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:5353")
+    try:
+        return bound(host.removeprefix("[").removesuffix("]"), int(port), workers)
+    except OSError as error:
+        why = error.strerror or "the address cannot be used"
+        raise Oops(f"--listen {address}: {why}; choose another address or port") from None

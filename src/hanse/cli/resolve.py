@@ -1,0 +1,145 @@
+"""`hanse resolve`: what DNS answers, from each cluster, and why."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
+
+from hanse.cli.oops import WRONG, Oops
+from hanse.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.resolving import Answers, NoAnswer
+
+ZONE = "clusterset.local"
+
+
+@click.command("resolve")
+@click.argument("name")
+@click.argument("wanted", default="A", metavar="[TYPE]")
+@click.option("--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services.")
+@click.option(
+    "--local-first/--no-local-first",
+    default=True,
+    show_default=True,
+    help="Whether a cluster that is ready answers its own clients.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    context: click.Context, name: str, wanted: str, zone: str, local_first: bool, as_json: bool
+) -> None:
+    """Show what DNS answers, from each cluster, and why.
+
+    NAME is a whole name, or SERVICE.NAMESPACE of a multi-cluster service. For each cluster it tells
+    the records, the rule by which they are chosen, and which clusters are left out for what reason.
+    The exit status is 1 when a cluster could not be asked.
+
+    \b
+    Examples:
+      hanse resolve web.shop
+      hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
+      hanse resolve web.shop --json | jq '.clusters[].records'
+    """
+    whole, rtype = _whole(name, zone), _rtype(wanted)
+    found = _resolve(whole, rtype, zone, local_first, settings_of(context))
+    if as_json:
+        told = {"name": whole, "type": wanted.upper(), "clusters": [_document(f) for f in found]}
+        click.echo(json.dumps(told, indent=2))
+    else:
+        _show(whole, wanted.upper(), found)
+    context.exit(WRONG if any(_is_silent(one) for one in found) else 0)
+
+
+def _whole(name: str, zone: str) -> str:
+    """The full name: `web.shop` is short for a service's."""
+    from hanse.dns.names import BadName, wire_name
+
+    bare = name.removesuffix(".")
+    inside = bare == zone or bare.endswith(f".{zone}")
+    short = not inside and len(bare.split(".")) == 2 and not name.endswith(".")
+    whole = f"{bare}.svc.{zone}." if short else f"{bare}."
+    try:
+        wire_name(zone)
+        wire_name(whole)
+    except BadName as error:
+        raise Oops(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
+    return whole
+
+
+def _rtype(text: str) -> int:
+    import dns.exception
+    import dns.rdatatype
+
+    try:
+        return int(dns.rdatatype.from_text(text))
+    except (dns.exception.DNSException, ValueError):
+        raise Oops(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
+
+
+def _resolve(
+    name: str, rtype: int, zone: str, local_first: bool, settings: Settings
+) -> "list[Answers | NoAnswer]":
+    from hanse.cli.clusters import ways
+    from hanse.cli.oops import bad_credentials
+    from hanse.cli.resolving import resolved
+    from hanse.cli.running import run_async, start_logging
+    from hanse.dns.zone import View
+    from hanse.kube.errors import BadCredentials
+
+    start_logging(settings)
+    try:
+        chosen = ways(settings)
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+    view = View("asked", zone=zone, local_first=local_first)
+    return run_async(lambda: resolved(name, rtype, chosen, view))
+
+
+def _is_silent(found: "Answers | NoAnswer") -> bool:
+    from hanse.cli.resolving import NoAnswer
+
+    return isinstance(found, NoAnswer)
+
+
+def _document(found: "Answers | NoAnswer") -> dict[str, Any]:
+    import msgspec
+
+    from hanse.cli.resolving import Answers, NoAnswer
+
+    match found:
+        case NoAnswer(cluster, why):
+            return {"cluster": cluster, "reachable": False, "why": why}
+        case Answers(cluster, explanation):
+            told: dict[str, Any] = msgspec.to_builtins(explanation)
+            return {"cluster": cluster, "reachable": True, **told}
+        case _:
+            assert_never(found)
+
+
+def _show(name: str, rtype: str, found: "Sequence[Answers | NoAnswer]") -> None:
+    from hanse.cli.resolving import Answers, NoAnswer
+    from hanse.cli.tables import table
+
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        match one:
+            case NoAnswer(cluster, why):
+                rows.append((cluster, click.style("no answer", fg="red"), "-", why))
+            case Answers(cluster, told):
+                colour = "green" if told.code == "NOERROR" else "yellow"
+                records = [
+                    r.value if r.percent == 100 else f"{r.value} ({r.percent} %)"
+                    for r in told.records
+                ] or ["-"]
+                reasons = [told.rule, *(f"without {o.cluster}: {o.why}" for o in told.left_out)]
+                for line in range(max(len(records), len(reasons))):
+                    front = (cluster, click.style(told.code, fg=colour)) if not line else ("", "")
+                    record = records[line] if line < len(records) else ""
+                    reason = reasons[line] if line < len(reasons) else ""
+                    rows.append((*front, record, reason))
+            case _:
+                assert_never(one)
+    click.echo(f"{name} {rtype}")
+    click.echo(table(("CLUSTER", "ANSWER", "RECORDS", "WHY"), rows))

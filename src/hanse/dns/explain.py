@@ -1,0 +1,194 @@
+"""Why a name is answered as it is: which rule, from whom, and who is left out for what reason."""
+
+from collections.abc import Sequence
+
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+from msgspec import Struct
+
+from hanse.dns.answers import Answer, Type
+from hanse.dns.compiler import Compiler
+from hanse.dns.names import is_under, labels_of, text_of, wire_name
+from hanse.dns.offers import (
+    LOCAL_IS_READY,
+    LOWER_PRIORITY,
+    NO_WEIGHT,
+    Offer,
+    Rules,
+    offers_of,
+    rules_of,
+)
+from hanse.dns.services import SERVICE, ServiceZone, chosen
+from hanse.dns.zone import View
+from hanse.model.keys import Key
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+
+
+class Told(Struct, frozen=True, rename="camel"):
+    """A record that may be told, and in how many of a hundred answers."""
+
+    value: str
+    percent: int = 100
+
+
+class LeftOut(Struct, frozen=True, rename="camel"):
+    """A cluster that offers the service, and why nothing of it is told."""
+
+    cluster: ClusterId
+    why: str
+
+
+class Explanation(Struct, frozen=True, rename="camel"):
+    """What is answered to a question, and why."""
+
+    code: str
+    records: tuple[Told, ...]
+    rule: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class Asked(Struct, frozen=True):
+    """A name taken apart as services name things."""
+
+    key: Key
+    cluster: ClusterId = ""
+    pod: str = ""
+    port: str = ""
+
+
+def asked(name: bytes, view: View) -> Asked | None:
+    """What service a name is about; None where it is about none."""
+    zone = wire_name(view.zone)
+    if not is_under(name, zone):
+        return None
+    labels = [label.decode("ascii", "replace") for label in labels_of(name)]
+    labels = labels[: len(labels) - len(list(labels_of(zone)))]
+    if len(labels) < 3 or labels[-1] != "svc":
+        return None
+    *front, service, namespace, _ = labels
+    port = ""
+    if len(front) >= 2 and front[0].startswith("_") and front[1].startswith("_"):
+        port, front = f"{front[0]}.{front[1]}", front[2:]
+    key = Key(SERVICE, service, namespace)
+    match front:
+        case []:
+            return Asked(key, port=port)
+        case [cluster]:
+            return Asked(key, cluster, port=port)
+        case [pod, cluster]:
+            return Asked(key, cluster, pod, port)
+        case _:
+            return None
+
+
+def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
+    """What a view answers to a question and why; the answers are those of the server itself."""
+    wire = wire_name(name)
+    zone = ServiceZone(view)
+    if not is_under(wire, zone.zones[0]):
+        return Explanation("REFUSED", (), f"{view.zone} is the only zone that is served here")
+    if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
+        return Explanation("REFUSED", (), "questions for everything are refused")
+    compiler = Compiler(view, [zone])
+    compiler.everything(seen)
+    compiler.compile(seen)
+    if not compiler.synced:
+        return Explanation("SERVFAIL", (), "the cluster was not read in full yet")
+    nodes = {named.name: named.answers for named in compiler.whole().put}
+    known = wire in nodes
+    found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
+    code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
+    about = asked(wire, view)
+    rule, left_out = _why(about, code, view, seen, wire)
+    return Explanation(code, _records(found) if found else (), rule, left_out)
+
+
+def _records(answer: Answer) -> tuple[Told, ...]:
+    whole = sum(variant.weight for variant in answer.variants)
+    return tuple(
+        Told(value, round(100 * variant.weight / whole))
+        for variant in answer.variants
+        for value in _values(variant.body)
+    )
+
+
+def _values(body: bytes) -> list[str]:
+    """The contents of whole records, as zone files have them."""
+    values, at = [], 0
+    while at < len(body):
+        rtype = dns.rdatatype.RdataType.make(int.from_bytes(body[at + 2 : at + 4]))
+        length = int.from_bytes(body[at + 10 : at + 12])
+        rdata = dns.rdata.from_wire(dns.rdataclass.IN, rtype, body, at + 12, length)
+        values.append(str(rdata))
+        at += 12 + length
+    return values
+
+
+Why = tuple[str, tuple[LeftOut, ...]]
+
+
+def _why(about: Asked | None, code: str, view: View, seen: Snapshot, name: bytes) -> Why:
+    if about is None:
+        if name == b"\x0bdns-version" + wire_name(view.zone):
+            return "the version of the names themselves", ()
+        exists = "names stand below it" if code != "NXDOMAIN" else "it is the name of nothing"
+        return f"{text_of(name)} names no service; {exists}", ()
+    key = about.key
+    told = seen.get(seen.local, ServiceImport, key.name, key.namespace)
+    if told is None:
+        return f"no ServiceImport {key.namespace}/{key.name} in {seen.local}", ()
+    rules = rules_of(view, seen)
+    offers = offers_of(key, told, rules, seen)
+    left_out = _left_out(about, told, rules, offers, view)
+    return _rule(about, told, rules, offers, view), left_out
+
+
+def _rule(
+    about: Asked, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
+) -> str:
+    if about.cluster:
+        if about.cluster not in {offer.cluster for offer in offers}:
+            return f"{about.cluster} does not export the service"
+        whose = f"pod {about.pod} of {about.cluster}" if about.pod else f"{about.cluster} alone"
+        return f"{whose} is asked for"
+    if told.spec.type == "Headless":
+        return "headless: every ready pod of every cluster"
+    if rules.profile == "kep-1645":
+        return "kep-1645: the addresses of the ServiceImport"
+    several = chosen(offers, view)
+    match [offer.cluster for offer in several]:
+        case []:
+            return "no cluster has anything ready"
+        case [only] if only == view.local and view.local_first:
+            return f"local first: {only} is ready"
+        case [only]:
+            return f"only {only} can answer"
+        case names:
+            return f"in turn by weight: {', '.join(names)}"
+
+
+def _left_out(
+    about: Asked, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
+) -> tuple[LeftOut, ...]:
+    if about.cluster:
+        return tuple(
+            LeftOut(o.cluster, o.left_out)
+            for o in offers
+            if o.cluster == about.cluster and o.left_out
+        )
+    shared_out = told.spec.type != "Headless" and rules.profile == "lighthouse"
+    taken = {offer.cluster for offer in (chosen(offers, view) if shared_out else offers)}
+    return tuple(
+        LeftOut(offer.cluster, offer.left_out or _passed_over(offer, taken, view))
+        for offer in offers
+        if offer.left_out or offer.cluster not in taken
+    )
+
+
+def _passed_over(offer: Offer, taken: set[ClusterId], view: View) -> str:
+    if not offer.share.weight:
+        return NO_WEIGHT
+    return LOCAL_IS_READY if view.local in taken and view.local_first else LOWER_PRIORITY
