@@ -9,8 +9,8 @@ from bench.figures import Result, Verdict
 from bench.row import Measured
 from bench.wording import goal_text, measured_text, ratio_text
 
-WIDTH = 900
-LABELS = 380
+WIDTH = 980
+LABELS = 350
 """Where the bars begin."""
 BARS = 300
 LINE = 26
