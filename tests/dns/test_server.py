@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections import Counter
+from random import Random
 
 import dns.asyncquery
 import dns.flags
@@ -264,3 +265,19 @@ def test_zones_watch_what_they_read() -> None:
         "EndpointSlice",
         "ClusterSet",
     }
+
+
+async def test_noise_does_not_end_a_worker() -> None:
+    random = Random(3)
+    async with running(seen_in("lubeck", *TWO)) as here:
+        before = here.server.pids
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.connect(("127.0.0.1", here.port))
+            for _ in range(2000):
+                client.send(random.randbytes(random.randrange(0, 200)))
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", here.port)) as stream:
+                stream.sendall(random.randbytes(300))
+
+        assert (await here.ask(WEB)).code == "NOERROR"
+        assert here.server.pids == before

@@ -52,7 +52,7 @@ _zone = click.option(
 @click.option(
     "--profile",
     type=click.Choice(("lighthouse", "kep-1645")),
-    help="Whose rules to follow where no broker says.",
+    help="Whose rules to follow; else those that the broker names.",
 )
 @click.option(
     "--rate-limit",

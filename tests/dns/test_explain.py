@@ -1,0 +1,129 @@
+"""Why a name is answered as it is."""
+
+import pytest
+
+from hanse.dns.answers import Type
+from hanse.dns.explain import Explanation, LeftOut, Told, explain
+from hanse.dns.zone import View
+from hanse.model.facts import Liveness, Phase
+from hanse.testing.time import EPOCH
+from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
+
+LUBECK = View("lubeck", local="lubeck")
+NOWHERE = View("none")
+
+
+def why(name: str = WEB, view: View = NOWHERE, rtype: int = Type.A) -> Explanation:
+    dead = Liveness("broker", "hanse-broker", "riga", "riga", alive=False, since=EPOCH)
+    seen = seen_in(
+        "lubeck",
+        imported(clusters=["tallinn"]),
+        piece("bergen", "10.2.0.1", weight=3),
+        piece("hamburg", pod("10.1.0.1", ready=False)),
+        piece("lubeck", "10.0.0.1"),
+        piece("riga", "10.4.0.1"),
+        piece("visby", "10.5.0.1", weight=0),
+        imported("db", type_="Headless"),
+        piece("bergen", pod("10.2.0.7", hostname="db-0"), service="db"),
+        piece("hamburg", service="db"),
+        facts=[dead],
+    )
+    return explain(name, rtype, view, seen)
+
+
+def test_answers_in_turn_are_told_with_their_shares_and_who_is_missing() -> None:
+    told = why()
+
+    assert told.code == "NOERROR"
+    assert told.records == (Told("10.2.0.1", 75), Told("10.0.0.1", 25))
+    assert told.rule == "in turn by weight: bergen, lubeck"
+    assert told.left_out == (
+        LeftOut("hamburg", "none of its endpoints is ready"),
+        LeftOut("riga", "its Lease on the broker has run out"),
+        LeftOut("tallinn", "it exports the service, and none of its slices has arrived"),
+        LeftOut("visby", "its weight is 0, and others are ready"),
+    )
+
+
+def test_local_first_is_told_as_the_reason() -> None:
+    told = why(view=LUBECK)
+
+    assert (told.records, told.rule) == ((Told("10.0.0.1"),), "local first: lubeck is ready")
+    assert LeftOut("bergen", "the local cluster is ready and comes first") in told.left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "rtype", "code", "rule"),
+    [
+        pytest.param(f"bergen.{WEB}", 1, "NOERROR", "bergen alone is asked for", id="cluster"),
+        pytest.param(f"oslo.{WEB}", 1, "NXDOMAIN", "oslo does not export the service", id="none"),
+        pytest.param(
+            f"_http._tcp.bergen.{WEB}", 33, "NOERROR", "bergen alone is asked for", id="port"
+        ),
+        pytest.param(
+            f"db.shop.svc.{ZONE}",
+            1,
+            "NOERROR",
+            "headless: every ready pod of every cluster",
+            id="headless",
+        ),
+        pytest.param(
+            f"db-0.bergen.db.shop.svc.{ZONE}",
+            1,
+            "NOERROR",
+            "pod db-0 of bergen is asked for",
+            id="pod",
+        ),
+        pytest.param(
+            f"no.shop.svc.{ZONE}", 1, "NXDOMAIN", "no ServiceImport shop/no in lubeck", id="unknown"
+        ),
+        pytest.param(
+            f"dns-version.{ZONE}",
+            16,
+            "NOERROR",
+            "the version of the names themselves",
+            id="version",
+        ),
+        pytest.param(
+            f"shop.svc.{ZONE}",
+            1,
+            "NODATA",
+            f"shop.svc.{ZONE}. names no service; names stand below it",
+            id="namespace",
+        ),
+        pytest.param(
+            "example.org",
+            1,
+            "REFUSED",
+            f"{ZONE} is the only zone that is served here",
+            id="outside",
+        ),
+        pytest.param(WEB, 255, "REFUSED", "questions for everything are refused", id="ANY"),
+    ],
+)
+def test_each_form_has_its_rule(name: str, rtype: int, code: str, rule: str) -> None:
+    told = why(name, rtype=rtype)
+
+    assert (told.code, told.rule) == (code, rule)
+
+
+def test_a_cluster_that_is_asked_for_and_has_nothing_is_explained() -> None:
+    told = why(f"hamburg.{WEB}")
+
+    assert told.code == "NODATA"
+    assert told.left_out == (LeftOut("hamburg", "none of its endpoints is ready"),)
+
+
+def test_the_addresses_of_the_import_are_the_rule_of_kep_1645() -> None:
+    seen = seen_in("lubeck", imported(ips=("10.9.0.1",)), fleet=rules("kep-1645"))
+
+    told = explain(WEB, Type.A, LUBECK, seen)
+
+    assert told.records == (Told("10.9.0.1"),)
+    assert told.rule == "kep-1645: the addresses of the ServiceImport"
+
+
+def test_before_the_first_sync_nothing_is_known() -> None:
+    seen = seen_in("lubeck", phase=Phase.CONNECTING)
+
+    assert explain(WEB, Type.A, LUBECK, seen).code == "SERVFAIL"
