@@ -87,8 +87,8 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if unknown := [name for name in given.rows if name not in names]:
         parser.error(f"there is no row {', '.join(unknown)}; there are: {', '.join(names)}")
-    if given.record and given.quick:
-        parser.error("a quick run is not worth recording; leave out --quick or --record")
+    if given.record and (given.quick or given.rows):
+        parser.error("only a whole run is worth recording: every row, and not --quick")
     if given.repeats is not None and given.repeats < 1:
         parser.error(f"--repeats {given.repeats}: at least 1 is needed")
     return given
