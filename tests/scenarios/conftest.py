@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.testing.stage import Features, Ground, Stage
 from hanse.testing.stage_embedded import embedded_ground
@@ -12,6 +13,7 @@ from hanse.testing.stage_kubernetes import kubernetes_ground
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import Toy
 from tests.scenarios.engines import missing
+from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import Market, shop_of
 
 HERE = Path(__file__).parent
@@ -87,3 +89,16 @@ async def market(stage: Stage) -> AsyncIterator[Market]:
     for actor in list(stage.actors):
         await stage.kill_agent(actor)
     await market.clear()
+
+
+@pytest.fixture
+async def harbour(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Harbour]:
+    """What people export to each other; every cluster has its agent, with that feature alone."""
+    async with Stage(ground, shop_of(request.node.nodeid), lambda: (Services(),)) as stage:
+        harbour = Harbour(stage)
+        await harbour.open()
+        await stage.start_agents()
+        yield harbour
+        for actor in list(stage.actors):
+            await stage.kill_agent(actor)
+        await harbour.close()

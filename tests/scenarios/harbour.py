@@ -1,0 +1,270 @@
+"""What people do with exported services, and what they see, as short sentences."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hanse.app import BROKER
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.services.names import (
+    KUBE_SERVICE,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    SOURCE_CLUSTER,
+    unique,
+)
+from hanse.kube.client import Client
+from hanse.kube.errors import AlreadyExists, Conflict, NotFound
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
+from hanse.model.objects import ClusterId, K, Meta
+from hanse.testing.stage import Check, Stage
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HTTP = {"http": 80}
+Endpoints = dict[ClusterId, list[tuple[str, bool]]]
+
+
+class Harbour:
+    """Services in the scenario's namespace, or in another that is named."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    def person(self, cluster: ClusterId) -> Client:
+        return self.stage.person(cluster)
+
+    async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
+        """Teach every cluster the kinds, and give the fleet its rules."""
+        for cluster in (*self.stage.names, BROKER):
+            for kind in (ServiceExport, ServiceImport, ClusterSet):
+                await self._define(cluster, kind)
+        await self.stage.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
+        spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
+        await self.stage.eventually(
+            lambda: self.person(BROKER).create(
+                ClusterSet(metadata=Meta(name=self.stage.shop), spec=spec)
+            )
+        )
+
+    async def close(self) -> None:
+        """Leave nothing behind for the next scenario."""
+        inside = f"namespaces/{BROKER_NAMESPACE}"
+        for path in (
+            f"/apis/hanse.dev/v1alpha1/clustersets/{self.stage.shop}",
+            f"/apis/discovery.k8s.io/v1/{inside}/endpointslices",
+            f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceimports",
+            f"/apis/coordination.k8s.io/v1/{inside}/leases",
+        ):
+            await self.person(BROKER).send(Request("DELETE", path))
+
+    async def follow(self, profile: Profile) -> None:
+        """Let the fleet follow the other design."""
+        await self.rule({"profile": profile})
+
+    async def rule(self, spec: dict[str, Any]) -> None:
+        await self.person(BROKER).patch(ClusterSet, self.stage.shop, "", {"spec": spec})
+
+    async def _define(self, cluster: ClusterId, kind: type[Any]) -> None:
+        body = msgspec.json.encode(crd_of(kind))
+        try:
+            await self.person(cluster).send(Request("POST", CRDS, body=body))
+        except (AlreadyExists, Conflict):
+            return
+
+        async def served() -> None:
+            await self.person(cluster).list(kind)
+
+        await self.stage.eventually(served)
+
+    # -- doing
+
+    async def serve(
+        self,
+        cluster: ClusterId,
+        name: str = "web",
+        ports: dict[str, int] | None = None,
+        *,
+        headless: bool = False,
+        space: str = "",
+        **spec: Any,
+    ) -> Service:
+        """Make a Service that has no selector: its endpoints are told by hand."""
+        meta = Meta(name=name, namespace=space or self.stage.shop)
+        fields = ServiceSpec(
+            ports=tuple(ServicePort(port=p, name=n) for n, p in (ports or HTTP).items()),
+            cluster_ip="None" if headless else "",
+            **spec,
+        )
+        return await self.person(cluster).create(Service(metadata=meta, spec=fields))
+
+    async def pods(
+        self,
+        cluster: ClusterId,
+        name: str = "web",
+        *states: bool,
+        slot: str = "a",
+        space: str = "",
+        hostnames: Iterable[str] = (),
+    ) -> None:
+        """Tell which pods are behind a Service, ready or not; hand-made, so without controllers."""
+        space, names = space or self.stage.shop, [*hostnames]
+        endpoints = tuple(
+            Endpoint(
+                addresses=(f"10.200.{ord(slot)}.{n + 1}",),
+                conditions=EndpointConditions(ready=ready),
+                hostname=names[n] if names else "",
+            )
+            for n, ready in enumerate(states)
+        )
+        meta = Meta(name=f"{name}-{slot}", namespace=space, labels={KUBE_SERVICE: name})
+        ports = (EndpointPort(port=8080, name="http"),)
+        piece = EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints, ports=ports)
+        try:
+            await self.person(cluster).create(piece)
+        except AlreadyExists:
+            change = {"endpoints": msgspec.to_builtins(endpoints)}
+            await self.person(cluster).patch(EndpointSlice, meta.name, space, change)
+
+    async def export(
+        self, cluster: ClusterId, name: str = "web", space: str = "", **spec: Any
+    ) -> None:
+        meta = Meta(name=name, namespace=space or self.stage.shop)
+        await self.person(cluster).create(
+            ServiceExport(metadata=meta, spec=ServiceExportSpec(**spec))
+        )
+
+    async def offer(
+        self, cluster: ClusterId, name: str = "web", ports: dict[str, int] | None = None, **how: Any
+    ) -> None:
+        """Serve with one ready pod, and export."""
+        space = how.get("space", "")
+        await self.serve(cluster, name, ports, **how)
+        await self.pods(cluster, name, True, space=space)
+        await self.export(cluster, name, space)
+
+    async def unexport(self, cluster: ClusterId, name: str = "web") -> None:
+        await self.person(cluster).delete(ServiceExport, name, self.stage.shop)
+
+    async def unserve(self, cluster: ClusterId, name: str = "web") -> None:
+        await self.person(cluster).delete(Service, name, self.stage.shop)
+
+    async def edit(
+        self, cluster: ClusterId, kind: type[Any], change: dict[str, Any], name: str = "web"
+    ) -> None:
+        await self.person(cluster).patch(kind, name, self.stage.shop, change)
+
+    # -- seeing
+
+    async def found(
+        self, cluster: ClusterId, kind: type[K], name: str = "web", space: str = ""
+    ) -> K | None:
+        try:
+            return await self.person(cluster).read(kind, name, space or self.stage.shop)
+        except NotFound:
+            return None
+
+    async def endpoints(self, cluster: ClusterId, name: str = "web", space: str = "") -> Endpoints:
+        """The addresses that a cluster knows of a service, by the cluster they come from."""
+        listed = await self.person(cluster).list(
+            EndpointSlice, namespace=space or self.stage.shop, labels=f"{SERVICE_NAME}={name}"
+        )
+        told: Endpoints = {}
+        for piece in listed.objects:
+            addresses = told.setdefault(piece.metadata.labels[SOURCE_CLUSTER], [])
+            addresses.extend((e.addresses[0], e.ready) for e in piece.endpoints or ())
+        return told
+
+    def imports(
+        self,
+        cluster: ClusterId,
+        name: str = "web",
+        /,
+        *exporters: ClusterId,
+        ports: dict[str, int] | None = None,
+        headless: bool = False,
+        space: str = "",
+    ) -> Check[None]:
+        """That a cluster imports a service of exactly these clusters; of none: not at all."""
+
+        async def check() -> None:
+            found = await self.found(cluster, ServiceImport, name, space)
+            slices = await self.endpoints(cluster, name, space)
+            assert sorted(slices) == sorted(exporters), f"{cluster} has slices of {sorted(slices)}"
+            self._require(found, exporters, HTTP if ports is None else ports, headless, cluster)
+
+        return check
+
+    def everywhere(
+        self,
+        name: str = "web",
+        /,
+        *exporters: ClusterId,
+        ports: dict[str, int] | None = None,
+        headless: bool = False,
+    ) -> Check[None]:
+        """That every cluster imports the same, and the broker's aggregate says it too."""
+
+        async def check() -> None:
+            for cluster in self.stage.names:
+                await self.imports(cluster, name, *exporters, ports=ports, headless=headless)()
+            title = unique(name, self.stage.shop)
+            found = await self.found(BROKER, ServiceImport, title, BROKER_NAMESPACE)
+            self._require(found, exporters, HTTP if ports is None else ports, headless, BROKER)
+            left = await self.person(BROKER).list(
+                EndpointSlice,
+                namespace=BROKER_NAMESPACE,
+                labels=f"{SERVICE_NAME}={name},{SERVICE_NAMESPACE}={self.stage.shop}",
+            )
+            sources = {s.metadata.labels[SOURCE_CLUSTER] for s in left.objects}
+            assert sources >= set(exporters), f"the broker has slices of {sources}"
+            assert exporters or not sources, f"the broker still has slices of {sources}"
+
+        return check
+
+    def _require(
+        self,
+        found: ServiceImport | None,
+        exporters: tuple[ClusterId, ...],
+        ports: dict[str, int],
+        headless: bool,
+        where: ClusterId,
+    ) -> None:
+        assert (found is not None) == bool(exporters), f"{where} has {found}"
+        if found is None:
+            return
+        said = sorted(c.cluster for c in found.status.clusters)
+        assert said == sorted(exporters), f"{where} names {said}"
+        told = {p.name: p.port for p in found.spec.ports}
+        assert told == ports, f"{where} imports {told}"
+        type_ = "Headless" if headless else "ClusterSetIP"
+        assert found.spec.type == type_, f"{where} imports it as {found.spec.type}"
+
+    def knows(self, cluster: ClusterId, name: str = "web", /, **wanted: Any) -> Check[None]:
+        """That a cluster knows exactly so many ready and unready endpoints, by source cluster."""
+
+        async def check() -> None:
+            found = await self.endpoints(cluster, name)
+            told = {c: [ready for _, ready in several] for c, several in found.items()}
+            assert told == wanted, f"{cluster} knows {told}"
+
+        return check
+
+    def is_told(
+        self, cluster: ClusterId, name: str = "web", /, space: str = "", **reasons: str
+    ) -> Check[None]:
+        """That an export says what became of it, condition by condition."""
+
+        async def check() -> None:
+            export = await self.found(cluster, ServiceExport, name, space)
+            assert export is not None, f"{cluster} does not export {name}"
+            told = {c.type: c.reason for c in export.status.conditions}
+            said = {type_: told.get(type_) for type_ in reasons}
+            assert said == reasons, f"{name} of {cluster} is told {told}"
+
+        return check
