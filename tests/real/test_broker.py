@@ -112,6 +112,10 @@ async def fleet(
         yield whole
     for cluster in NAMES:
         await _undo(whole, cluster)
+    cluster_wide = "validatingadmissionpolicy,validatingadmissionpolicybinding,clusterrole"
+    said = await whole.on("broker", "delete", cluster_wide, "-l", "app.kubernetes.io/part-of=hanse")
+    assert said.status == 0, said.errors
+    await whole.on("broker", "delete", "clusterset", "default")
     await whole.on("broker", "delete", "namespace", HOME)
     await _without_definitions(whole, "broker")
 

@@ -1,0 +1,158 @@
+"""`hanse export` against agents that run, and where none does."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.programs import Running, running
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Two clusters with a Service `web` on the same port, and `db` on different ones."""
+    arguments = ("--clusters", "rome,paris", "--no-sample")
+    with running(tmp_path_factory.mktemp("fleet"), *arguments) as found:
+        for cluster, port in (("rome", "5432"), ("paris", "5433")):
+            inside = ("--context", cluster, "-n", "shop")
+            found.kubectl("--context", cluster, "create", "namespace", "shop")
+            found.kubectl(*inside, "create", "deployment", "web", "--image=web")
+            found.kubectl(*inside, "expose", "deployment", "web", "--port=80")
+            found.kubectl(*inside, "expose", "deployment", "web", "--name=db", f"--port={port}")
+            found.kubectl(*inside, "rollout", "status", "deployment/web", "--timeout=30s")
+        yield found
+
+
+def test_an_export_is_made_and_its_result_shown(fleet: Running) -> None:
+    said = fleet.beside("export", "web", "-n", "shop")
+
+    assert said.status == 0, said.err
+    assert said.out == (
+        "shop/web is exported by rome\n"
+        "  type       ClusterSetIP\n"
+        "  ports      80/TCP\n"
+        "  endpoints  rome 1/1 ready\n"
+        "  name       web.shop.svc.clusterset.local\n"
+    )
+
+
+def test_exporting_again_is_fine_and_takes_new_wishes(fleet: Running) -> None:
+    fleet.beside("export", "web", "-n", "shop")
+
+    said = fleet.beside("export", "web", "-n", "shop", "--weight", "3", "--to-clusters", "rome")
+    marks = _annotations(fleet)
+    fleet.beside("export", "web", "-n", "shop", "--to-clusters", "")
+
+    assert said.status == 0, said.err
+    assert marks == {"services.hanse.dev/weight": "3", "services.hanse.dev/to-clusters": "rome"}
+    assert _annotations(fleet) == {"services.hanse.dev/weight": "3"}
+
+
+def _annotations(fleet: Running) -> dict[str, str]:
+    found = fleet.kubectl("-n", "shop", "get", "serviceexport", "web", "-o", "json")
+    marks: dict[str, str] = json.loads(found.out)["metadata"].get("annotations", {})
+    return marks
+
+
+def test_a_conflict_is_explained_and_fails(fleet: Running) -> None:
+    fleet.beside("export", "db", "-n", "shop")
+
+    said = fleet.beside("export", "db", "-n", "shop", "--context", "paris")
+
+    assert said.status == 1
+    assert said.out.startswith("shop/db is exported by paris, rome\n")
+    assert "\n! PortConflict: " in said.out
+    assert "5432" in said.out
+
+
+def test_status_shows_every_service_with_its_conflicts(fleet: Running) -> None:
+    for cluster in ("rome", "paris"):
+        fleet.beside("export", "db", "-n", "shop", "--context", cluster)
+
+    shown = fleet.beside("status")
+    services = json.loads(fleet.beside("status", "--json").out)["services"]
+
+    assert "shop/db" in shown.out
+    assert "! shop/db in rome: PortConflict: " in shown.out
+    (db,) = [one for one in services if one["name"] == "db"]
+    assert db["exporters"] == ["paris", "rome"]
+    assert db["importers"] == ["paris", "rome"]
+    assert db["endpoints"] == {"paris": {"ready": 1, "all": 1}, "rome": {"ready": 1, "all": 1}}
+    assert {one["cluster"] for one in db["problems"]} == {"paris", "rome"}
+
+
+def test_a_program_reads_the_result(fleet: Running) -> None:
+    told = json.loads(fleet.beside("export", "web", "-n", "shop", "--json").out)
+
+    assert told["exported"] is True
+    assert told["ports"] == [{"name": "", "port": 80, "protocol": "TCP", "appProtocol": ""}]
+    assert told["endpoints"]["rome"] == {"ready": 1, "all": 1}
+
+
+def test_nobody_has_to_wait(fleet: Running) -> None:
+    said = fleet.beside("export", "web", "-n", "shop", "--no-wait")
+
+    assert said.status == 0
+    assert said.out == "shop/web is to be exported by rome; see `hanse status`\n"
+
+
+def test_a_broker_that_cannot_be_reached_is_told_of(fleet: Running) -> None:
+    fleet.kubectl("-n", "shop", "expose", "deployment", "web", "--name=cut", "--port=1")
+    fleet.beside("local", "cut", "rome", "broker")
+    try:
+        said = fleet.beside("export", "cut", "-n", "shop", "--timeout", "4")
+    finally:
+        fleet.beside("local", "heal", "--all")
+
+    assert said.status == 1
+    assert said.out.startswith("shop/cut is not exported by rome\n! Pending: ")
+
+
+def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:
+    service = ("create", "service", "clusterip", "alone", "--tcp=80")
+    fleet.kubectl("--context", "broker", "-n", "default", *service)
+
+    said = fleet.beside("export", "alone", "-n", "default", "--context", "broker")
+
+    assert said.status == 1
+    assert said.err == (
+        "hanse: the ServiceExport is made, but no agent has ever run in broker; "
+        "start it with `hanse agent --context broker`, see `hanse doctor`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ("none", "-n", "shop"),
+            "hanse: there is no Service none in namespace shop of rome; create it, or say",
+            id="no Service",
+        ),
+        pytest.param(
+            ("web", "--to-clusters", "Ro me"),
+            "hanse: --to-clusters: 'Ro me' is no cluster id; name them as lubeck,hamburg",
+            id="a bad cluster",
+        ),
+        pytest.param(
+            ("web", "--weight", "-1"),
+            "hanse export: invalid value for '--weight'",
+            id="a bad weight",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(fleet: Running, arguments: tuple[str, ...], message: str) -> None:
+    said = fleet.beside("export", *arguments)
+
+    assert said.status == 2
+    assert said.err.startswith(message)
+    assert said.err.count("\n") == 1
+
+
+def test_a_service_without_endpoints_of_its_own_is_refused(fleet: Running) -> None:
+    fleet.kubectl(*("create", "service", "externalname", "out"), "--external-name=example.org")
+
+    said = fleet.beside("export", "out")
+
+    assert said.status == 2
+    assert "default/out is of type ExternalName and has no endpoints; export one" in said.err

@@ -1,0 +1,160 @@
+"""`hanse join`: what it makes on both sides, and what it refuses."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.programs import Running, Said, running
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Two clusters without a part in the fleet that is formed here."""
+    arguments = ("--clusters", "rome,paris", "--no-sample")
+    with running(tmp_path_factory.mktemp("fleet"), *arguments) as found:
+        said = found.beside("broker", "init", "--context", "broker", "--namespace", "league")
+        assert said.status == 0, said.err
+        yield found
+
+
+def _join(fleet: Running, cluster: str, *more: str, context: str = "") -> Said:
+    return fleet.beside(
+        *("join", "--broker", "broker", "--broker-namespace", "league"),
+        *("--cluster-id", cluster, "--context", context or cluster, *more),
+    )
+
+
+@pytest.fixture(scope="module")
+def joined(fleet: Running) -> Said:
+    """What was told when rome joined."""
+    return _join(fleet, "rome")
+
+
+def _kubeconfig(fleet: Running, cluster: str) -> Any:
+    path = "jsonpath={.data.kubeconfig}"
+    get = ("--context", cluster, "-n", "hanse-system", "get", "secret", "hanse-broker", "-o", path)
+    return json.loads(base64.b64decode(fleet.kubectl(*get).out))
+
+
+def test_it_tells_what_it_made_where_and_how_the_agent_is_started(joined: Said) -> None:
+    assert joined.status == 0, joined.err
+    assert "broker: created ServiceAccount league/rome\n" in joined.out
+    assert "broker: created Lease league/rome\n" in joined.out
+    assert "rome: created ClusterRole hanse-agent\n" in joined.out
+    assert "rome: created Secret hanse-system/hanse-broker\n" in joined.out
+    assert joined.out.endswith(
+        "  hanse agent --cluster-id rome --context rome "
+        "--broker-kubeconfig rome-broker.kubeconfig --broker-namespace league\n"
+    )
+
+
+def test_the_agent_is_that_account_on_the_broker(fleet: Running, joined: Said) -> None:
+    way = fleet.folder / "way"
+    way.write_text(json.dumps(_kubeconfig(fleet, "rome")))
+
+    who = fleet.kubectl("--kubeconfig", str(way), "auth", "whoami", "-o", "json")
+
+    assert who.status == 0, who.err
+    user = json.loads(who.out)["status"]["userInfo"]["username"]
+    assert user == "system:serviceaccount:league:rome"
+
+
+def test_no_secret_is_ever_printed(fleet: Running, joined: Said) -> None:
+    token = _kubeconfig(fleet, "rome")["users"][0]["user"]["token"]
+
+    dry = _join(fleet, "rome", "--dry-run", "--broker-server", "https://elsewhere:6443")
+
+    assert "# rome: would change Secret hanse-system/hanse-broker\n" in dry.out
+    assert token not in dry.out + joined.out
+    assert "\ndata:" not in dry.out
+
+
+def test_joining_again_changes_nothing(fleet: Running, joined: Said) -> None:
+    again = _join(fleet, "rome")
+
+    assert again.out.startswith("broker: nothing to change\nrome: nothing to change\n")
+
+
+def test_a_token_that_the_broker_no_longer_knows_is_renewed(fleet: Running, joined: Said) -> None:
+    before = _kubeconfig(fleet, "rome")
+    fleet.kubectl("--context", "broker", "-n", "league", "delete", "serviceaccount", "rome")
+
+    again = _join(fleet, "rome")
+
+    assert "broker: created ServiceAccount league/rome\n" in again.out
+    assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
+    assert _kubeconfig(fleet, "rome") != before
+
+
+def test_a_token_past_half_its_life_is_renewed(fleet: Running, joined: Said) -> None:
+    again = _join(fleet, "rome", "--token-lifetime", "3650d")
+
+    assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
+
+
+def test_an_id_of_another_cluster_is_refused(fleet: Running, joined: Said) -> None:
+    said = _join(fleet, "rome", context="paris")
+
+    assert said.status == 2
+    assert said.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
+    assert said.err.endswith("kubectl --context broker -n league delete lease rome\n")
+
+
+def test_a_cluster_has_one_id(fleet: Running, joined: Said) -> None:
+    said = _join(fleet, "paris", context="rome")
+
+    assert said.status == 2
+    assert said.err.startswith("hanse: rome has joined as 'rome'; keep that --cluster-id, or undo")
+
+
+def test_a_dry_run_writes_nothing(fleet: Running) -> None:
+    said = _join(fleet, "paris", "--dry-run")
+
+    assert "# broker: would create ServiceAccount league/paris\n" in said.out
+    assert "# paris: would create Secret hanse-system/hanse-broker\n" in said.out
+    found = fleet.kubectl("--context", "paris", "-n", "hanse-system", "get", "serviceaccounts")
+    assert "hanse-agent" not in found.out
+
+
+def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: Running) -> None:
+    said = fleet.beside("join", "--broker", "paris", "--cluster-id", "paris", "--context", "paris")
+
+    assert said.status == 2
+    assert said.err == (
+        "hanse: paris has no namespace hanse-broker; "
+        "run `hanse broker init --context paris` first\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "Ro.me"),
+            "hanse: --cluster-id: cluster id 'Ro.me' is not a DNS label;",
+            id="a bad id",
+        ),
+        pytest.param(
+            ("--broker", "nowhere", "--cluster-id", "rome"),
+            "hanse: no context 'nowhere' in the kubeconfig; there is: rome, paris, broker",
+            id="a context that is not there",
+        ),
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--token-lifetime", "5s"),
+            "hanse: --token-lifetime '5s' is not between 1h and 3650d; write it as 90d or 12h",
+            id="a bad lifetime",
+        ),
+        pytest.param(
+            ("--cluster-id", "rome"), "hanse join: missing option '--broker'", id="no broker"
+        ),
+    ],
+)
+def test_bad_input_is_one_line(fleet: Running, arguments: tuple[str, ...], message: str) -> None:
+    said = fleet.beside("join", *arguments)
+
+    assert said.status == 2
+    assert said.err.startswith(message)
+    assert said.err.count("\n") == 1
