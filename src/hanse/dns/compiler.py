@@ -5,7 +5,7 @@ from itertools import islice
 
 from hanse.dns.answers import Answer, Node, Type, address, name_server, together
 from hanse.dns.delta import Delta, Named
-from hanse.dns.names import above, is_under
+from hanse.dns.names import above
 from hanse.dns.zone import View, ZoneSource
 from hanse.model.keys import Key
 from hanse.model.snapshot import Change, Snapshot
@@ -31,7 +31,10 @@ class Compiler:
         self.serial = 1
         self._due: dict[Whose, None] = {}
         self._told: dict[Whose, tuple[Node, ...]] = {}
-        self._tellers: dict[bytes, dict[Whose, tuple[Answer, ...]]] = {}
+        self._tellers: dict[bytes, tuple[Whose, tuple[Answer, ...]]] = {}
+        """Who is heard about a name, and what is told."""
+        self._rivals: dict[bytes, dict[Whose, tuple[Answer, ...]]] = {}
+        """All who tell a name, where there are several."""
         self._children: dict[bytes, int] = {}
         """How many names stand directly below a name: it exists for their sake."""
         self._touched: set[bytes] = set()
@@ -84,7 +87,7 @@ class Compiler:
     def whole(self) -> Delta:
         """Everything compiled so far, for a worker that knows nothing."""
         names = self._tellers.keys() | self._children.keys()
-        return self._delta([self._named(n) for n in names if self._is_ours(n)], (), afresh=True)
+        return self._delta([self._named(name) for name in names], (), afresh=True)
 
     def _delta(self, put: list[Named], gone: tuple[bytes, ...], *, afresh: bool) -> Delta:
         return Delta(
@@ -99,29 +102,51 @@ class Compiler:
 
     def _take(self, whose: Whose, nodes: tuple[Node, ...]) -> None:
         """Replace what a key told by what it tells now."""
-        before = {node.name: node.answers for node in self._told.get(whose, ())}
-        after = {node.name: node.answers for node in nodes if self._is_ours(node.name)}
-        if before == after:
+        known = self._told.get(whose, ())
+        if known == nodes:
             return
         if nodes:
             self._told[whose] = nodes
         else:
             del self._told[whose]
-        for name in before.keys() - after.keys():
-            tellers = self._tellers[name]
-            del tellers[whose]
-            self._touched.add(name)
-            if not tellers:
-                del self._tellers[name]
-                self._left(name)
-        for name, answers in after.items():
-            if before.get(name) == answers:
+        before = {node.name: node.answers for node in known}
+        for node in nodes:
+            if not node.name.endswith(self.zones):
                 continue
-            tellers = self._tellers.setdefault(name, {})
-            if not tellers:
-                self._joined(name)
-            tellers[whose] = answers
-            self._touched.add(name)
+            if before.pop(node.name, None) != node.answers:
+                self._tell(node.name, whose, node.answers)
+        for name in before:
+            self._untell(name, whose)
+
+    def _tell(self, name: bytes, whose: Whose, answers: tuple[Answer, ...]) -> None:
+        self._touched.add(name)
+        first = self._tellers.get(name)
+        if first is None:
+            self._joined(name)
+            self._tellers[name] = (whose, answers)
+            return
+        everyone = self._rivals.setdefault(name, dict([first]))
+        everyone[whose] = answers
+        self._choose(name, everyone)
+
+    def _untell(self, name: bytes, whose: Whose) -> None:
+        if name not in self._tellers:
+            return
+        self._touched.add(name)
+        everyone = self._rivals.get(name)
+        if everyone is None:
+            del self._tellers[name]
+            self._left(name)
+            return
+        del everyone[whose]
+        self._choose(name, everyone)
+
+    def _choose(self, name: bytes, everyone: dict[Whose, tuple[Answer, ...]]) -> None:
+        """Of several that tell a name the first is heard."""
+        first = min(everyone)
+        self._tellers[name] = (first, everyone[first])
+        if len(everyone) == 1:
+            del self._rivals[name]
 
     def _joined(self, name: bytes) -> None:
         """A name is told: the names above it exist now, if they did not before."""
@@ -149,14 +174,8 @@ class Compiler:
         return name in self._tellers or name in self._children
 
     def _named(self, name: bytes) -> Named:
-        tellers = self._tellers.get(name)
-        if not tellers:
-            return Named(name)
-        first = min(tellers) if len(tellers) > 1 else next(iter(tellers))
-        return Named(name, tellers[first])
-
-    def _is_ours(self, name: bytes) -> bool:
-        return any(is_under(name, zone) for zone in self.zones)
+        told = self._tellers.get(name)
+        return Named(name) if told is None else Named(name, told[1])
 
     def _apex(self, zone: bytes) -> tuple[Node, ...]:
         """What every zone has beside its SOA, which workers write: the name of its server."""

@@ -1,6 +1,7 @@
 """Domain names as they travel: labels with their lengths, in lower case, ended by the root."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 ROOT = b"\0"
 LONGEST_NAME = 255
@@ -31,11 +32,16 @@ def wire_name(text: str) -> bytes:
 
 def below(label: str, parent: bytes) -> bytes | None:
     """The name one label below another; None where there can be no such name."""
-    if not label.isascii() or "." in label:
-        return None
-    told = label.lower().encode()
-    fits = 0 < len(told) <= LONGEST_LABEL and len(told) + 1 + len(parent) <= LONGEST_NAME
-    return bytes((len(told),)) + told + parent if fits else None
+    told = _wire_label(label)
+    return told + parent if told and len(told) + len(parent) <= LONGEST_NAME else None
+
+
+@lru_cache(maxsize=4096)
+def _wire_label(label: str) -> bytes:
+    """A label with its length; nothing where it cannot be one."""
+    if not label.isascii() or "." in label or not 0 < len(label) <= LONGEST_LABEL:
+        return b""
+    return bytes((len(label),)) + label.lower().encode()
 
 
 def above(name: bytes) -> bytes:

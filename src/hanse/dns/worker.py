@@ -40,6 +40,8 @@ from hanse.dns.table import Table, type_text
 ORDERS, REPORTS = 0, 1
 TELL_EVERY = 1.0
 """Seconds between reports, and between looks at idle connections."""
+MOST_AT_ONCE = 64 * 1024
+"""Bytes of changes that are taken in, some milliseconds, before questions have their turn."""
 FAREWELL = 1.0
 """Seconds that clients have to take their last answers."""
 
@@ -83,7 +85,7 @@ class Worker:
         self._say_farewell()
 
     def _obey(self) -> None:
-        told = os.read(self._orders, 1 << 20)
+        told = os.read(self._orders, MOST_AT_ONCE)
         if not told:
             self._stopping = True
             return
