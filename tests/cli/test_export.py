@@ -101,11 +101,13 @@ def test_a_broker_that_cannot_be_reached_is_told_of(fleet: Running) -> None:
     fleet.beside("local", "cut", "rome", "broker")
     try:
         said = fleet.beside("export", "cut", "-n", "shop", "--timeout", "4")
+        shown = fleet.beside("status")
     finally:
         fleet.beside("local", "heal", "--all")
 
     assert said.status == 1
     assert said.out.startswith("shop/cut is not exported by rome\n! Pending: ")
+    assert "\n! the agent of rome does not see broker as it is now: Unreachable\n" in shown.out
 
 
 def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:

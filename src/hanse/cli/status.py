@@ -10,6 +10,7 @@ from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from hanse.cli.exported import ServiceSeen
+    from hanse.cli.local_eyes import AgentsSee
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
 
@@ -24,7 +25,8 @@ def command(context: click.Context, as_json: bool) -> None:
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
     ports, the endpoints that are ready in each cluster, and what clusters disagree about. A cluster
-    that does not answer is shown as such; the exit status is 0 all the same (see `hanse doctor`).
+    that does not answer is shown as such, and in a local federation what agents do not reach; the
+    exit status is 0 all the same (see `hanse doctor`).
 
     \b
     Examples:
@@ -35,23 +37,25 @@ def command(context: click.Context, as_json: bool) -> None:
     """
     from hanse.cli import exported
 
-    seen, services = _look(settings_of(context))
+    seen, services, eyes = _look(settings_of(context))
     if as_json:
         shown = {
-            "clusters": [_document(one) for one in seen],
+            "clusters": [{**_document(one), "sees": eyes.get(one.name, {})} for one in seen],
             "services": [exported.document(one) for one in services],
         }
         click.echo(json.dumps(shown, indent=2))
     else:
         _show(seen)
+        _show_blind(eyes)
         _show_services(services)
 
 
-def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen]]":
+def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], AgentsSee]":
     import asyncio
 
     from hanse.cli.clusters import ways
     from hanse.cli.exported import look_at_services
+    from hanse.cli.local_eyes import seen_by_agents
     from hanse.cli.looking import look_at
     from hanse.cli.oops import bad_credentials
     from hanse.cli.running import run_async, start_logging
@@ -63,8 +67,9 @@ def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen]]":
     except BadCredentials as error:
         raise bad_credentials(error) from None
 
-    async def look() -> "tuple[list[Seen], list[ServiceSeen]]":
-        return await asyncio.gather(look_at(chosen), look_at_services(chosen))
+    async def look() -> "tuple[list[Seen], list[ServiceSeen], AgentsSee]":
+        eyes = seen_by_agents(settings)
+        return await asyncio.gather(look_at(chosen), look_at_services(chosen), eyes)
 
     return run_async(look)
 
@@ -147,6 +152,14 @@ def _exports(look: "Look") -> str:
 
 def _imports(look: "Look") -> str:
     return "-" if look.services is None or look.is_broker else str(look.services.imports)
+
+
+def _show_blind(eyes: "AgentsSee") -> None:
+    for agent, clusters in eyes.items():
+        for cluster, phase in clusters.items():
+            if phase != "Synced":
+                how = click.style(phase, fg="yellow")
+                click.echo(f"! the agent of {agent} does not see {cluster} as it is now: {how}")
 
 
 def _show_services(services: "Sequence[ServiceSeen]") -> None:

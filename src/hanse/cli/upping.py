@@ -22,9 +22,10 @@ from hanse.kube.request import Transport
 from hanse.local.real.failures import RealClusterError
 from hanse.local.up.composition import BROKER, Member
 from hanse.local.up.failures import UpError
-from hanse.local.up.federation import Wishes, federation
+from hanse.local.up.federation import Eyes, Wishes, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.orders import Told
+from hanse.model.facts import ClusterState
 
 SCRIPT_PATIENCE = timedelta(seconds=3)
 """How long a script that was told to end may take for it."""
@@ -164,18 +165,23 @@ class Upping:
 
 
 @asynccontextmanager
-async def _run_agent(member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[None]:
+async def _run_agent(member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[Eyes]:
     # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
     settings = app.Settings(cluster=member.name, identity="local")
     agent = app.Agent(settings, ways[member.name], broker=ways[BROKER], features=app.features())
     try:
         async with agent.running():
             await _at_work(agent)
-            yield
+            yield lambda: _seen_by(agent)
     finally:
         await agent.close()
         for way in ways.values():
             await way.close()
+
+
+def _seen_by(agent: app.Agent) -> dict[str, str]:
+    states = agent.engine.fleet.facts.all(ClusterState)
+    return {state.cluster: str(state.phase) for state in states}
 
 
 async def _at_work(agent: app.Agent) -> None:

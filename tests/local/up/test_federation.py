@@ -15,7 +15,7 @@ from hanse.kube.request import Request, Transport
 from hanse.local.up.composition import Member, compose
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
-from hanse.local.up.federation import Federation, Wishes, federation
+from hanse.local.up.federation import Eyes, Federation, Wishes, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.orders import Cut, Heal, HealAll, Kill, Slow, Start
 from hanse.model.kinds.hanse import ClusterSet
@@ -33,9 +33,9 @@ class Agents:
         self.ways: dict[str, Mapping[str, Transport]] = {}
 
     @asynccontextmanager
-    async def run(self, member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[None]:
+    async def run(self, member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[Eyes]:
         self.ways[member.name] = ways
-        yield
+        yield lambda: dict.fromkeys(ways, "Seen")
 
 
 class Local:
@@ -68,6 +68,14 @@ async def test_each_agent_gets_a_way_to_whom_it_reaches(local: Local) -> None:
         "hamburg": {"lubeck", "hamburg", "bergen", "broker"},
         "bergen": {"bergen", "broker"},
     }
+
+
+async def test_what_agents_see_is_told(local: Local) -> None:
+    lubeck, hamburg, bergen, broker = local.whole.told().clusters
+
+    assert lubeck.sees == hamburg.sees
+    assert bergen.sees == {"bergen": "Seen", "broker": "Seen"}
+    assert broker.sees == {}
 
 
 async def test_a_cut_parts_two_clusters_and_no_others(local: Local) -> None:

@@ -42,7 +42,9 @@ from hanse.local.up.orders import (
 EngineName = Literal["embedded", "kubernetes"]
 Say = Callable[[str], None]
 
-RunAgent = Callable[[Member, Mapping[str, Transport]], AbstractAsyncContextManager[None]]
+Eyes = Callable[[], Mapping[str, str]]
+"""How each cluster stands for one agent, as of now."""
+RunAgent = Callable[[Member, Mapping[str, Transport]], AbstractAsyncContextManager[Eyes]]
 """Runs a member's agent until the block ends, given its ways to the clusters that it reaches."""
 
 
@@ -69,7 +71,8 @@ async def federation(
         await whole.furnish()
         for member in wishes.members:
             if member.runs_workloads:
-                await stack.enter_async_context(run_agent(member, whole.ways_of(member)))
+                agent = run_agent(member, whole.ways_of(member))
+                whole.eyes[member.name] = await stack.enter_async_context(agent)
         await stack.enter_async_context(listening(folder.control, whole.carry_out))
         await whole.shown(say)
         yield whole
@@ -110,6 +113,8 @@ class Federation:
         self._links = Links()
         self._fresh: set[Member] = set()
         self._orders = asyncio.Lock()
+        self.eyes: dict[str, Eyes] = {}
+        """Of the agents that run, by their cluster."""
 
     def ways_of(self, member: Member) -> dict[str, Transport]:
         """Where a member's agent can go; each way can be cut, the one to its own home too."""
@@ -222,4 +227,5 @@ class Federation:
             nodes=str(member.ranges.nodes) if member.runs_workloads else "",
             load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
             agent=member.runs_workloads,
+            sees=dict(self.eyes[member.name]()) if member.name in self.eyes else {},
         )

@@ -67,6 +67,8 @@ class ClusterTold(Struct, frozen=True):
     nodes: str
     load_balancers: str
     agent: bool
+    sees: dict[str, str] = {}
+    """What its agent knows of each cluster that it reaches: Synced, Unreachable, …"""
 
 
 class Told(Struct, frozen=True):
