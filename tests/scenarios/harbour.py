@@ -99,6 +99,7 @@ class Harbour:
         fields = ServiceSpec(
             ports=tuple(ServicePort(port=p, name=n) for n, p in (ports or HTTP).items()),
             cluster_ip="None" if headless else "",
+            ip_family_policy="SingleStack" if headless else "",  # or it would claim both families
             **spec,
         )
         return await self.person(cluster).create(Service(metadata=meta, spec=fields))

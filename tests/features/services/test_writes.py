@@ -1,0 +1,156 @@
+"""How many writes a service costs, and that any one of them may fail."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+import pytest
+
+from hanse.engine.api import KubeApi
+from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
+from hanse.kube.client import Client
+from hanse.kube.errors import Unreachable
+from hanse.kube.request import Request, Response, Transport
+from hanse.local.embedded.api import InProcess
+from hanse.model.crds import crd_of
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.objects import Meta
+from hanse.testing.builders import namespace
+from hanse.testing.faults import READING
+from hanse.testing.time import ON_VIRTUAL_TIME
+from hanse.testing.world import BROKER, World
+from tests.features.services.given import backends
+
+NAMES = ("bergen", "hamburg", "lubeck")
+SHOP = "shop"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ONE_SERVICE_OF_THREE_CLUSTERS = 23
+"""Three slices on the broker, five objects and statuses in each cluster (three slices, the import
+and its status), the aggregate and its status, the status of three exports."""
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Failing:
+    """A way into a cluster on which one of all writes fails: refused, or done and not answered."""
+
+    def __init__(self, world: "UnluckyWorld", inner: Transport) -> None:
+        self._world = world
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        if request.method in READING or "/events" in request.path:
+            return await self._inner.send(request)
+        self._world.writes += 1
+        if self._world.writes != self._world.unlucky:
+            return await self._inner.send(request)
+        if self._world.status:
+            status = {"kind": "Status", "code": self._world.status, "reason": "Injected"}
+            return Response(self._world.status, msgspec.json.encode(status), {})
+        await self._inner.send(request)
+        raise Unreachable("the answer was lost")
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class UnluckyWorld(World):
+    """A world in which write number `unlucky` fails with a status, or loses its answer with 0."""
+
+    def __init__(self, unlucky: int = 0, status: int = 500) -> None:
+        super().__init__(NAMES, lambda: (Services(),))
+        self.unlucky = unlucky
+        self.status = status
+        self.writes = 0
+
+    def api(self, source: str, target: str) -> KubeApi:
+        inner = Failing(self, InProcess(self.clusters[target]))
+        return KubeApi(Client(self.network.transport(source, target, inner)), self.random)
+
+    async def found(self, profile: Profile = "lighthouse") -> None:
+        """Three clusters that export shop/web, and no agent yet."""
+        for cluster in (*NAMES, BROKER):
+            client = self.client(cluster)
+            for kind in (ServiceExport, ServiceImport, ClusterSet):
+                body = msgspec.json.encode(crd_of(kind))
+                await client.send(Request("POST", CRDS, body=body))
+            await client.create(namespace(BROKER_NAMESPACE if cluster == BROKER else SHOP))
+        rules = ClusterSet(metadata=Meta(name="hanse"), spec=ClusterSetSpec(profile=profile))
+        await self.client(BROKER).create(rules)
+        meta = Meta(name="web", namespace=SHOP)
+        for cluster in NAMES:
+            client = self.client(cluster)
+            spec = ServiceSpec(ports=(ServicePort(port=80, name="http"),))
+            await client.create(Service(metadata=meta, spec=spec))
+            pods = backends()
+            plain = Meta(name=pods.metadata.name, namespace=SHOP, labels=pods.metadata.labels)
+            await client.create(msgspec.structs.replace(pods, metadata=plain))
+            await client.create(ServiceExport(metadata=meta))
+
+    async def check(self) -> None:
+        """Every cluster imports the service of all three."""
+        for cluster in NAMES:
+            client = self.client(cluster)
+            found = await client.read(ServiceImport, "web", SHOP)
+            assert {c.cluster for c in found.status.clusters} == set(NAMES)
+            listed = await client.list(EndpointSlice, namespace=SHOP, labels=f"{SERVICE_NAME}=web")
+            held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in listed.objects}
+            assert held.keys() == set(NAMES)
+            assert all(endpoints for endpoints in held.values())
+            export = await client.read(ServiceExport, "web", SHOP)
+            told = {c.type: c.reason for c in export.status.conditions}
+            assert told == {"Valid": "Valid", "Ready": "Exported", "Conflict": "NoConflicts"}
+
+
+async def test_a_service_that_three_clusters_export_costs_23_writes_and_then_none() -> None:
+    world = UnluckyWorld()
+    await world.found()
+
+    async with world.agents_running():
+        await world.settle()
+        await world.check()
+        assert world.writes == ONE_SERVICE_OF_THREE_CLUSTERS
+
+        for cluster in NAMES:
+            await world.kill_agent(cluster)
+            world.start_agent(cluster)
+        await world.settle()
+        assert world.writes == ONE_SERVICE_OF_THREE_CLUSTERS
+
+
+async def test_in_kep_1645_each_cluster_also_writes_a_derived_service() -> None:
+    world = UnluckyWorld()
+    await world.found("kep-1645")
+
+    async with world.agents_running():
+        await world.settle()
+        await world.check()
+
+    assert world.writes == ONE_SERVICE_OF_THREE_CLUSTERS + len(NAMES)
+
+
+FAILURES: list[tuple[Profile, int, int]] = [
+    *(("lighthouse", n, code) for n in range(1, 24) for code in (500, 0)),
+    *(("kep-1645", n, 500) for n in range(1, 27)),
+    *(("lighthouse", n, 409) for n in range(1, 24, 5)),
+]
+
+
+@pytest.mark.parametrize(("profile", "unlucky", "status"), FAILURES)
+async def test_any_write_may_fail_once(profile: Profile, unlucky: int, status: int) -> None:
+    world = UnluckyWorld(unlucky, status)
+    await world.found(profile)
+
+    async with world.agents_running():
+        await world.settle()
+        await world.check()
