@@ -97,11 +97,12 @@ class Schedule:
             (self._withdraw, 2),
             (self._meddle, 2),
             (self._squat, 1),
-            (self._swap, 2),
+            (self._swap, 3),
             (self._cut, 2),
             (self._mend, 1),
             (self._storm, 2),
             (self._kill, 2),
+            (self._isolate, 1),
             (self._crash_at_a_request, 2),
             (self._restart_server, 1),
             (self._lose_history, 1),
@@ -122,9 +123,11 @@ class Schedule:
     async def _offer(self) -> None:
         """A user creates an offer or edits it."""
         cluster, name = self._cluster(), self.random.choice(NAMES)
+        if cluster not in self.homeless:
+            await self._set_price(cluster, name)
+
+    async def _set_price(self, cluster: str, name: str) -> None:
         price = str(self.random.randint(1, 99))
-        if cluster in self.homeless:
-            return
         client = self.world.client(cluster)
         if (cluster, name) in self.offers:
             await client.patch(ConfigMap, name, SHOP, {"data": {"price": price}})
@@ -137,7 +140,9 @@ class Schedule:
     async def _withdraw(self) -> None:
         if not self.offers:
             return
-        cluster, name = self.random.choice(sorted(self.offers))
+        await self._take_back(*self.random.choice(sorted(self.offers)))
+
+    async def _take_back(self, cluster: str, name: str) -> None:
         await self.world.client(cluster).delete(ConfigMap, name, SHOP)
         del self.offers[cluster, name]
         self.withdrawn.add(name)
@@ -176,18 +181,31 @@ class Schedule:
         self._tell(f"{cluster}: somebody makes a {name} of their own")
 
     async def _swap(self) -> None:
-        """A user puts something of their own in the place of a copy just as that is written."""
-        cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
-        if (cluster, name) in self.foreign:
+        """A user puts something of their own in the place of a copy while that is written."""
+        cluster = self._cluster()
+        if not self.offers:
+            await self._offer()
+            await asyncio.sleep(1)
+        theirs = sorted(k for k in self.offers if (cluster, f"copy-of-{k[1]}") not in self.foreign)
+        if not theirs or cluster in self.homeless:
             return
-        await self.random.choice((self._offer, self._withdraw))()
-        await asyncio.sleep(self.random.choice((0, 0, 0.001, 0.01, 0.03, 0.06)))
+        products = [name for _, name in self.offers]
+        alone = [key for key in theirs if products.count(key[1]) == 1]
+        withdrawn = alone and self.random.random() < 0.5
+        seller, name = self.random.choice(alone if withdrawn else theirs)
+        link = self.world.network.link(cluster, cluster)
+        link.weather = Weather(delay=timedelta(milliseconds=50))
+        if withdrawn:
+            await self._take_back(seller, name)
+        else:
+            await self._set_price(seller, name)
+        await asyncio.sleep(self.random.choice((0, 0.01, 0.02, 0.04)))
         try:
             with self.witness.by_hand(cluster):
-                await self.world.client(cluster).delete(ConfigMap, name, SHOP)
+                await self.world.client(cluster).delete(ConfigMap, f"copy-of-{name}", SHOP)
         except KubeError:
             return
-        await self._take_name(cluster, name)
+        await self._take_name(cluster, f"copy-of-{name}")
 
     async def _raze(self) -> None:
         """A user deletes the namespace with all that is in it, or makes it anew."""
@@ -251,6 +269,15 @@ class Schedule:
         else:
             self.world.start_agent(cluster)
             self._tell(f"the agent of {cluster} starts")
+
+    async def _isolate(self) -> None:
+        """An agent starts anew and cannot see the broker: it knows nothing of what is there."""
+        cluster = self._cluster()
+        self.world.network.cut(cluster, BROKER)
+        if cluster in self.world.agents:
+            await self.world.kill_agent(cluster)
+        self.world.start_agent(cluster)
+        self._tell(f"the agent of {cluster} starts cut off from the broker")
 
     async def _crash_at_a_request(self) -> None:
         """An agent dies while it waits for an answer, and is started again."""

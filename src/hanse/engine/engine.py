@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -39,7 +39,7 @@ from hanse.model.facts import (
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Call, Feature, Read
-from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +78,14 @@ class Engine:
         system_namespace: str = "hanse-system",
         providers: dict[str, Provider] | None = None,
         guard: Guard | None = None,
+        also: Sequence[Watch] = (),
     ) -> None:
         self.features = {feature.name: feature for feature in features}
         self.metrics = Metrics()
         watches = [w for feature in features for w in feature.watches]
-        self.fleet = Fleet([*watches, *PAUSE_WATCHES], Facts(), clock, local)
+        self.fleet = Fleet([*watches, *PAUSE_WATCHES, *also], Facts(), clock, local)
+        self.followers: list[Callable[[Change], None]] = []
+        """Who else is told of every change: what this replica serves, active or not."""
         self.fleet.listener = self
         self.fleet.on_stream = self.metrics.stream_told
         self.owned = Owned()
@@ -170,6 +173,8 @@ class Engine:
                 self._notice_brakes()
         self._reconsider(change)
         self._pulses.saw(change)
+        for follower in self.followers:
+            follower(change)
         if self.active:
             lane = Lane.BACKLOG if listed else Lane.FRESH
             self._wake(change, lane)
@@ -245,8 +250,7 @@ class Engine:
             waited_for = change.fact.cluster
         else:
             return
-        for item in self._waiting.pop(waited_for, ()):
-            self.queue.add(item, Lane.BACKLOG)
+        self._add_all(self._waiting.pop(waited_for, set()))
 
     def _wake_bereaved(self, change: Change) -> None:
         """A cluster has left for good, or is another thing to us: look at what it concerns."""

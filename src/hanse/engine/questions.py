@@ -62,7 +62,7 @@ class Questions:
             error = str(failed) or type(failed).__name__
         self._remember(ask.id)
         self._fleet.put_fact(Answer(ask.id, value, error, self._clock.now()))
-        for item in self._asking.pop(ask.id, set()):
+        for item in sorted(self._asking.pop(ask.id, set())):
             self._answered(item)
 
     async def _read(self, ask: Read) -> Wire | None:

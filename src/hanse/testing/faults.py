@@ -55,7 +55,7 @@ class Link(links.Link):
     def __init__(self, source: str, target: str) -> None:
         super().__init__(source, target)
         self.weather = FAIR
-        self._reading: set[asyncio.Timeout] = set()
+        self._reading: dict[asyncio.Timeout, None] = {}  # in order, so that seeds replay
 
     def break_watches(self) -> None:
         super().break_watches()
@@ -69,11 +69,11 @@ class Link(links.Link):
         while not broken.is_set():
             try:
                 async with asyncio.timeout(None) as reading:
-                    self._reading.add(reading)
+                    self._reading[reading] = None
                     try:
                         line = await anext(lines, None)
                     finally:
-                        self._reading.discard(reading)
+                        self._reading.pop(reading, None)
             except TimeoutError:
                 break
             if line is None:
