@@ -10,6 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.dns.compiler import Compiler
+from hanse.dns.feed import Feed
+from hanse.dns.server import DnsServer
+from hanse.dns.zone import ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.health import serving
@@ -57,6 +61,7 @@ class Agent:
         *,
         broker: Transport | None = None,
         features: Sequence[Feature] = (),
+        zones: Sequence[ZoneSource] = (),
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -70,6 +75,7 @@ class Agent:
             clock=clock,
             random=random,
             system_namespace=settings.namespace,
+            also=[watch for zone in zones for watch in zone.watches],
         )
         self.leaders = Leaders(
             self.engine.fleet,
@@ -104,6 +110,17 @@ class Agent:
             if not alone:
                 self.leaders.stand_at_home(self._home, self.settings.namespace, self._work)
             yield
+
+    @asynccontextmanager
+    async def feeding(self, compiler: Compiler, server: DnsServer) -> AsyncIterator[None]:
+        """Keep a view of the DNS server up to date with what this agent sees."""
+        feed = Feed(compiler, server, self.engine.snapshot)
+        self.engine.followers.append(feed.saw)
+        try:
+            async with feed.running():
+                yield
+        finally:
+            self.engine.followers.remove(feed.saw)
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -25,6 +25,11 @@ _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     type=click.IntRange(0, 1000),
     help="This cluster's share of DNS answers for it, relative to the others'.",
 )
+@click.option(
+    "--priority",
+    type=click.IntRange(0, 100),
+    help="Of the clusters that are ready, those with the highest answer; others step in.",
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until it is exported, or only ask.")
 @click.option(
     "--timeout",
@@ -42,6 +47,7 @@ def command(
     namespace: str,
     to_clusters: str | None,
     weight: int | None,
+    priority: int | None,
     wait: bool,
     timeout: int,
     as_json: bool,
@@ -59,6 +65,7 @@ def command(
       hanse export web -n shop
       hanse export web -n shop --context bergen --weight 3
       hanse export db -n shop --to-clusters lubeck,hamburg
+      hanse export db -n shop --priority 10           the others answer when it is down
       kubectl -n shop delete serviceexport web        takes it back
     """
     from hanse.cli import exporting
@@ -73,6 +80,7 @@ def command(
         namespace,
         _clusters(to_clusters) if to_clusters is not None else None,
         weight,
+        priority,
         timedelta(seconds=timeout) if wait else None,
     )
     result = run_async(lambda: exporting.export(wish))

@@ -12,7 +12,7 @@ from hanse.cli.exported import Problem, ServiceSeen, port_text
 from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
-from hanse.features.services.names import TO_CLUSTERS, WEIGHT
+from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -38,6 +38,7 @@ class Exporting(Struct, frozen=True):
     namespace: str
     to: tuple[str, ...] | None
     weight: int | None
+    priority: int | None
     patience: timedelta | None
     """How long to wait; None: not at all."""
 
@@ -136,6 +137,8 @@ def _marks(wish: Exporting) -> dict[str, str | None]:
         marks[TO_CLUSTERS] = ",".join(wish.to) or None
     if wish.weight is not None:
         marks[WEIGHT] = str(wish.weight)
+    if wish.priority is not None:
+        marks[PRIORITY] = str(wish.priority)
     return marks
 
 

@@ -45,6 +45,13 @@ _DEFAULT_FOLDER = Path(".hanse")
 )
 @click.option("--sample/--no-sample", default=True, help="With a small shop to look at, or empty.")
 @click.option(
+    "--dns-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Where names are answered to those who ask from no cluster; a free port by default.",
+)
+@click.option(
     "--exec",
     "script",
     metavar="CMD",
@@ -58,15 +65,17 @@ def command(
     folder: Path | None,
     profile: str | None,
     sample: bool,
+    dns_port: int,
     script: str | None,
 ) -> None:
     """Run a whole federation on this machine.
 
-    Three clusters, an agent for each and a broker, ready in two seconds. `DIR/kubeconfig` has a
-    context for every cluster. It stays until it is interrupted, and leaves nothing running. While
+    Three clusters, an agent for each, a broker and DNS, ready in two seconds. `DIR/kubeconfig` has
+    a context for every cluster. It stays until it is interrupted, and leaves nothing running. While
     it runs, `hanse status` shows it and `hanse local` makes things go wrong.
 
-    With --exec, CMD finds the clusters by KUBECONFIG, and the folder by HANSE_DIR.
+    With --exec, CMD finds the clusters by KUBECONFIG, their names by HANSE_DNS (ADDRESS:PORT), and
+    the folder by HANSE_DIR.
 
     \b
     Examples:
@@ -85,7 +94,7 @@ def command(
     start_logging(settings_of(context))
     wishes = Wishes(_members(clusters), engine, profile, sample)
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    context.exit(run_async(Upping(wishes, place, script, began).run))
+    context.exit(run_async(Upping(wishes, place, script, began, dns_port).run))
 
 
 def _members(clusters: str) -> "tuple[Member, ...]":

@@ -8,14 +8,17 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import click
+from msgspec.structs import replace
 
 from hanse import app
 from hanse.cli.oops import INTERRUPTED, Oops, Trouble
 from hanse.cli.tables import table
+from hanse.cli.upping_names import NOBODY, Names
 from hanse.engine.health import why_not_ready
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
@@ -40,11 +43,14 @@ _KILLED = 128
 class Upping:
     """One run of `hanse up`."""
 
-    def __init__(self, wishes: Wishes, folder: Folder, script: str | None, began: float) -> None:
+    def __init__(
+        self, wishes: Wishes, folder: Folder, script: str | None, began: float, dns_port: int = 0
+    ) -> None:
         self._wishes = wishes
         self._folder = folder
         self._script = script
         self._began = began
+        self._dns_port = dns_port
         self._ready = False
         self._caught: signal.Signals | None = None
         self._apart: int | None = None
@@ -67,23 +73,30 @@ class Upping:
         return 0 if stayed else _KILLED + (self._caught or signal.SIGINT)
 
     async def _live(self) -> int:
-        async with federation(self._wishes, self._folder, _run_agent, self._say) as whole:
+        names = Names(self._wishes.members, self._dns_port)
+        wishes = replace(self._wishes, dns=names.addresses)
+        run_agent = partial(_run_agent, names)
+        async with (
+            names.running(),
+            federation(wishes, self._folder, run_agent, self._say) as whole,
+        ):
             self._ready = True
             took = time.monotonic() - self._began
             self._say(f"{_counted(self._wishes)} ready in {took:.1f} s")
             if self._script is not None:
-                return await self._run_script(self._script)
+                return await self._run_script(self._script, names.addresses[NOBODY])
             click.echo(self._what_is_where(whole.told()))
             await asyncio.get_running_loop().create_future()  # until it is cancelled
             return 0
 
-    async def _run_script(self, script: str) -> int:
+    async def _run_script(self, script: str, dns: str) -> int:
         """Run it where a person could type to it, or else apart, so that all of it can be ended."""
         apart = not sys.stdin.isatty()
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._folder.kubeconfig),
             "HANSE_DIR": str(self._folder.path),
+            "HANSE_DNS": dns,
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _own_programs())),
         }
         starting = asyncio.ensure_future(
@@ -132,12 +145,16 @@ class Upping:
         click.echo(text, err=True)
 
     def _what_is_where(self, told: Told) -> str:
-        header = ("CLUSTER", "ROLE", "API SERVER", "SERVICES", "PODS", "NODES", "LOAD BALANCERS")
+        header = (
+            *("CLUSTER", "ROLE", "API SERVER", "DNS", "SERVICES", "PODS", "NODES"),
+            "LOAD BALANCERS",
+        )
         rows = [
             (
                 click.style(one.name, bold=True),
                 one.standing,
                 one.url,
+                one.dns.partition(":")[2] or "-",
                 one.services,
                 one.pods or "-",
                 one.nodes or "-",
@@ -146,6 +163,8 @@ class Upping:
             for one in told.clusters
         ]
         first, last = told.clusters[0].name, told.clusters[-2].name
+        host, _, port = told.dns.partition(":")
+        example = "web.shop" if self._wishes.sample else "NAME.NAMESPACE"
         kept = "kept from run to run" if self._folder.keep else "gone when this ends"
         lines = [
             "",
@@ -156,6 +175,7 @@ class Upping:
             f"  export KUBECONFIG={self._folder.kubeconfig}",
             *(["  kubectl get deployments,services -n shop"] if self._wishes.sample else []),
             f"  kubectl --context {last} get nodes",
+            f"  dig @{host} -p {port} {example}.svc.clusterset.local",
             "  hanse status",
             f"  hanse local cut {first} {BROKER}",
             "",
@@ -165,12 +185,20 @@ class Upping:
 
 
 @asynccontextmanager
-async def _run_agent(member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[Eyes]:
+async def _run_agent(
+    names: Names, member: Member, ways: Mapping[str, Transport]
+) -> AsyncIterator[Eyes]:
     # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
     settings = app.Settings(cluster=member.name, identity="local")
-    agent = app.Agent(settings, ways[member.name], broker=ways[BROKER], features=app.features())
+    agent = app.Agent(
+        settings,
+        ways[member.name],
+        broker=ways[BROKER],
+        features=app.features(),
+        zones=names.zones_of(member.name),
+    )
     try:
-        async with agent.running():
+        async with agent.running(), names.told_by(agent):
             await _at_work(agent)
             yield lambda: _seen_by(agent)
     finally:

@@ -56,6 +56,8 @@ class Wishes(Struct, frozen=True):
     profile: str | None = None
     """Asked for by name; else what stands on the broker, and for a new one the default."""
     sample: bool = True
+    dns: dict[str, str] = {}
+    """Where names are answered, by view: a cluster's name, or `all`."""
 
 
 @asynccontextmanager
@@ -174,6 +176,7 @@ class Federation:
             self._wishes.engine,
             tuple(self._describe(member) for member in self._wishes.members),
             tuple(self._links.cuts),
+            self._wishes.dns.get("all", ""),
         )
 
     async def _do(self, order: AnyOrder) -> None:
@@ -227,5 +230,6 @@ class Federation:
             nodes=str(member.ranges.nodes) if member.runs_workloads else "",
             load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
             agent=member.runs_workloads,
+            dns=self._wishes.dns.get(member.name, ""),
             sees=dict(self.eyes[member.name]()) if member.name in self.eyes else {},
         )

@@ -67,6 +67,8 @@ class ClusterTold(Struct, frozen=True):
     nodes: str
     load_balancers: str
     agent: bool
+    dns: str = ""
+    """Where its clients' names are answered, as ADDRESS:PORT."""
     sees: dict[str, str] = {}
     """What its agent knows of each cluster that it reaches: Synced, Unreachable, …"""
 
@@ -78,6 +80,8 @@ class Told(Struct, frozen=True):
     engine: str
     clusters: tuple[ClusterTold, ...]
     cuts: tuple[tuple[str, str], ...]
+    dns: str = ""
+    """Where names are answered to those who ask from no cluster."""
 
 
 class Refused(Struct, frozen=True):

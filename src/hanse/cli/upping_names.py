@@ -1,0 +1,76 @@
+"""The DNS of a local federation: a view for each cluster, and one that is nobody's."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from hanse import app
+from hanse.cli.oops import Oops
+from hanse.dns.compiler import Compiler
+from hanse.dns.listeners import Listeners, bound
+from hanse.dns.server import DnsServer, Served, serving
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.local.up.composition import Member
+
+NOBODY = "all"
+"""The view of those who ask from no cluster, such as a person with `dig`."""
+
+LOOPBACK = "127.0.0.1"
+
+
+class Names:
+    """One server whose views are told by the agents. Made by `naming`."""
+
+    def __init__(self, members: Sequence[Member], port: int) -> None:
+        clusters = [member.name for member in members if member.runs_workloads]
+        views = [View(NOBODY), *(View(name, local=name) for name in clusters)]
+        self._first = clusters[0]
+        self._zones = {view.name: ServiceZone(view) for view in views}
+        self._compilers = {v.name: Compiler(v, [self._zones[v.name]]) for v in views}
+        self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
+        self._server: DnsServer | None = None
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each view answers, as ADDRESS:PORT."""
+        return {
+            name: "{}:{}".format(*listeners.address) for name, listeners in self._listeners.items()
+        }
+
+    def zones_of(self, cluster: str) -> tuple[ServiceZone, ...]:
+        """What an agent has to watch for the views that it tells."""
+        return tuple(self._zones[view] for view in self._views_of(cluster))
+
+    @asynccontextmanager
+    async def told_by(self, agent: app.Agent) -> AsyncIterator[None]:
+        """Let an agent tell the views of its cluster; the first one's tells nobody's too."""
+        assert self._server is not None, "views are told while the server runs"
+        async with AsyncExitStack() as stack:
+            for view in self._views_of(agent.settings.cluster):
+                feeding = agent.feeding(self._compilers[view], self._server)
+                await stack.enter_async_context(feeding)
+            yield
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer until the block ends, with SERVFAIL until an agent has told."""
+        served = [Served(self._compilers[n], (s,)) for n, s in self._listeners.items()]
+        try:
+            async with serving(served) as self._server:
+                yield
+        finally:
+            for listeners in self._listeners.values():
+                listeners.close()
+
+    def _views_of(self, cluster: str) -> tuple[str, ...]:
+        return (cluster, NOBODY) if cluster == self._first else (cluster,)
+
+
+def _bound(port: int) -> Listeners:
+    try:
+        return bound(LOOPBACK, port, workers=1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Oops(
+            f"--dns-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
+        ) from None

@@ -1,0 +1,57 @@
+"""The names of a local federation, asked for by real packets."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import dns.message
+import dns.query
+import dns.rcode
+
+from tests.cli.programs import PATIENCE, Running, hanse
+
+WEB = "web.shop.svc.clusterset.local"
+
+
+def addresses(server: str, name: str) -> tuple[str, list[str]]:
+    """What a server answers: the code and the addresses."""
+    host, _, port = server.partition(":")
+    question = dns.message.make_query(name, "A")
+    answer = dns.query.udp(question, host, port=int(port), timeout=PATIENCE)
+    found = [record.to_text() for told in answer.answer for record in told]
+    return dns.rcode.to_text(answer.rcode()), found
+
+
+def views(fleet: Running) -> dict[str, str]:
+    """Where each view answers, as the table tells it."""
+    rows = [line.split() for line in fleet.told.splitlines() if "https://127.0.0.1:" in line]
+    return {row[0]: f"127.0.0.1:{row[3]}" for row in rows if row[3].isdecimal()}
+
+
+def test_each_cluster_is_answered_its_own_address_first(fleet: Running) -> None:
+    told = {cluster: addresses(server, WEB) for cluster, server in views(fleet).items()}
+
+    assert sorted(told) == ["bergen", "hamburg", "lubeck"]
+    assert {code for code, _ in told.values()} == {"NOERROR"}
+    assert len({found[0] for _, found in told.values()}) == 3, "each cluster has its own"
+
+
+def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: Running) -> None:
+    found = re.search(r"dig @(\S+) -p (\d+)", fleet.told)
+    assert found is not None
+
+    server = f"{found[1]}:{found[2]}"
+    turns = [addresses(server, WEB)[1][0] for _ in range(6)]
+
+    assert len(set(turns[:3])) == 3
+    assert turns[:3] == turns[3:]
+
+
+def test_a_script_finds_the_names(tmp_path: Path) -> None:
+    script = f"{sys.executable} -c 'import os, json; print(json.dumps(os.environ[\"HANSE_DNS\"]))'"
+
+    said = hanse("up", "--no-sample", "--clusters", "paris", "--exec", script, cwd=tmp_path)
+
+    assert said.status == 0, said.err
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", json.loads(said.out.splitlines()[-1]))
