@@ -32,9 +32,13 @@ class Market:
         await self.stage.make_namespace(BROKER, HOME, keep=True)
 
     async def clear(self) -> None:
-        """Leave no record behind for the next scenario."""
-        path = f"/api/v1/namespaces/{HOME}/configmaps"
-        await self.person(BROKER).send(Request("DELETE", path))
+        """Leave no offer and no record to the agents of the next scenario.
+
+        Namespaces of real clusters end much later than they are asked to.
+        """
+        for cluster, namespace in (*self.stage.made, (BROKER, HOME)):
+            path = f"/api/v1/namespaces/{namespace}/configmaps"
+            await self.person(cluster).send(Request("DELETE", path))
 
     def person(self, cluster: ClusterId) -> Client:
         return self.stage.person(cluster)

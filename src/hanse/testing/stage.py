@@ -111,7 +111,8 @@ class Stage:
         self.actors: dict[str, Actor] = {}
         self._features = features
         self._people: dict[ClusterId, Client] = {}
-        self._made: set[tuple[ClusterId, str]] = set()
+        self.made: set[tuple[ClusterId, str]] = set()
+        """The namespaces that go with the scenario."""
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -133,7 +134,7 @@ class Stage:
         async with self._closing:
             for name in list(self.actors):
                 await self.kill_agent(name)
-            for cluster, namespace in self._made:
+            for cluster, namespace in self.made:
                 await self.delete_namespace(cluster, namespace)
 
     # -- people
@@ -145,7 +146,7 @@ class Stage:
     async def make_namespace(self, cluster: ClusterId, name: str, *, keep: bool = False) -> None:
         """Make sure that there is a namespace; unless it is kept it goes with the scenario."""
         if not keep:
-            self._made.add((cluster, name))
+            self.made.add((cluster, name))
         try:
             await self.person(cluster).create(Namespace(metadata=Meta(name=name)))
         except AlreadyExists:
