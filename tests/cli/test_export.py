@@ -39,13 +39,15 @@ def test_an_export_is_made_and_its_result_shown(fleet: Running) -> None:
 def test_exporting_again_is_fine_and_takes_new_wishes(fleet: Running) -> None:
     fleet.beside("export", "web", "-n", "shop")
 
-    said = fleet.beside("export", "web", "-n", "shop", "--weight", "3", "--to-clusters", "rome")
+    wishes = ("--weight", "3", "--priority", "10", "--to-clusters", "rome")
+    said = fleet.beside("export", "web", "-n", "shop", *wishes)
     marks = _annotations(fleet)
     fleet.beside("export", "web", "-n", "shop", "--to-clusters", "")
 
+    kept = {"services.hanse.dev/weight": "3", "services.hanse.dev/priority": "10"}
     assert said.status == 0, said.err
-    assert marks == {"services.hanse.dev/weight": "3", "services.hanse.dev/to-clusters": "rome"}
-    assert _annotations(fleet) == {"services.hanse.dev/weight": "3"}
+    assert marks == {**kept, "services.hanse.dev/to-clusters": "rome"}
+    assert _annotations(fleet) == kept
 
 
 def _annotations(fleet: Running) -> dict[str, str]:
