@@ -281,6 +281,16 @@ async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
     assert told[2] == Alive("5")
 
 
+async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
+    refused = Forbidden(Status(403, "Forbidden", "rights are not read yet"))
+    server = Scripted(*[DOWN] * 5, refused, page(version=6), Lines())
+
+    told = await events(server, 3)
+
+    assert [type(event) for event in told] == [Interrupted, Listed, Alive]
+    assert asyncio.get_running_loop().time() < 12
+
+
 async def test_watches_that_end_as_soon_as_they_begin_are_not_reopened_in_a_frenzy() -> None:
     server = Scripted(
         page(version=5),

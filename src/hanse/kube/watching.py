@@ -11,7 +11,16 @@ from msgspec import Struct
 
 from hanse.kube import requests
 from hanse.kube.client import Client
-from hanse.kube.errors import Gone, Invalid, KubeError, NotFound, Status, Unreachable
+from hanse.kube.errors import (
+    BadCredentials,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    Status,
+    Unreachable,
+)
 from hanse.kube.events import Alive, Event, Interrupted, NotServed
 from hanse.kube.request import Request
 from hanse.kube.retry import ABSENT, delay_of
@@ -85,6 +94,7 @@ class _Stream(Generic[K]):
         self._random = random
         self._after = ""  # the resourceVersion to resume from; empty: a list is due
         self._attempt = 0  # failures since the last sign that a watch works
+        self._refusals = 0  # how many of the latest failures were for lack of rights
         self._down = False
         self._absent = False
         self._doubtful = False  # whether the server may have been restored since we last heard
@@ -150,11 +160,19 @@ class _Stream(Generic[K]):
         self._doubtful = True
         self._judge()
         broke = self._opened_at is not None and self._attempt == 0
-        pause = delay_of(error, self._attempt, self._random)
+        pause = delay_of(error, self._attempts_like(error), self._random)
         self._attempt += 1
         if broke:
             return timedelta(0)
         return pause if pause is not None else ABSENT.delay(self._attempt, self._random)
+
+    def _attempts_like(self, error: KubeError) -> int:
+        """How often it failed like this: a server that starts refuses what it has not read yet."""
+        if not isinstance(error, Forbidden | BadCredentials):
+            self._refusals = 0
+            return self._attempt
+        self._refusals += 1
+        return self._refusals - 1
 
     def goes_down(self, pause: timedelta) -> bool:
         """Whether an outage begins; a list is due after it.
@@ -270,7 +288,7 @@ class _Stream(Generic[K]):
         """Whether the last watch worked; if so, earlier failures no longer count."""
         worked = self._heard or self._stood() >= _STOOD
         if worked:
-            self._attempt = 0
+            self._attempt = self._refusals = 0
         return worked
 
     def _stood(self) -> float:
