@@ -252,3 +252,28 @@ def test_the_hot_path_and_the_careful_path_agree_about_everything() -> None:
             except BlockingIOError:
                 answer = None
             assert answer == expected, packet.hex()
+
+
+def test_an_answer_that_is_remembered_is_forgotten_when_anything_changes() -> None:
+    view = View("test")
+    compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
+    query = dns.message.make_query(WEB, "A").to_wire()
+    told: list[bytes] = []
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as theirs,
+    ):
+        ours.bind(("127.0.0.1", 0))
+        theirs.connect(ours.getsockname())
+        ours.setblocking(False)
+        theirs.settimeout(20)
+        for address in ("10.2.0.1", "10.2.0.2"):
+            seen = seen_in("lubeck", imported(), piece("bergen", address))
+            compiler.everything(seen)
+            table.apply(compiler.compile(seen))
+            for _ in range(2):
+                theirs.send(query)
+                serve_datagrams(ours, table, None, None, 0)
+                told.append(theirs.recv(512)[-4:])
+
+    assert told == [b"\x0a\2\0\1"] * 2 + [b"\x0a\2\0\2"] * 2

@@ -1,7 +1,8 @@
 """The hot path: a datagram in, a table looked up, a datagram out.
 
-Questions in the usual form are recognised by their header alone and answered from prepared parts;
-everything else goes to `respond`, which knows every case.
+A packet that was answered before is answered again by itself, but for its id. One in the usual form
+is recognised by its header and answered from prepared parts; everything else goes to `respond`,
+which knows every case.
 """
 
 from collections.abc import Callable
@@ -37,11 +38,11 @@ _OPT_ENDS = {
 Sample = Callable[[bytes, str, bytes], None]
 
 
-def serve_datagrams(  # noqa: C901, PLR0915 - one loop without calls: that is what makes it fast
+def serve_datagrams(
     sock: socket, table: Table, limiter: Limiter | None, sample: Sample | None, every: int
 ) -> None:
     """Answer what waits on a socket, up to a batch."""
-    receive, send, answers, usual = sock.recvfrom, sock.sendto, table.ready, USUAL
+    receive, send, known = sock.recvfrom, sock.sendto, table.hits.get
     for _ in range(BATCH):
         try:
             packet, client = receive(LARGEST)
@@ -49,32 +50,16 @@ def serve_datagrams(  # noqa: C901, PLR0915 - one loop without calls: that is wh
             return
         except OSError:  # what an earlier client's network sent back to us
             continue
+        hit = known(packet[2:])
         answer: bytes | None
-        entry = None
-        kind = usual.get(packet[2:12])
-        if kind is None:
-            pass
-        elif kind < 2:
-            question, opt, room = packet[12:], b"", SMALLEST_UDP
-            entry = answers.get(question) or answers.get(question.lower())
-        elif packet[-11:-8] == _OPT_FRONT and packet[-6:] in _OPT_ENDS:
-            question, opt = packet[12:-11], _OPT_ENDS[packet[-6:]]
-            room = packet[-8] << 8 | packet[-7]
-            room = SMALLEST_UDP if room < SMALLEST_UDP else min(room, OUR_UDP)
-            entry = answers.get(question) or answers.get(question.lower())
         if limiter is not None and not limiter.allows(client[0]):
             answer = slipped(packet) if limiter.slips else None
-        elif entry is not None:
-            heads, body, counter, turns = entry
-            if turns is not None:
-                heads, body = next(turns)
-            answer = b"".join((packet[:2], heads[kind], question, body, opt))
-            if len(answer) > room:
-                answer = respond(packet, table, stream=False)
-            else:
-                counter[0] += 1
+        elif hit is not None:
+            turns, counter = hit
+            counter[0] += 1
+            answer = packet[:2] + next(turns)
         else:
-            answer = respond(packet, table, stream=False)
+            answer = _answer(packet, table)
         if answer is None:
             continue
         if sample is not None:
@@ -86,3 +71,28 @@ def serve_datagrams(  # noqa: C901, PLR0915 - one loop without calls: that is wh
             send(answer, client)
         except OSError:  # a client that cannot be reached, or a full buffer: it will ask again
             continue
+
+
+def _answer(packet: bytes, table: Table) -> bytes | None:
+    """The answer to a packet that has not been seen since something changed."""
+    kind = USUAL.get(packet[2:12])
+    if kind is None:
+        return respond(packet, table, stream=False)
+    question, opt, room = packet[12:], b"", SMALLEST_UDP
+    if kind >= 2:
+        question, opt = packet[12:-11], _OPT_ENDS.get(packet[-6:], b"")
+        if packet[-11:-8] != _OPT_FRONT or not opt:
+            return respond(packet, table, stream=False)
+        room = min(max(packet[-8] << 8 | packet[-7], SMALLEST_UDP), OUR_UDP)
+    entry = table.ready.get(question.lower())
+    if entry is None:
+        return respond(packet, table, stream=False)
+    table.learn(packet, entry, kind, opt, room)
+    heads, body, counter, turns, _ = entry
+    if turns is not None:
+        heads, body = next(turns)
+    answer: bytes = packet[:2] + heads[kind] + question + body + opt
+    if len(answer) > room:
+        return respond(packet, table, stream=False)
+    counter[0] += 1
+    return answer

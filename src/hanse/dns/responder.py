@@ -56,7 +56,7 @@ def _answer(packet: bytes, question: Question, table: Table, *, stream: bool) ->
     else:
         entry = table.answers.get(question.name + question.text[-4:])
         if entry is not None:
-            heads, body, _, turns = entry
+            heads, body, _, turns, _ = entry
             if turns is not None:
                 heads, body = next(turns)
             count = int.from_bytes(heads[0][4:6])

@@ -1,7 +1,7 @@
 """What a worker knows of one view: prepared answers by question, and the turns they take."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, cycle
+from itertools import count, cycle, repeat
 from random import Random
 from typing import Any
 
@@ -15,10 +15,16 @@ Heads = tuple[bytes, bytes, bytes, bytes]
 """The header after its id: by whether recursion was desired, then also with EDNS."""
 
 Entry = Sequence[Any]
-"""Header, records, how often it was given, and whose turn it is where there are several.
+"""Header, records, how often it was given, whose turn it is where there are several, and one round
+of them where it is short.
 
 A tuple, or a list where it changes: no answer has a class of its own on the hot path.
 """
+
+Hit = tuple[Iterator[bytes], list[int]]
+"""Whole answers without their id, in turn, and how often one was given."""
+
+MOST_HITS = 20_000
 
 _IN = b"\0\1"
 _ADDRESSES = (Type.A, Type.AAAA)
@@ -59,6 +65,8 @@ class Table:
         self.counts: dict[tuple[str, str, int], list[int]] = {}
         """How many answers were given, by zone, type and code."""
         self._random = random
+        self.hits: dict[bytes, Hit] = {}
+        """Answers to packets as they came, without their id: valid until anything changes."""
         self.unsampled = 0
         """Answers since one was last told to the log."""
         self._heads: dict[int, Heads] = {}
@@ -66,6 +74,7 @@ class Table:
 
     def apply(self, delta: Delta) -> None:
         """Take in what has changed."""
+        self.hits.clear()
         if delta.afresh:
             self.answers.clear()
             self.names.clear()
@@ -97,13 +106,26 @@ class Table:
         """Where answers of that kind are counted."""
         return self.counts.setdefault((zone, rtype, rcode), [0])
 
+    def learn(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
+        """Remember the answers to a packet in the usual form, where all of them fit."""
+        front, body, counter, waiting, round_ = entry
+        if waiting is not None and round_ is None:
+            return
+        if len(self.hits) >= MOST_HITS:  # someone varies the case of names: begin anew
+            self.hits.clear()
+        question = packet[12 : len(packet) - len(opt)]
+        whole = [h[kind] + question + b + opt for h, b in round_ or [(front, body)]]
+        if max(map(len, whole)) + 2 <= room:
+            taken = cycle(whole) if round_ else repeat(whole[0])
+            self.hits[packet[2:]] = (taken, counter)
+
     def _sign(self, serial: int) -> None:
         """Every empty answer ends with its zone's SOA, whose serial changes whenever names do."""
         for zone in self.zones.values():
             zone.authority = soa(zone.name, serial)
             front = zone.authority[len(zone.name) :]
             counter = self.counter(zone.text, "SOA", Rcode.NOERROR)
-            entry = (self._heads_of(1), b"\xc0\x0c" + front, counter, None)
+            entry = (self._heads_of(1), b"\xc0\x0c" + front, counter, None, None)
             self.answers[_question(zone.name, Type.SOA)] = entry
         for (name, _), empty in self._nothing.items():
             if name in self.zones:
@@ -133,20 +155,23 @@ class Table:
         first = answer.variants[0]
         front = self._heads_of(first.count)
         if len(answer.variants) == 1 and not answer.stride:
-            return (front, first.body, counter, None)
+            return (front, first.body, counter, None, None)
         if answer.stride:
-            return (front, first.body, counter, _moving(front, first.body, answer.stride))
+            return (front, first.body, counter, _moving(front, first.body, answer.stride), None)
         prepared = [(self._heads_of(v.count), v.body) for v in answer.variants]
         order = turns(tuple([v.weight for v in answer.variants]))
         start = self._random.randrange(len(order))
-        return (front, first.body, counter, _taking_turns(prepared, order, start))
+        if len(order) > _SHORT_ROUND:
+            return (front, first.body, counter, _long_round(prepared, order, start), None)
+        round_ = [prepared[i] for i in order[start:] + order[:start]]
+        return (front, first.body, counter, cycle(round_), round_)
 
     def _empty(self, zone: Zone, rtype: int) -> Entry:
         """The answer that a name has nothing of a type; one for all names of a zone."""
         known = self._nothing.get((zone.name, rtype))
         if known is None:
             counter = self.counter(zone.text, type_text(rtype), Rcode.NOERROR)
-            known = [heads(Rcode.NOERROR, 0, 1), zone.authority, counter, None]
+            known = [heads(Rcode.NOERROR, 0, 1), zone.authority, counter, None, None]
             self._nothing[(zone.name, rtype)] = known
         return known
 
@@ -172,14 +197,6 @@ def _interned(types: tuple[int, ...]) -> tuple[int, ...]:
 
 def _question(name: bytes, rtype: int) -> bytes:
     return name + rtype.to_bytes(2) + _IN
-
-
-def _taking_turns(
-    prepared: list[tuple[Heads, bytes]], order: tuple[int, ...], start: int
-) -> Iterator[tuple[Heads, bytes]]:
-    if len(order) <= _SHORT_ROUND:
-        return cycle([prepared[i] for i in order[start:] + order[:start]])
-    return _long_round(prepared, order, start)
 
 
 def _long_round(
