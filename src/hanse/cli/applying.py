@@ -144,7 +144,7 @@ def show(where: str, done: Sequence[Applied], *, dry_run: bool) -> None:
     counts = Counter(one.effect for one in definitions)
     for effect in (Effect.CREATED, Effect.CHANGED, Effect.FOREIGN):
         if counts[effect]:
-            click.echo(f"{where}: {effect} {counts[effect]} CustomResourceDefinitions")
+            click.echo(f"{where}: {effect} the definitions of {counts[effect]} kinds")
     for one in done:
         if one not in definitions and one.effect in (Effect.CREATED, Effect.CHANGED):
             click.echo(f"{where}: {one.effect} {one.manifest}")
@@ -152,7 +152,8 @@ def show(where: str, done: Sequence[Applied], *, dry_run: bool) -> None:
         click.echo(f"{where}: nothing to change")
     for one in done:
         if one.effect is Effect.UNSERVED:
-            click.echo(f"{where}: {one.manifest} is not served here and was skipped", err=True)
+            text = f"{where} does not serve {one.manifest.kind}; {one.manifest.name} does not hold"
+            click.echo(text, err=True)
 
 
 def _show_manifests(where: str, done: Sequence[Applied]) -> None:

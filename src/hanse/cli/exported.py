@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
-from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE
+from hanse.cli.looking import AGENT_LEASE, PATIENCE, SYSTEM_NAMESPACE
 from hanse.features.services.names import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -19,6 +19,7 @@ from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request
 from hanse.model.conditions import Condition, find
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
@@ -83,6 +84,8 @@ async def look_at_services(ways: Iterable[Way]) -> list[ServiceSeen]:
 async def _held_by(way: Way) -> Holding | None:
     client = Client(HttpTransport(way.credentials))
     try:
+        await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here
+        await refresh(client)
         return await holding(client, way.name)
     except KubeError:
         return None  # the look at the cluster itself says why
@@ -91,8 +94,7 @@ async def _held_by(way: Way) -> Holding | None:
 
 
 async def holding(client: Client, name: str, namespace: str = "") -> Holding:
-    """What a cluster holds, in all namespaces or in one."""
-    await refresh(client)
+    """What a cluster holds, in all namespaces or in one; the client knows what is served."""
     return Holding(
         await cluster_id(client, name),
         await _all(client, ServiceExport, namespace),
