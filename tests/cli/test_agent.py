@@ -105,3 +105,11 @@ def test_an_address_that_is_taken_is_named(fleet: Running, tmp_path: Path) -> No
     assert said.err == (
         f"hanse: --listen {taken}: Address already in use; choose another address or port\n"
     )
+
+
+def test_a_bad_cluster_id_is_refused_at_once(tmp_path: Path) -> None:
+    said = hanse("agent", "--cluster-id", "Rome", cwd=tmp_path)
+
+    assert said.status == 2
+    assert said.err.startswith("hanse: --cluster-id 'Rome' is not a DNS label")
+    assert said.err.count("\n") == 1

@@ -213,6 +213,7 @@ async def test_a_kubeconfig_from_a_secret_may_hold_tokens_and_certificates() -> 
         (config(clusters=[]), "no cluster 'lubeck' of context 'work'; there is: none"),
         (config(users=[]), "no user 'jane' of context 'work'"),
         (config({"server": "lubeck:6443"}), "cluster 'lubeck': server is not an http"),
+        (config({"server": "https://lubeck:99999"}), "cluster 'lubeck': server has no port"),
         (config({"proxy-url": "socks5://x"}), "cluster 'lubeck': proxy-url must be http"),
         (config({"certificate-authority": "none.crt"}), "certificate-authority: cannot read"),
         (config({"certificate-authority-data": "x"}), "certificate-authority-data is not base64"),

@@ -1,5 +1,6 @@
 """`hanse agent`: the long-running part in each cluster."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import click
 from hanse.cli.oops import Oops
 from hanse.cli.settings import settings_of
 
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -98,6 +100,11 @@ def command(
 
     settings = settings_of(context)
     start_logging(settings, service=True)
+    if not re.fullmatch(_LABEL, cluster_id):
+        raise Oops(
+            f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
+            "letters, digits and hyphens, such as lubeck"
+        )
     listener = _listener(listen)
     ways = Ways(
         home_file=settings.kubeconfig,

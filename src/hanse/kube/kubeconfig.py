@@ -5,6 +5,7 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -175,6 +176,13 @@ class Kubeconfig:
         return found
 
 
+def _has_good_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
 class _Reading:
     """Takes sections to values, and keeps count of the files that were read for it."""
 
@@ -187,6 +195,8 @@ class _Reading:
         at = f"{entry.source.origin}: {label}"
         if not cluster.server.startswith(("https://", "http://")):
             raise BadCredentials(f"{at}: server is not an http(s) URL; set `server: https://…`")
+        if not _has_good_port(cluster.server):
+            raise BadCredentials(f"{at}: server has no port from 1 to 65535; mend `server`")
         self._refuse(at, "proxy-url", cluster.proxy_url)
         if cluster.proxy_url and not cluster.proxy_url.startswith(("http://", "https://")):
             raise BadCredentials(f"{at}: proxy-url must be http:// or https://; others do not work")

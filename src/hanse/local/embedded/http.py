@@ -30,6 +30,10 @@ _NO_CACHE = "no-cache, private"
 _FAULT = Refusal(500, "InternalError", "Internal error occurred: see the server's log")
 
 
+_NOBODY_LISTENS = 499
+"""The client went away: whatever is answered, nobody reads it."""
+
+
 class Api(Protocol):
     """What is served: an ApiServer, or one with faults before it."""
 
@@ -90,7 +94,7 @@ class _Door:
         except Refusal as refusal:
             return _whole(http, refusal.response)
         except ConnectionError:
-            raise  # the client went away: there is nobody to answer
+            return web.Response(status=_NOBODY_LISTENS)
         except Exception:
             log.exception("request failed", extra={"method": http.method, "path": http.path})
             return _whole(http, _FAULT.response)
