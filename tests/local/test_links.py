@@ -23,13 +23,13 @@ class Answering:
         self.asked = 0
         self.closed = 0
 
-    async def send(self, request: Request) -> Response:  # noqa: ARG002 - a Transport
+    async def send(self, request: Request) -> Response:
         self.asked += 1
         await self.may_answer.wait()
         return Response(200)
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002 - a Transport
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         yield self._lines()
         self.closed += 1
 

@@ -73,7 +73,6 @@ class Upping:
         return 0 if stayed else _KILLED + (self._caught or signal.SIGINT)
 
     async def _live(self) -> int:
-        self._say(f"starting {_counted(self._wishes).removesuffix(' are')}")
         names = Names(self._wishes.members, self._dns_port)
         wishes = replace(self._wishes, dns=names.addresses)
         run_agent = partial(_run_agent, names)

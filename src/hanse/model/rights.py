@@ -1,6 +1,6 @@
 """The least rights an agent needs in a cluster: RBAC rules from what features watch and write."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Namespace
-from hanse.model.objects import Object, Wire
+from hanse.model.objects import Kind, Wire
 from hanse.model.snapshot import Watch, Writes
 
 IDENTITY = "kube-system"
@@ -44,29 +44,11 @@ def rights(
 
     A Lease must exist or be creatable, and RBAC cannot bound a create by name.
     """
+    here = [watch for watch in watches if watch.role is role]
     verbs: dict[tuple[str, str, str], set[str]] = {}
-
-    def may(namespace: str, kind: type[Object], *granted: str, of: str = "") -> None:
-        resource = f"{kind.kind.plural}/{of}" if of else kind.kind.plural
-        verbs.setdefault((namespace, kind.kind.group, resource), set()).update(granted)
-
-    told = False
-    may("", CustomResourceDefinition, *_READ)
-    for watch in watches:
-        if watch.role is not role:
-            continue
-        may(watch.namespace, watch.kind, *_READ)
-        if Writes.OBJECTS in watch.writes:
-            may(watch.namespace, watch.kind, "create", "patch", "delete")
-        if Writes.FIELDS in watch.writes:
-            may(watch.namespace, watch.kind, "patch")
-        if Writes.STATUS in watch.writes:
-            may(watch.namespace, watch.kind, "patch", of="status")
-        told = told or bool(watch.writes)
-    if told:
-        may("", Event, "create", "get", "patch")
-    for namespace, _ in leases:
-        may(namespace, Lease, *_READ, "create")
+    for namespace, kind, granted, subresource in _granted(here, leases):
+        resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
+        verbs.setdefault((namespace, kind.group, resource), set()).update(granted)
     rules = [Rule(n, g, r, tuple(sorted(v))) for (n, g, r), v in verbs.items()]
     if "get" not in verbs.get(("", "", Namespace.kind.plural), ()):
         rules.append(Rule("", "", Namespace.kind.plural, ("get",), (IDENTITY,)))
@@ -74,6 +56,26 @@ def rights(
         kind = Lease.kind
         rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), (name,)))
     return tuple(sorted(_without_covered(rules)))
+
+
+def _granted(
+    watches: Sequence[Watch], leases: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, Kind, tuple[str, ...], str]]:
+    """Namespace, kind, verbs and subresource of each grant, in no order and with repetitions."""
+    yield "", CustomResourceDefinition.kind, _READ, ""
+    for watch in watches:
+        where, kind = watch.namespace, watch.kind.kind
+        yield where, kind, _READ, ""
+        if Writes.OBJECTS in watch.writes:
+            yield where, kind, ("create", "patch", "delete"), ""
+        if Writes.FIELDS in watch.writes:
+            yield where, kind, ("patch",), ""
+        if Writes.STATUS in watch.writes:
+            yield where, kind, ("patch",), "status"
+    if any(watch.writes for watch in watches):
+        yield "", Event.kind, ("create", "get", "patch"), ""
+    for namespace, _ in leases:
+        yield namespace, Lease.kind, (*_READ, "create"), ""
 
 
 def _without_covered(rules: Iterable[Rule]) -> Iterable[Rule]:

@@ -67,6 +67,8 @@ async def federation(
     """A whole federation, ready, until the block ends; then nothing of it runs any more."""
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.held())
+        count = len(wishes.members) - 1
+        say(f"starting {count} cluster{'s' if count > 1 else ''} and the broker")
         clusters = await stack.enter_async_context(_clusters(wishes, folder, say))
         whole = Federation(wishes, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
