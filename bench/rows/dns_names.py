@@ -1,0 +1,105 @@
+"""Names of 10,000 services: time to compile them, their size, how fast a change is seen."""
+
+import asyncio
+import gc
+import resource
+import socket
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+
+import dns.message
+
+from bench.figures import AtMost, Figure
+from bench.names import NAMESPACE, compiler_of, seen_with, whole_name
+from bench.row import Effort, Once, Row
+from hanse.dns.compiler import Compiler
+from hanse.dns.listeners import bound
+from hanse.dns.server import Served, serving
+from hanse.dns.table import Table
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.snapshot import ObjectChange, Snapshot
+
+SERVICES = 10_000
+
+
+@asynccontextmanager
+async def _prepared(effort: Effort) -> AsyncIterator[Once]:
+    names = [f"svc-{n}" for n in range(effort.of(SERVICES, 500))]
+    seen = seen_with(names)
+
+    async def once() -> Mapping[str, float]:
+        compiler = compiler_of()
+        gc.collect()
+        began = _cpu()
+        compiler.everything(seen)
+        compiler.compile(seen)
+        seconds = _cpu() - began
+        return {
+            "compile": seconds * SERVICES / len(names),
+            "memory": _bytes_per_name(compiler),
+            "change": await _change(seen, names[0]),
+        }
+
+    yield once
+
+
+def _cpu() -> float:
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return spent.ru_utime + spent.ru_stime
+
+
+def _bytes_per_name(compiler: Compiler) -> float:
+    """What a name weighs in one worker."""
+    whole = compiler.whole()
+    gc.collect()
+    tracemalloc.start()
+    table = Table("bench", Random(1))
+    table.apply(whole)
+    weight, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return weight / len(table.names)
+
+
+async def _change(seen: Snapshot, service: str) -> float:
+    """Milliseconds from the moment a change is known until a client hears of it."""
+    compiler, listeners = compiler_of(), bound("127.0.0.1", 0, 1)
+    new = seen.get(seen.local, ServiceImport, service, NAMESPACE)
+    query = dns.message.make_query(whole_name(service), "A").to_wire()
+    try:
+        async with serving([Served(compiler, (listeners,))]) as server:
+            compiler.look(seen)
+            server.update(compiler.compile(seen))
+            await server.reached()
+            began = time.perf_counter()
+            compiler.saw(ObjectChange(seen.local, None, new), seen)
+            server.update(compiler.compile(seen))
+            await asyncio.to_thread(_ask_until_known, listeners.address, query)
+            return (time.perf_counter() - began) * 1000
+    finally:
+        listeners.close()
+
+
+def _ask_until_known(server: tuple[str, int], query: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(10)
+        client.connect(server)
+        while True:
+            client.send(query)
+            if client.recv(512)[3] & 0xF == 0:
+                return
+
+
+DNS_NAMES = Row(
+    name="dns-names",
+    about="names of 10,000 services from three clusters each (twelve names a service)",
+    against="the goals of the contract",
+    figures=(
+        Figure("compile", "s CPU", AtMost(1.0)),
+        Figure("memory", "bytes per name", AtMost(2048)),
+        Figure("change", "ms", AtMost(50)),
+    ),
+    prepare=_prepared,
+)
