@@ -53,8 +53,7 @@ class Broken(AssertionError):
 
 @cache
 def _definitions() -> tuple[bytes, ...]:
-    kinds = (ServiceExport, ServiceImport, ClusterSet)
-    return tuple(msgspec.json.encode(crd_of(kind)) for kind in kinds)
+    return tuple(msgspec.json.encode(crd_of(k)) for k in (ServiceExport, ServiceImport, ClusterSet))
 
 
 class Schedule:

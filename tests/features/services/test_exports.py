@@ -350,6 +350,7 @@ def test_where_globalnet_runs_an_export_waits_for_its_global_address() -> None:
     for more in ([], [ingress("web", "")], [ingress("web", "not an address")]):
         result = plan(seen([*here, *more], facts=[GLOBALNET]))
         assert conditions(result)["Ready"] == ("False", "Pending")
+        assert "Globalnet" in message(result, "Ready")
         assert not any(s.endpoints for s in wanted(result, EndpointSlice))
 
 
@@ -376,6 +377,7 @@ def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
     )
 
     assert conditions(waiting)["Ready"] == ("False", "Pending")
+    assert "Globalnet" in message(waiting, "Ready")
     assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.9",)]
 
 

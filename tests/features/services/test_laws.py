@@ -10,7 +10,7 @@ import pytest
 
 from tests.features.services import schedules
 
-SCHEDULES = int(os.environ.get("HANSE_SERVICE_SCHEDULES", "200"))
+SCHEDULES = int(os.environ.get("HANSE_SERVICE_SCHEDULES", "150"))
 SEED = int(os.environ.get("HANSE_SEED", "0"))
 PARTS = 20
 

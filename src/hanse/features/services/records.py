@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -127,24 +128,32 @@ def written(record: Record) -> str:
 
 def record_on(piece: EndpointSlice) -> Record | None:
     """The record that a slice carries, if it is one, can be read, and says whose slice it is."""
-    told = piece.metadata.annotations.get(RECORD, "")
-    if not told or is_newer(piece):
-        return None
-    try:
-        record = _decoder.decode(told)
-    except msgspec.DecodeError:
+    record = _read(piece.metadata.annotations.get(RECORD, ""))
+    if not isinstance(record, Record):
         return None
     whose = (record.cluster, record.namespace, record.name)
-    return record if whose == _marked(piece) and _is_sound(record) else None
+    return record if whose == _marked(piece) else None
 
 
 def is_newer(piece: EndpointSlice) -> bool:
     """Whether a slice carries a record of a later version than we know."""
-    told = piece.metadata.annotations.get(RECORD, "")
+    return isinstance(_read(piece.metadata.annotations.get(RECORD, "")), _Version)
+
+
+@lru_cache(maxsize=8192)
+def _read(told: str) -> Record | _Version | None:
+    """What an annotation says: a sound record, only the version of a later one, or nothing.
+
+    One record is read by several plans, and again whenever a slice beside it changes.
+    """
+    if not told:
+        return None
     try:
-        return bool(told) and _versions.decode(told).schema > SCHEMA
+        version = _versions.decode(told)
+        record = _decoder.decode(told) if version.schema <= SCHEMA else version
     except msgspec.DecodeError:
-        return False
+        return None
+    return None if isinstance(record, Record) and not _is_sound(record) else record
 
 
 def told_by(slices: Iterable[EndpointSlice]) -> Told:

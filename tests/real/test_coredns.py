@@ -1,0 +1,129 @@
+"""A stock CoreDNS reads our imports and answers for them, in the profile of KEP-1645."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import dns.asyncquery
+import dns.exception
+import dns.message
+import dns.rcode
+import pytest
+
+from hanse.features.services.feature import Services
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.ports import free_ports
+from hanse.local.real.programs import COREDNS_SERVER
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_kubernetes import kubernetes_ground
+from tests.scenarios.harbour import Harbour
+
+ZONE = "clusterset.local"
+PATIENCE = timedelta(seconds=60)
+Ask = Callable[[str, str], Awaitable[dns.message.Message]]
+
+
+@asynccontextmanager
+async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator[Ask]:
+    """CoreDNS beside one cluster; gives a way to ask it."""
+    program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
+    [port] = free_ports(1)
+    corefile = folder / "Corefile"
+    corefile.write_text(
+        f".:{port} {{\n"
+        "  bind 127.0.0.1\n"
+        f"  kubernetes cluster.local {ZONE} {{\n"
+        f"    kubeconfig {fleet.kubeconfig} {cluster}\n"
+        f"    multicluster {ZONE}\n"
+        "  }\n"
+        "}\n"
+    )
+    with (folder / "coredns.log").open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            program, "-conf", str(corefile), stdout=said, stderr=said
+        )
+
+    async def ask(name: str, type_: str) -> dns.message.Message:
+        query = dns.message.make_query(f"{name}.svc.{ZONE}", type_)
+        return await dns.asyncquery.udp(query, "127.0.0.1", timeout=2, port=port)
+
+    try:
+        yield ask
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def answers(ask: Ask, name: str, type_: str, *wanted: str) -> Check[None]:
+    """That a name is answered with exactly these records, in any order."""
+
+    async def check() -> None:
+        try:
+            answer = await ask(name, type_)
+        except (dns.exception.Timeout, OSError) as error:
+            raise AssertionError(f"no answer: {error}") from None
+        records = {r.to_text() for group in answer.answer for r in group}
+        assert records == set(wanted), f"{name} {type_}: {records}, not {set(wanted)}"
+
+    return check
+
+
+@pytest.fixture
+async def harbour(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[Harbour]:
+    async with (
+        kubernetes_ground(real_clusters, tmp_path) as ground,
+        Stage(ground, "named-quay", lambda: (Services(),)) as stage,
+    ):
+        harbour = Harbour(stage)
+        await harbour.open("kep-1645", lease=30)
+        await stage.start_agents()
+        yield harbour
+        for actor in list(stage.actors):
+            await stage.kill_agent(actor)
+        await harbour.close()
+
+
+async def test_a_stock_coredns_answers_for_imports(
+    real_clusters: RealFleet, harbour: Harbour, tmp_path: Path
+) -> None:
+    stage = harbour.stage
+    for cluster in ("bergen", "hamburg"):
+        await harbour.offer(cluster, "web", {"http": 80, "tls": 443})
+        await harbour.serve(cluster, "db", headless=True)
+        await harbour.export(cluster, "db")
+    await harbour.pods("bergen", "db", True, True, hostnames=("db-0", "db-1"))
+    await harbour.pods("hamburg", "db", True, slot="b", hostnames=("db-0",))
+    await stage.eventually(
+        harbour.everywhere("web", "bergen", "hamburg", ports={"http": 80, "tls": 443})
+    )
+    await stage.eventually(harbour.knows("lubeck", "db", bergen=[True, True], hamburg=[True]))
+    found = await harbour.found("lubeck", ServiceImport)
+    assert found is not None
+    [address] = found.spec.ips
+    web, db = f"web.{stage.shop}", f"db.{stage.shop}"
+    pods = {
+        c: [a for a, _ in several]
+        for c, several in (await harbour.endpoints("lubeck", "db")).items()
+    }
+
+    async with coredns(real_clusters, "lubeck", tmp_path) as ask:
+        await stage.eventually(answers(ask, web, "A", address), within=PATIENCE)
+        srv = f"0 100 443 {web}.svc.{ZONE}."
+        await stage.eventually(answers(ask, f"_tls._tcp.{web}", "SRV", srv))
+        everybody = (*pods["bergen"], *pods["hamburg"])
+        await stage.eventually(answers(ask, db, "A", *everybody))
+        await stage.eventually(answers(ask, f"db-1.bergen.{db}", "A", pods["bergen"][1]))
+        await stage.eventually(answers(ask, f"db-0.hamburg.{db}", "A", *pods["hamburg"]))
+        unknown = await ask(f"nothing.{stage.shop}", "A")
+        assert unknown.rcode() == dns.rcode.NXDOMAIN
+
+        await harbour.unexport("bergen", "db")
+        await stage.eventually(answers(ask, db, "A", *pods["hamburg"]))
+        for cluster in ("bergen", "hamburg"):
+            await harbour.unexport(cluster)
+        await stage.eventually(answers(ask, web, "A"))
