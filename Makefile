@@ -47,8 +47,8 @@ kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 	@echo "==> programs of real clusters"; $(BIN)/python -m hanse.local.real.build
 
 test-real: kube-binaries ## the scenarios and more on real clusters
-	@echo "==> tests on real clusters"; $(BIN)/pytest -m real tests/real
-	@echo "==> scenarios on real clusters"; $(BIN)/pytest --engine kubernetes tests/scenarios
+	@echo "==> tests and scenarios on real clusters"
+	@$(BIN)/pytest -m real --engine kubernetes tests/real tests/scenarios
 
 bench: install ## measure against limits and peers
 	@$(BIN)/python -m bench

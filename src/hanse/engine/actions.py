@@ -152,7 +152,8 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
     if not _writable(place, type(obj), desired.as_leader_of, seen, sink):
         sink.stop_after(where, desired.step)
         return
-    if partial := {c for c in desired.sources if _is_partial(c, seen)}:
+    partial = {c for c in desired.sources if _is_partial(c, seen) or _is_recovering(c, seen)}
+    if partial:
         sink.waiting_for |= partial
         sink.stop_after(where, desired.step)
         return
@@ -236,6 +237,11 @@ def _compare_omitted(
         sink.waiting_for |= unsynced
         sink.obstacle(place, "Held", f"kept while {', '.join(sorted(unsynced))} cannot be seen")
         return
+    if recovering := {c for c in sources_of(obj) | {seen.local} if _is_recovering(c, seen)}:
+        sink.waiting_for |= recovering
+        told = f"kept for now, since {', '.join(sorted(recovering))} was restored"
+        sink.obstacle(place, "Held", told)
+        return
     if epoch_of(obj) > _epoch(leader_of, seen):
         sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
         return
@@ -277,6 +283,12 @@ def _writable(
 def _is_leaving(where: ClusterId, seen: Snapshot) -> bool:
     state = seen.fact(ClusterState, where)
     return state is not None and state.phase is Phase.LEAVING
+
+
+def _is_recovering(source: ClusterId, seen: Snapshot) -> bool:
+    """Whether a source was restored a moment ago, and others may be putting things back."""
+    state = seen.fact(ClusterState, source)
+    return state is not None and state.recovering
 
 
 def _is_partial(source: ClusterId, seen: Snapshot) -> bool:

@@ -70,6 +70,7 @@ class Connection:
         self.identity = ""
         self.restored_at: dict[Scope, int] = {}
         """Lists of each stream when a restore was noticed: all must list again."""
+        self.recovering = False
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
 
     def next_state(self, now: datetime) -> ClusterState:
@@ -78,11 +79,12 @@ class Connection:
         known = self.state
         since = known.since if known.phase == phase else now
         listed = all(s.settled for s in self.streams.values())
-        return ClusterState(self.cluster, self.roles, phase, since, reason, listed)
+        return ClusterState(self.cluster, self.roles, phase, since, reason, listed, self.recovering)
 
     def mark_restored(self) -> None:
         """Nothing known of the cluster holds until every stream has listed once more."""
         self.restored_at = {scope: s.store.lists for scope, s in self.streams.items()}
+        self.recovering = True
 
     @property
     def stores(self) -> Iterator[tuple[Kind, Store[Any]]]:

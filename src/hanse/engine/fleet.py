@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
 from typing import Any, Protocol
 
 from hanse.engine.api import Api
@@ -19,6 +20,9 @@ from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 
 log = logging.getLogger(__name__)
+
+RECOVERY = timedelta(seconds=30)
+"""How long after a restore nothing is done on the strength of what the cluster lacks."""
 
 
 class Listener(Protocol):
@@ -257,9 +261,17 @@ class Fleet:
         log.warning("cluster was restored", extra={"cluster": connection.cluster})
         connection.mark_restored()
         connection.restored_at.pop(noticed_by, None)
+        loop = asyncio.get_running_loop()
+        loop.call_later(RECOVERY.total_seconds(), self._recovered, connection)
         self._update_state(connection)
         for scope in list(connection.restored_at):
             self._restart(connection, scope)
+
+    def _recovered(self, connection: Connection) -> None:
+        """What others had to put back into a restored cluster is there by now."""
+        if self.connections.get(connection.cluster) is connection:
+            connection.recovering = False
+            self._update_state(connection)
 
     async def _identify(self, connection: Connection) -> None:
         """Notice another cluster behind the same address, by the uid of kube-system."""

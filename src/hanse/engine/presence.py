@@ -15,6 +15,10 @@ SHARE = 3
 """Renewals within one duration: two may be lost without harm."""
 
 
+IDLE = timedelta(milliseconds=500)
+"""How soon a replica that begins to work shows it."""
+
+
 class Presence:
     """Renews the Lease named like this cluster; never given back, since a restart is no death."""
 
@@ -36,8 +40,10 @@ class Presence:
     async def run(self, working: Callable[[], bool]) -> None:
         """Renew for as long as we run, whenever this replica is the one that works."""
         while True:
-            if working():
-                await self._renew()
+            if not working():
+                await asyncio.sleep(IDLE.total_seconds())
+                continue
+            await self._renew()
             await asyncio.sleep(self._duration().total_seconds() / SHARE)
 
     async def _renew(self) -> None:

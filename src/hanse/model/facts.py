@@ -52,6 +52,8 @@ class ClusterState(Fact, frozen=True):
     reason: str = ""
     listed: bool = False
     """Whether everything watched in it was listed in full once: before that, all is partial."""
+    recovering: bool = False
+    """Whether it was restored a moment ago: what is missing there may be about to come back."""
 
     @property
     def key(self) -> ClusterId:
