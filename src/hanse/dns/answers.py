@@ -69,8 +69,10 @@ def record(rtype: int, rdata: bytes, ttl: int = TTL) -> bytes:
 
 def together(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> Answer:
     """All of these in each answer, in changing order where their lengths allow."""
+    if len(rdatas) == 1:
+        return Answer(rtype, (Variant(1, _front(rtype, len(rdatas[0]), ttl) + rdatas[0]),))
     body = b"".join([_front(rtype, len(rdata), ttl) + rdata for rdata in rdatas])
-    alike = len(rdatas) > 1 and len({len(rdata) for rdata in rdatas}) == 1
+    alike = len({len(rdata) for rdata in rdatas}) == 1
     return Answer(rtype, (Variant(len(rdatas), body),), len(body) // len(rdatas) if alike else 0)
 
 

@@ -78,11 +78,19 @@ class Compiler:
             del self._due[whose]
             self._take(whose, tuple(tellings[whose[0]](whose[1])))
         touched, self._touched = self._touched, set()
-        put = [self._named(name) for name in touched if self._exists(name)]
-        gone = tuple(name for name in touched if not self._exists(name))
+        put: list[Named] = []
+        gone: list[bytes] = []
+        for name in touched:
+            told = self._tellers.get(name)
+            if told is not None:
+                put.append(Named(name, told[1]))
+            elif name in self._children:
+                put.append(Named(name))
+            else:
+                gone.append(name)
         self.serial += bool(touched)
         self._told_synced = self._told_synced or (self.synced and not self._due)
-        return self._delta(put, gone, afresh=False)
+        return self._delta(put, tuple(gone), afresh=False)
 
     def whole(self) -> Delta:
         """Everything compiled so far, for a worker that knows nothing."""

@@ -1,6 +1,6 @@
 """Who offers a service, and who is left out of its answers and why."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -51,6 +51,9 @@ class Share(Struct, frozen=True, gc=False):
 
     weight: int = 1
     priority: int = MemberSettings(id="").priority
+
+
+_USUAL = Share()
 
 
 class Rules(Struct, frozen=True):
@@ -114,7 +117,7 @@ def _offer(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Off
     if len(pieces) > 1:
         pieces = sorted(pieces, key=lambda piece: piece.metadata.name)
     share = _share(cluster, pieces, rules)
-    ports = _distinct(port for piece in pieces for port in piece.ports or ())
+    ports = _ports(pieces)
     if cluster in rules.silent:
         return Offer(cluster, share, ports, (), SILENT)
     spots = tuple([spot for piece in pieces for spot in _spots(piece)])
@@ -123,10 +126,12 @@ def _offer(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Off
 
 def _share(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Share:
     """What slices of ours say, which is what holds; of others the fleet's settings are used."""
-    share = rules.shares.get(cluster, Share())
+    share = rules.shares.get(cluster, _USUAL)
     for piece in pieces:
         marks = piece.metadata.annotations
-        usual = Share() if piece.metadata.labels.get(MANAGED_BY) == US else share
+        if not marks and share == _USUAL:
+            continue
+        usual = _USUAL if piece.metadata.labels.get(MANAGED_BY) == US else share
         weight, priority = _number(marks.get(WEIGHT, "")), _number(marks.get(PRIORITY, ""))
         share = Share(
             usual.weight if weight is None else weight,
@@ -157,5 +162,8 @@ def _why_none(pieces: list[EndpointSlice]) -> str:
     return NOT_READY if any(piece.endpoints for piece in pieces) else NO_BACKENDS
 
 
-def _distinct(ports: Iterable[EndpointPort]) -> tuple[EndpointPort, ...]:
+def _ports(pieces: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
+    if len(pieces) == 1:
+        return pieces[0].ports or ()
+    ports = [port for piece in pieces for port in piece.ports or ()]
     return tuple({(p.name, p.protocol, p.port): p for p in ports}.values())

@@ -206,22 +206,37 @@ def _with_ports(
     ttl: int,
 ) -> Iterator[Node]:
     """A name with its SRV records, and the names of its ports below it."""
-    numbers = _distinct(p.port for p in ports)
-    bare = [together(Type.SRV, [srv(n, target) for n in numbers], ttl)] if numbers else []
-    yield Node(name, (*answers, *bare))
-    named: dict[tuple[str, str], list[bytes]] = {(p.name, p.protocol): [] for p in known if p.name}
+    single = {n: together(Type.SRV, [srv(n, target)], ttl) for p in ports if (n := p.port)}
+    named: dict[tuple[str, str], list[int]] = {(p.name, p.protocol): [] for p in known if p.name}
     for port in ports:
         if port.name and port.port is not None:
-            named.setdefault((port.name, port.protocol), []).append(srv(port.port, target))
-    yield from _port_nodes(name, named, ttl)
+            named.setdefault((port.name, port.protocol), []).append(port.port)
+    yield Node(name, (*answers, *_joined(single, list(single), target, ttl)))
+    for (port_name, protocol), numbers in named.items():
+        own = _port_name(port_name, protocol, name)
+        if own is not None:
+            yield Node(own, _joined(single, numbers, target, ttl))
+
+
+def _joined(
+    single: dict[int, Answer], numbers: Sequence[int], target: bytes, ttl: int
+) -> tuple[Answer, ...]:
+    """The SRV answer with some ports; most services have one, whose answer all names share."""
+    if len(numbers) <= 1:
+        return tuple([single[number] for number in numbers])
+    return (together(Type.SRV, [srv(number, target) for number in _distinct(numbers)], ttl),)
 
 
 def _port_nodes(name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int) -> Iterator[Node]:
     for (port, protocol), records in named.items():
-        parent = below(f"_{protocol}", name)
-        own = below(f"_{port}", parent) if parent is not None else None
+        own = _port_name(port, protocol, name)
         if own is not None:
             yield Node(own, (together(Type.SRV, _distinct(records), ttl),) if records else ())
+
+
+def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
+    parent = below(f"_{protocol}", name)
+    return below(f"_{port}", parent) if parent is not None else None
 
 
 def _named_ports(ports: Sequence[Port], offers: Sequence[Offer]) -> list[Port]:
@@ -247,7 +262,9 @@ def _share(rtype: Type, offers: Sequence[Offer], ttl: int) -> Answer | None:
     return in_turn(rtype, weighted, ttl) if weighted else None
 
 
-def _all_of(rdatas: Iterable[bytes], ttl: int) -> list[Answer]:
+def _all_of(rdatas: Sequence[bytes], ttl: int) -> list[Answer]:
+    if len(rdatas) == 1:
+        return [together(Type.A if len(rdatas[0]) == 4 else Type.AAAA, rdatas, ttl)]
     several = _distinct(rdatas)
     four = [rdata for rdata in several if len(rdata) == 4]
     sixteen = [rdata for rdata in several if len(rdata) == 16]
