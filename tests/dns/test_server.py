@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 from collections import Counter
@@ -281,3 +282,19 @@ async def test_noise_does_not_end_a_worker() -> None:
 
         assert (await here.ask(WEB)).code == "NOERROR"
         assert here.server.pids == before
+
+
+@pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig (Debian: bind9-dnsutils)")
+@pytest.mark.parametrize("options", [(), ("+tcp",), ("+noedns",), ("+nocookie", "+dnssec")])
+async def test_dig_reads_our_answers(options: tuple[str, ...]) -> None:
+    seen = seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))
+    async with running(seen) as here:
+        process = await asyncio.create_subprocess_exec(
+            *("dig", "@127.0.0.1", "-p", str(here.port), "+norecurse", *options, WEB, "A"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+
+    assert b"status: NOERROR" in said
+    assert b"10.2.0.1" in said
+    assert b"WARNING" not in said
