@@ -263,7 +263,7 @@ async def test_addresses_outside_of_a_clusters_ranges_are_not_imported(harbour: 
     await stage.eventually(harbour.is_told("lubeck", AddressesAllowed="Allowed"))
 
 
-async def test_a_foreign_import_of_the_same_name_is_left_alone(harbour: Harbour) -> None:
+async def test_a_foreign_import_of_the_same_name_is_left_alone_and_told(harbour: Harbour) -> None:
     stage = harbour.stage
     await harbour.offer("lubeck", "other")
     await stage.eventually(harbour.imports("hamburg", "other", "lubeck"))
@@ -275,11 +275,15 @@ async def test_a_foreign_import_of_the_same_name_is_left_alone(harbour: Harbour)
         )
     )
 
-    await harbour.offer("lubeck")
+    for cluster in ("hamburg", "lubeck"):
+        await harbour.offer(cluster)
 
-    await stage.eventually(harbour.imports("bergen", "web", "lubeck"))
-    await stage.settled()
+    await stage.eventually(harbour.imports("bergen", "web", "hamburg", "lubeck"))
+    await stage.eventually(
+        harbour.is_told("hamburg", Ready="Exported", ImportedHere="ImportFailed")
+    )
     assert await harbour.found("hamburg", ServiceImport) == mine
 
     await harbour.person("hamburg").delete(ServiceImport, "web", stage.shop)
-    await stage.eventually(harbour.everywhere("web", "lubeck"))
+    await stage.eventually(harbour.everywhere("web", "hamburg", "lubeck"))
+    await stage.eventually(harbour.is_told("hamburg", ImportedHere="Imported"))

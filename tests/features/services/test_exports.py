@@ -9,20 +9,13 @@ from msgspec.structs import replace
 from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, record_of
 from hanse.model.conditions import condition
-from hanse.model.facts import KindServed, Liveness, Outcome, Phase, WriteResult
-from hanse.model.kinds.core import ObjectReference
+from hanse.model.facts import Liveness, Outcome, Phase, WriteResult
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
-from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus
-from hanse.model.kinds.submariner import (
-    GlobalIngressIP,
-    GlobalIngressIPSpec,
-    GlobalIngressIPStatus,
-    Named,
-)
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus, ServiceImport
+from hanse.model.objects import Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Plan
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import FactChange, Snapshot
 from hanse.testing.builders import stored
 from hanse.testing.time import EPOCH
 from tests.features.services.given import (
@@ -47,8 +40,6 @@ from tests.features.services.given import (
     with_status,
     written,
 )
-
-GLOBALNET = KindServed(HERE, GlobalIngressIP.kind, True)
 
 
 def plan(view: Snapshot) -> Plan:
@@ -175,6 +166,21 @@ def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
 
     assert conditions(told)["Ready"] == ("False", "Failed")
     assert message(told, "Ready") == "the broker says no"
+
+
+def test_an_import_that_cannot_be_written_here_is_told_on_the_export() -> None:
+    place = Place(HERE, Ref(ServiceImport.kind, "web", SHOP))
+    trouble = Outcome(place, "Foreign", "web exists already", EPOCH)
+    mine = export()
+    on = published(mine, service())
+
+    told = plan(seen([mine, service()], on, facts=[trouble]))
+    mended = plan(seen([with_status(mine, told), service()], on))
+
+    assert set(FEATURE.wakes(FactChange(None, trouble), seen([mine]))) == {EXPORT}
+    assert conditions(told)["ImportedHere"] == ("False", "ImportFailed")
+    assert conditions(told)["Ready"] == ("True", "Exported")
+    assert conditions(mended)["ImportedHere"] == ("True", "Imported")
 
 
 def test_the_api_servers_own_service_is_never_exported() -> None:
@@ -324,66 +330,3 @@ def test_an_address_outside_of_the_clusters_ranges_is_told() -> None:
 
     assert conditions(result)["AddressesAllowed"] == ("False", "OutsideRanges")
     assert "10.0.0.1: outside of 10.7.0.0/16" in message(result, "AddressesAllowed")
-
-
-# -- Globalnet
-
-
-def ingress(name: str, address: str, *, pod: str = "") -> GlobalIngressIP:
-    spec = GlobalIngressIPSpec(
-        target="HeadlessServicePod" if pod else "ClusterIPService",
-        service_ref=Named(name="web"),
-        pod_ref=Named(name=pod) if pod else None,
-    )
-    return stored(
-        GlobalIngressIP(
-            metadata=Meta(name=name, namespace=SHOP),
-            spec=spec,
-            status=GlobalIngressIPStatus(allocated_ip=address),
-        )
-    )
-
-
-def test_where_globalnet_runs_an_export_waits_for_its_global_address() -> None:
-    here = [export(), service(), backends()]
-
-    for more in ([], [ingress("web", "")], [ingress("web", "not an address")]):
-        result = plan(seen([*here, *more], facts=[GLOBALNET]))
-        assert conditions(result)["Ready"] == ("False", "Pending")
-        assert "Globalnet" in message(result, "Ready")
-        assert not any(s.endpoints for s in wanted(result, EndpointSlice))
-
-
-def test_the_global_address_is_published_in_place_of_the_services_own() -> None:
-    here = [export(), service(), backends(), ingress("web", "242.1.0.5")]
-
-    [piece] = wanted(plan(seen(here, facts=[GLOBALNET])), EndpointSlice)
-
-    assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.5",)]
-
-
-def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
-    pods = backends(2)
-    named = tuple(
-        replace(e, target_ref=ObjectReference(kind="Pod", name=f"web-{n}"))
-        for n, e in enumerate(pods.endpoints or ())
-    )
-    here = [export(), service(headless=True), replace(pods, endpoints=named)]
-
-    waiting = plan(seen(here, facts=[GLOBALNET]))
-    [piece] = wanted(
-        plan(seen([*here, ingress("pod-web-1", "242.1.0.9", pod="web-1")], facts=[GLOBALNET])),
-        EndpointSlice,
-    )
-
-    assert conditions(waiting)["Ready"] == ("False", "Pending")
-    assert "Globalnet" in message(waiting, "Ready")
-    assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.9",)]
-
-
-def test_without_globalnet_nobody_waits() -> None:
-    absent = KindServed(HERE, GlobalIngressIP.kind, False)
-
-    [piece] = wanted(plan(seen([export(), service(), backends()], facts=[absent])), EndpointSlice)
-
-    assert piece.endpoints

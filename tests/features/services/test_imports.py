@@ -222,7 +222,7 @@ def test_when_the_profile_changes_back_the_derived_service_is_no_longer_wanted()
 # -- weights, failover, ranges
 
 
-def test_slices_tell_how_much_their_cluster_answers_where_it_is_not_the_default() -> None:
+def test_slices_tell_how_much_their_cluster_answers_where_somebody_said_so() -> None:
     plain = plan(seen(broker=on_broker(record("bergen"))))
     fleet = rules(clusters=(MemberSettings(id="bergen", weight=5, priority=0),))
     by_fleet = plan(seen(broker=[fleet, *on_broker(record("bergen"))]))
@@ -235,6 +235,8 @@ def test_slices_tell_how_much_their_cluster_answers_where_it_is_not_the_default(
     assert marks(plain) == {}
     assert marks(by_fleet) == {WEIGHT: "5", PRIORITY: "0"}
     assert marks(by_export) == {WEIGHT: "0", PRIORITY: "20"}
+    back = plan(seen(broker=[fleet, *on_broker(record("bergen", weight=1, priority=10))]))
+    assert marks(back) == {WEIGHT: "1", PRIORITY: "10"}
 
 
 def test_addresses_outside_of_a_clusters_ranges_are_left_out_and_told() -> None:

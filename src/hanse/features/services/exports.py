@@ -27,14 +27,15 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
-from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import ClusterId, Place, ref_of
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.objects import ClusterId, Place, Ref, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
 PATIENCE = timedelta(seconds=1)
 """How long an export may take before people are told that it is pending."""
 
+IMPORTED_HERE = "ImportedHere"
 TROUBLE = ("Foreign", "Refused", "Forbidden")
 
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
@@ -148,7 +149,12 @@ def _publish(case: _Case, seen: Snapshot, home: str) -> Plan:
     sources = _sources(seen, case.broker)
     desired = tuple(Desired(piece, case.broker, sources=sources) for piece in slices)
     ready = _readiness(case, desired, seen)
-    wanted = [_VALID, *settings_at_fault(export), *_addresses_at_fault(case, slices)]
+    wanted = [
+        _VALID,
+        *settings_at_fault(export),
+        *_addresses_at_fault(case, slices),
+        *_import_at_fault(case, seen),
+    ]
     if ready is not None:
         wanted.append(ready)
     if seen.listed(case.broker, EndpointSlice):
@@ -193,3 +199,14 @@ def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[
         return [condition(OUTSIDE, False, "OutsideRanges", text)]
     once = find(case.export.status.conditions, OUTSIDE) is not None
     return [condition(OUTSIDE, True, "Allowed")] if once else []
+
+
+def _import_at_fault(case: _Case, seen: Snapshot) -> list[Condition]:
+    """Whether the import of this cluster itself could not be written, for what stands there."""
+    ref = Ref(ServiceImport.kind, case.record.name, case.record.namespace)
+    trouble = seen.fact(Outcome, Place(seen.local, ref))
+    if trouble is not None and trouble.result in TROUBLE:
+        text = f"it is not imported here: {trouble.message}"
+        return [condition(IMPORTED_HERE, False, "ImportFailed", text[:32000])]
+    once = find(case.export.status.conditions, IMPORTED_HERE) is not None
+    return [condition(IMPORTED_HERE, True, "Imported")] if once else []

@@ -131,6 +131,11 @@ class Services:
                     yield from _published_keys(piece, seen)
             case KindServed(where, kind) if kind == GlobalIngressIP.kind and where == seen.local:
                 yield from self._everything(seen)
+            case Outcome(place) if (place.where, place.ref.kind) == (
+                seen.local,
+                ServiceImport.kind,
+            ):
+                yield from _export_of(place.ref.name, place.ref.namespace, seen)
             case Outcome(place) if place.where == broker_of(seen):
                 written = seen.find(place)
                 if isinstance(written, EndpointSlice):

@@ -220,12 +220,16 @@ def _faults(one: _Imported) -> list[Condition]:
 
 
 def _marks(record: Record, settings: MemberSettings) -> dict[str, str]:
-    """How much a cluster answers, for those who answer: told where it is not the default."""
+    """How much a cluster answers, for those who answer: told where somebody said so."""
     usual = MemberSettings(id=record.cluster)
-    weight = settings.weight if record.weight is None else record.weight
-    priority = settings.priority if record.priority is None else record.priority
-    marks = {} if weight == usual.weight else {WEIGHT: str(weight)}
-    return marks if priority == usual.priority else {**marks, PRIORITY: str(priority)}
+    marks: dict[str, str] = {}
+    for mark, own, fleets, default in (
+        (WEIGHT, record.weight, settings.weight, usual.weight),
+        (PRIORITY, record.priority, settings.priority, usual.priority),
+    ):
+        if own is not None or fleets != default:
+            marks[mark] = str(fleets if own is None else own)
+    return marks
 
 
 def _spec(

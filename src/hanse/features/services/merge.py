@@ -79,25 +79,22 @@ def _union(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
 
     Of several ports each needs a name, or no Service could have them.
     """
-    ports = _distinct(records)
-    if len(ports) <= 1:
+    ports = _distinct(port for record in records for port in record.ports)
+    if len(ports) <= 1 or all(port.name for port in ports):
         return ports
-    names = {port.name for port in ports}
-    named = (port if port.name else _named(port) for port in ports)
-    return tuple(
-        p for p, told in zip(named, ports, strict=True) if p == told or p.name not in names
-    )
+    return _distinct(_named(port) for record in records for port in record.ports)
 
 
 def _named(port: ImportedPort) -> ImportedPort:
-    return replace(port, name=f"{port.protocol.lower()}-{port.port}")
+    return port if port.name else replace(port, name=f"{port.protocol.lower()}-{port.port}")
 
 
-def _distinct(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
+def _distinct(told: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
+    """Each port but those whose name or number an earlier one has."""
     ports: list[ImportedPort] = []
     names: set[str] = set()
     numbers: set[tuple[str, int]] = set()
-    for port in (port for record in records for port in record.ports):
+    for port in told:
         number = (port.protocol, port.port)
         if port.name not in names and number not in numbers:
             ports.append(port)

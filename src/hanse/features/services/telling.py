@@ -16,7 +16,7 @@ from hanse.model.snapshot import Snapshot
 
 SETTINGS = "SettingsValid"
 
-_QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed"})
+_QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"})
 _GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
 
 
