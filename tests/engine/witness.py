@@ -16,6 +16,8 @@ from hanse.testing.world import BROKER, World
 
 Complaint = Callable[[str], None]
 STORE = "configmaps"
+UNDER_WAY = 5.0
+"""Seconds that a write may take from its decision to its arrival."""
 
 
 class Witness:
@@ -107,8 +109,12 @@ class Witness:
             self._lacking[BROKER, offer.removeprefix("copy-of-")] = _now()
 
     def _lacked(self, what: tuple[str, str], resting: tuple[str, str]) -> bool:
-        """Whether something was absent for a moment since what rests on it came to be."""
-        return self._lacking.get(what, float("-inf")) >= self._born.get(resting, float("-inf"))
+        """Whether something was absent for a moment since what rests on it came to be.
+
+        A write that was decided on before may arrive later: shortly before counts too.
+        """
+        born = self._born.get(resting, float("-inf"))
+        return self._lacking.get(what, float("-inf")) >= born - UNDER_WAY
 
     def _records(self, offer: str) -> list[dict[str, Any]]:
         found = self._world.clusters[BROKER].storage.objects(STORE, HOME)

@@ -113,7 +113,7 @@ def command(
         broker_context=broker_context,
     )
     who = app.Settings(cluster_id, identity, namespace, broker_namespace)
-    context.exit(run_async(lambda: run_agent(who, ways, listener)))
+    context.exit(run_async(lambda: run_agent(who, ways, listener), lasting=True))
 
 
 def _listener(address: str) -> socket.socket:

@@ -118,7 +118,7 @@ def command(
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
     listeners = [_listening(address, workers) for address in listen]
     serving = Serving(per_second=rate_limit, log_every=log_every)
-    context.exit(run_async(lambda: run_dns(home, broker, view, listeners, serving)))
+    context.exit(run_async(lambda: run_dns(home, broker, view, listeners, serving), lasting=True))
 
 
 @command.command("corefile")

@@ -12,10 +12,21 @@ from hanse.logs import configure
 T = TypeVar("T")
 
 
-def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run to the end on a loop of our own."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(main())
+FAREWELL = 0.05
+"""Seconds in which connections may say good-bye before a loop ends."""
+
+
+def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, lasting: bool = False) -> T:
+    """Run to the end on a loop of our own; what lasts is worth the faster one."""
+    with asyncio.Runner(loop_factory=_fastest() if lasting else None) as runner:
+        return runner.run(_with_farewell(main))
+
+
+async def _with_farewell(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    try:
+        return await main()
+    finally:
+        await asyncio.sleep(FAREWELL)
 
 
 def start_logging(settings: Settings, *, service: bool = False) -> None:
@@ -27,7 +38,7 @@ def start_logging(settings: Settings, *, service: bool = False) -> None:
     configure("json" if (settings.log_format or usual) == "json" else "human", level=level)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _fastest() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:  # not on every system

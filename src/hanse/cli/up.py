@@ -94,7 +94,7 @@ def command(
     start_logging(settings_of(context))
     wishes = Wishes(_members(clusters), engine, profile, sample)
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    context.exit(run_async(Upping(wishes, place, script, began, dns_port).run))
+    context.exit(run_async(Upping(wishes, place, script, began, dns_port).run, lasting=True))
 
 
 def _members(clusters: str) -> "tuple[Member, ...]":

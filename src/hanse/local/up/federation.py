@@ -39,6 +39,9 @@ from hanse.local.up.orders import (
     Told,
 )
 
+MANY = 10
+"""Clusters that take long enough to start for a word about it."""
+
 EngineName = Literal["embedded", "kubernetes"]
 Say = Callable[[str], None]
 
@@ -67,8 +70,8 @@ async def federation(
     """A whole federation, ready, until the block ends; then nothing of it runs any more."""
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.held())
-        count = len(wishes.members) - 1
-        say(f"starting {count} cluster{'s' if count > 1 else ''} and the broker")
+        if len(wishes.members) > MANY:
+            say(f"starting {len(wishes.members) - 1} clusters and the broker")
         clusters = await stack.enter_async_context(_clusters(wishes, folder, say))
         whole = Federation(wishes, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])

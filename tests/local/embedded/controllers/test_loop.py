@@ -104,7 +104,9 @@ async def test_a_refused_write_is_known_to_the_next_attempt() -> None:
 
     def refused(key: Key, view: View) -> Outcome:
         told.append(view.refusal("probe", key))
-        return Outcome((Create(CONFIG_MAPS, config("Not A Name")),))
+        bad = config("Not A Name")
+        bad["metadata"]["namespace"] = "default"
+        return Outcome((Create(CONFIG_MAPS, bad),))
 
     async with looping(Probe(refused)) as there:
         await there.create(config("a"))
