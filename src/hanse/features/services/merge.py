@@ -140,9 +140,14 @@ def _tell_ports(
     differing = [r for r in records if set(r.ports) != set(oldest.ports)]
     if not differing:
         return
-    used = "only ports common to all are" if profile == "lighthouse" else "the ports of all are"
+    if profile == "kep-1645":
+        used = "the ports of all are imported"
+    elif _intersection(records):
+        used = "only ports common to all are imported"
+    else:
+        used = "no port is common to all, so none is imported"
     message = (
-        f"{used} imported; {_clusters(differing)} "
+        f"{used}; {_clusters(differing)} "
         f"{'differs' if len(differing) == 1 else 'differ'} from {oldest.cluster}, the oldest "
         f"export: {'; '.join(f'{r.cluster} has {_ports(r.ports)}' for r in (oldest, *differing))}"
     )
