@@ -142,7 +142,7 @@ def test_a_stateful_set_keeps_all_of_its_template() -> None:
           selector: {matchLabels: {app: etcd}}
           template:
             metadata: {labels: {app: etcd}, creationTimestamp: null}
-            spec: {containers: [{name: etcd, image: quay.io/coreos/etcd,
+            spec: {containers: [{name: etcd, image: coreos/etcd,
                                  volumeMounts: [{name: etcd-store, mountPath: /var/etcd}]}]}
           volumeClaimTemplates:
           - metadata: {name: etcd-store}

@@ -53,7 +53,7 @@ def sample(member: Member) -> tuple[Wanted, ...]:
     metadata = {"name": "web", "namespace": SAMPLE_NAMESPACE, "labels": labels}
     container = {
         "name": "web",
-        "image": "registry.k8s.io/e2e-test-images/agnhost:2.53",
+        "image": "agnhost:2.53",
         "args": ["netexec", "--http-port=8080"],
         "ports": [{"name": "http", "containerPort": 8080}],
     }
