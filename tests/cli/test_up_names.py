@@ -51,6 +51,13 @@ def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: Running) -> Non
     assert len(set(turns)) == 3
 
 
+def test_status_tells_where_each_view_answers(fleet: Running) -> None:
+    told = json.loads(fleet.beside("status", "--json").out)
+
+    assert {one["name"]: one["dns"] for one in told["clusters"] if one["dns"]} == views(fleet)
+    assert f"-p {told['dns'].partition(':')[2]} " in fleet.told
+
+
 def test_a_script_finds_the_names(tmp_path: Path) -> None:
     script = f"{sys.executable} -c 'import os, json; print(json.dumps(os.environ[\"HANSE_DNS\"]))'"
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from hanse.cli.clusters import CONTROL, is_local, local_folder
 from hanse.cli.settings import Settings
 from hanse.local.up.control import ask
@@ -12,12 +14,25 @@ AgentsSee = Mapping[str, Mapping[str, str]]
 """By the cluster of an agent: each cluster that it reaches, and how that stands for it."""
 
 
-async def seen_by_agents(settings: Settings) -> AgentsSee:
+class Local(Struct, frozen=True):
+    """What only a local federation itself can tell."""
+
+    sees: AgentsSee = {}
+    dns: Mapping[str, str] = {}
+    """Where each cluster's view of names answers, as ADDRESS:PORT."""
+    dns_of_nobody: str = ""
+
+
+async def told_locally(settings: Settings) -> Local:
     """As the federation itself tells it; nothing where none runs."""
     if not is_local(settings):
-        return {}
+        return Local()
     try:
         told = await ask(local_folder(settings) / CONTROL, List())
     except (UpError, OSError):
-        return {}  # it ends just now: the clusters themselves say so
-    return {one.name: one.sees for one in told.clusters if one.agent}
+        return Local()  # it ends just now: the clusters themselves say so
+    return Local(
+        sees={one.name: one.sees for one in told.clusters if one.agent},
+        dns={one.name: one.dns for one in told.clusters if one.dns},
+        dns_of_nobody=told.dns,
+    )

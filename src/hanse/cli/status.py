@@ -10,7 +10,7 @@ from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from hanse.cli.exported import ServiceSeen
-    from hanse.cli.local_eyes import AgentsSee
+    from hanse.cli.local_eyes import AgentsSee, Local
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
 
@@ -37,25 +37,26 @@ def command(context: click.Context, as_json: bool) -> None:
     """
     from hanse.cli import exported
 
-    seen, services, eyes = _look(settings_of(context))
+    seen, services, told = _look(settings_of(context))
     if as_json:
         shown = {
-            "clusters": [{**_document(one), "sees": eyes.get(one.name, {})} for one in seen],
+            "clusters": [_whole(one, told) for one in seen],
+            "dns": told.dns_of_nobody,
             "services": [exported.document(one) for one in services],
         }
         click.echo(json.dumps(shown, indent=2))
     else:
         _show(seen)
-        _show_blind(eyes)
+        _show_blind(told.sees)
         _show_services(services)
 
 
-def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], AgentsSee]":
+def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Local]":
     import asyncio
 
     from hanse.cli.clusters import ways
     from hanse.cli.exported import look_at_services
-    from hanse.cli.local_eyes import seen_by_agents
+    from hanse.cli.local_eyes import told_locally
     from hanse.cli.looking import look_at
     from hanse.cli.oops import bad_credentials
     from hanse.cli.running import run_async, start_logging
@@ -67,11 +68,17 @@ def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], AgentsSee
     except BadCredentials as error:
         raise bad_credentials(error) from None
 
-    async def look() -> "tuple[list[Seen], list[ServiceSeen], AgentsSee]":
-        eyes = seen_by_agents(settings)
-        return await asyncio.gather(look_at(chosen), look_at_services(chosen), eyes)
+    async def look() -> "tuple[list[Seen], list[ServiceSeen], Local]":
+        local = told_locally(settings)
+        return await asyncio.gather(look_at(chosen), look_at_services(chosen), local)
 
     return run_async(look)
+
+
+def _whole(seen: "Seen", told: "Local") -> dict[str, Any]:
+    """What is seen of a cluster, and what its own federation tells of it."""
+    name = seen.name
+    return {**_document(seen), "sees": told.sees.get(name, {}), "dns": told.dns.get(name, "")}
 
 
 def _document(seen: "Seen") -> dict[str, Any]:
