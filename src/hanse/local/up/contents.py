@@ -2,14 +2,13 @@
 
 from msgspec import Struct
 
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.local.up.composition import Member
 from hanse.model.crds import crds, stand_ins
 from hanse.model.objects import Wire
 
 SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
 SAMPLE_NAMESPACE = "shop"
-BROKER_NAMESPACE = "hanse-broker"
-"""Where clusters share what they export."""
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
