@@ -1,6 +1,5 @@
 """`hanse agent`: the long-running part in each cluster."""
 
-import re
 import socket
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import click
 from hanse.cli.oops import Oops
 from hanse.cli.settings import settings_of
 
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -97,10 +95,11 @@ def command(
     from hanse import app
     from hanse.cli.agent_process import Ways, run_agent
     from hanse.cli.running import run_async, start_logging
+    from hanse.features.services.manifests import LABEL
 
     settings = settings_of(context)
     start_logging(settings, service=True)
-    if not re.fullmatch(_LABEL, cluster_id):
+    if not LABEL.fullmatch(cluster_id):
         raise Oops(
             f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
             "letters, digits and hyphens, such as lubeck"

@@ -45,7 +45,8 @@ FIRST_LEASE_SECONDS = 3600
 RESERVED = ("broker", "default")
 """Ids that mean something else: the broker itself, and every namespace's own account."""
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""What a cluster id is: it becomes part of names."""
 
 
 class BrokerWay(Struct, frozen=True):
@@ -63,7 +64,7 @@ class BrokerWay(Struct, frozen=True):
 
 def why_bad_id(cluster: ClusterId) -> str:
     """What is wrong with a cluster's id and what to do; empty if nothing is."""
-    if not _LABEL.fullmatch(cluster):
+    if not LABEL.fullmatch(cluster):
         return (
             f"cluster id {cluster!r} is not a DNS label; use up to 63 lower-case letters, "
             "digits and dashes, with a letter or digit at both ends"
