@@ -28,14 +28,26 @@ from hanse.kube.request import Transport
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
+from hanse.model.verdict import Hook
 
 SYSTEM_NAMESPACE = "hanse-system"
 BROKER: ClusterId = "broker"
 
 
-def features(broker_namespace: str = BROKER_NAMESPACE) -> tuple[Feature, ...]:
+class Options(Struct, frozen=True):
+    """What an installation chooses for its features; each reads what is its own."""
+
+    broker_namespace: str = BROKER_NAMESPACE
+
+
+def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
     """Every feature of the product; a new one is named here."""
-    return (Services(broker_namespace),)
+    return (Services(options.broker_namespace),)
+
+
+def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: ARG001, B008 - a frozen value
+    """Every admission decision of the product; a new one is named here."""
+    return ()
 
 
 class Settings(Struct, frozen=True):
@@ -45,7 +57,7 @@ class Settings(Struct, frozen=True):
     identity: str
     """Who this replica is among those of its cluster: a pod's name."""
     namespace: str = SYSTEM_NAMESPACE
-    broker_namespace: str = BROKER_NAMESPACE
+    options: Options = Options()
     replicated: bool = True
     """Whether other replicas may run, so that a Lease decides which of them works."""
     terms: Terms = Terms()
@@ -91,7 +103,11 @@ class Agent:
             client = Client(broker)
             self.engine.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
             self._presence = Presence(
-                client, settings.broker_namespace, settings.cluster, clock, self._lease_duration
+                client,
+                settings.options.broker_namespace,
+                settings.cluster,
+                clock,
+                self._lease_duration,
             )
 
     @asynccontextmanager

@@ -41,7 +41,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import K, Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Desired, Feature, Plan, Question, Read, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.model.verdict import Allow, Ask, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Ask, Asks, Deny, Review, Verdict
 from hanse.testing.builders import cluster, configmap, namespace, snapshot, stored
 from hanse.testing.faults import Sent, Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
@@ -577,6 +577,7 @@ class Doorkeeper:
     """Lets a ConfigMap in only if the one it names exists."""
 
     name = "doorkeeper"
+    asks = (Asks(groups=("",), resources=("configmaps",)),)
 
     def review(self, review: Review, seen: Snapshot) -> Verdict:
         wanted = review.object.get("data", {}).get("friend", "")

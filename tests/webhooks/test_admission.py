@@ -17,7 +17,7 @@ from hanse.model.facts import Facts
 from hanse.model.merging import merge
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
 from hanse.testing.time import EPOCH
 from hanse.webhooks.admission import NotAReview, answer, asked, json_patch
 from hanse.webhooks.server import serving
@@ -123,6 +123,7 @@ def test_the_json_patch_does_what_the_merge_patch_says(target: Any, change: Any)
 
 class Bouncer:
     name = "bouncer"
+    asks = (Asks(groups=("",), resources=("configmaps",)),)
 
     def review(self, review: Review, seen: Snapshot) -> Verdict:
         if review.name == "broken":

@@ -111,7 +111,8 @@ def command(
         broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
         broker_context=broker_context,
     )
-    who = app.Settings(cluster_id, identity, namespace, broker_namespace)
+    options = app.Options(broker_namespace=broker_namespace)
+    who = app.Settings(cluster_id, identity, namespace, options)
     context.exit(run_async(lambda: run_agent(who, ways, listener), lasting=True))
 
 

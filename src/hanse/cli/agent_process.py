@@ -44,7 +44,7 @@ async def run_agent(settings: app.Settings, ways: Ways, listener: socket.socket)
         settings,
         HttpTransport(home),
         broker=HttpTransport(await _readable(broker)) if broker is not None else None,
-        features=app.features(settings.broker_namespace),
+        features=app.features(settings.options),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

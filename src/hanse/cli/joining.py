@@ -45,7 +45,8 @@ class Joining(Struct, frozen=True):
 
 def watches(home: str) -> tuple[Watch, ...]:
     """All that an agent of this version watches, with the broker namespace that it is told."""
-    return (*(watch for one in app.features(home) for watch in one.watches), *PAUSE_WATCHES)
+    features = app.features(app.Options(broker_namespace=home))
+    return (*(watch for one in features for watch in one.watches), *PAUSE_WATCHES)
 
 
 async def init_broker(way: Way, home: str, profile: Profile | None, *, dry_run: bool) -> None:

@@ -53,10 +53,32 @@ class Ask(Struct, frozen=True):
 Verdict: TypeAlias = Allow | Deny | Ask
 
 
+class Asks(Struct, frozen=True):
+    """Which writes a hook is asked about, and what happens where nobody answers."""
+
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    """Plurals, with subresources as `pods/status`."""
+    operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
+    versions: tuple[str, ...] = ("*",)
+    namespaces: Wire = {}
+    """A selector of namespaces by label; empty: all of them."""
+    objects: Wire = {}
+    """A selector of objects by label; empty: all of them."""
+    required: bool = True
+    """Whether a write waits for the answer (Fail) or goes ahead without one (Ignore)."""
+    changes: bool = False
+    """Whether the answer may change the object (a mutating webhook)."""
+    timeout_seconds: int = 3
+
+
 class Hook(Protocol):
     """One admission decision: a pure function of the request and of what was seen."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def asks(self) -> tuple[Asks, ...]: ...
 
     def review(self, review: Review, seen: Snapshot) -> Verdict: ...
