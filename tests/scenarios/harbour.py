@@ -12,7 +12,6 @@ from hanse.features.services.names import (
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
-    unique,
 )
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
@@ -22,6 +21,7 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
+from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, K, Meta
 from hanse.testing.stage import Check, Stage
 

@@ -22,7 +22,6 @@ from hanse.features.services.names import (
     SERVICE_NAME,
     SOURCE_CLUSTER,
     US,
-    unique,
 )
 from hanse.features.services.records import Record, record_of
 from hanse.kube.errors import KubeError
@@ -33,6 +32,7 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import unique
 from hanse.model.objects import K, Meta
 from hanse.testing.builders import namespace
 from hanse.testing.faults import Weather

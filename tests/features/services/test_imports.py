@@ -16,7 +16,6 @@ from hanse.features.services.names import (
     SERVICE_NAME,
     SOURCE_CLUSTER,
     WEIGHT,
-    unique,
 )
 from hanse.features.services.records import SCHEMA
 from hanse.model.facts import Liveness, Phase
@@ -24,6 +23,7 @@ from hanse.model.kinds.core import Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.naming import unique
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot

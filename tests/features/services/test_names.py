@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.services.names import unique
+from hanse.model.naming import unique
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 labels = st.from_regex(LABEL, fullmatch=True).filter(lambda text: len(text) <= 63)

@@ -23,7 +23,6 @@ from hanse.features.services.names import (
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     WEIGHT,
-    unique,
 )
 from hanse.features.services.ranges import only_allowed, outside, told_outside
 from hanse.features.services.records import Record, Told, told_by
@@ -39,6 +38,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
     ServiceImportStatus,
 )
+from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot

@@ -10,13 +10,13 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
     US,
-    unique,
 )
 from hanse.features.services.records import Record, record_on, written
 from hanse.features.services.slices import READY, family_of, is_address
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta, Place, ref_of
 from hanse.model.plan import Plan, Removal
 from hanse.model.snapshot import Index, Snapshot

@@ -1,8 +1,5 @@
 """Names, labels and annotations of multi-cluster services."""
 
-import re
-from hashlib import blake2b
-
 SERVICE_NAME = "multicluster.kubernetes.io/service-name"
 SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
 DERIVED_SERVICE = "multicluster.kubernetes.io/derived-service"
@@ -33,16 +30,3 @@ RESERVED = (
     "lighthouse.submariner.io/",
 )
 """Prefixes of marks that mean something to agents: exports cannot put them on imports."""
-
-MOST_OF_A_NAME = 63
-"""Characters of a Service's name and of a label's value, which our names keep to."""
-
-
-def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
-    """A name that differs whenever a part does, and still tells people what it is about.
-
-    Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.
-    """
-    digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
-    readable = re.sub("[^a-z0-9]+", "-", "-".join(parts).lower()).lstrip("-")
-    return f"{readable[: most - len(digest) - 1].rstrip('-')}-{digest}"

@@ -15,7 +15,6 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
     US,
-    unique,
 )
 from hanse.features.services.records import Record, written
 from hanse.model.kinds.discovery import (
@@ -25,6 +24,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
+from hanse.model.naming import unique
 from hanse.model.objects import Meta
 
 MOST_ENDPOINTS = 100

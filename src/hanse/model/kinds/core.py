@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
-from hanse.model.conditions import Truth
+from hanse.model.conditions import Condition, Truth
 from hanse.model.objects import Kind, Object, Value, renamed
 from hanse.model.schema import Schema
 
@@ -112,9 +112,10 @@ class LoadBalancerStatus(Value, frozen=True, kw_only=True):
 
 
 class ServiceStatus(Value, frozen=True, kw_only=True):
-    """What a load balancer was given."""
+    """What a load balancer was given, and what others say of the Service."""
 
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+    conditions: tuple[Condition, ...] = ()
 
 
 class Service(Object, frozen=True, kw_only=True):

@@ -141,6 +141,7 @@ class VirtualMachineStatus(Value, frozen=True, kw_only=True):
     """Whether the machine runs."""
 
     state: Annotated[str, Schema("Its state; none told counts as running.", max_length=63)] = ""
+    conditions: Conditions = ()
 
 
 class VirtualMachine(Object, frozen=True, kw_only=True):
@@ -208,6 +209,12 @@ class NativeServiceSpec(Value, frozen=True, kw_only=True):
     ports: Annotated[tuple[NativePort, ...], Schema("Its ports.", max_items=100)] = ()
 
 
+class NativeServiceStatus(Value, frozen=True, kw_only=True):
+    """Whether it is part of what it wants to join."""
+
+    conditions: Conditions = ()
+
+
 class NativeService(Object, frozen=True, kw_only=True):
     """A service that a cloud runs, such as a database, which can join federated Services."""
 
@@ -215,7 +222,7 @@ class NativeService(Object, frozen=True, kw_only=True):
     crd: ClassVar[Crd] = Crd(
         short_names=("nsvc",),
         columns=(Column("Interface", ".spec.networkInterface"),),
-        status=False,
     )
 
     spec: NativeServiceSpec
+    status: NativeServiceStatus = NativeServiceStatus()

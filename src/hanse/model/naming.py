@@ -1,0 +1,24 @@
+"""Names that are computed: valid where they go, and different whenever what they name differs."""
+
+import re
+from hashlib import blake2b
+
+MOST_OF_A_NAME = 63
+"""Characters of a Service's name and of a label's value."""
+
+_SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
+    """A name that differs whenever a part does, and still tells people what it is about.
+
+    Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.
+    """
+    digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
+    readable = re.sub("[^a-z0-9]+", "-", "-".join(parts).lower()).lstrip("-")
+    return f"{readable[: most - len(digest) - 1].rstrip('-')}-{digest}"
+
+
+def is_service_name(text: str) -> bool:
+    """Whether every API server takes it as the name of a Service (RFC 1035)."""
+    return _SERVICE_NAME.fullmatch(text) is not None
