@@ -18,7 +18,7 @@ from hanse.engine.ownership import (
 from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Phase, WriteResult
 from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, Object, Place, Wire, ref_of
-from hanse.model.plan import Desired, Patch, Plan, Removal
+from hanse.model.plan import Creation, Desired, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 
 OMITTED = "no longer wanted"
@@ -54,6 +54,8 @@ class Delete(Struct, frozen=True):
     cause: str
     step: int
     as_leader_of: ClusterId | None = None
+    as_seen: bool = True
+    """Whether it must not have changed at all; else it need only be the same object."""
 
 
 Action: TypeAlias = Create | Update | Delete
@@ -98,6 +100,8 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
     for desired in plan.desired:
         wanted.add(Place(desired.where, ref_of(desired.object)))
         _compare_desired(desired, owner_by(feature, key, desired, seen), seen, sink)
+    for creation in plan.creations:
+        _compare_creation(creation, seen, sink)
     wanted.update(removal.place for removal in plan.removals)
     for removal in plan.removals:
         _compare_removal(removal, seen, sink)
@@ -201,6 +205,15 @@ def _ours_to_write(
     return True
 
 
+def _compare_creation(creation: Creation, seen: Snapshot, sink: _Sink) -> None:
+    obj, where = creation.object, creation.where
+    place = Place(where, ref_of(obj))
+    if not _writable(place, type(obj), creation.as_leader_of, seen, sink):
+        sink.stop_after(where, creation.step)
+    elif seen.find(place) is None:
+        sink.actions.append(Create(where, obj, creation.step, creation.as_leader_of))
+
+
 def _compare_removal(removal: Removal, seen: Snapshot, sink: _Sink) -> None:
     place = removal.place
     standing = seen.find(place)
@@ -210,7 +223,14 @@ def _compare_removal(removal: Removal, seen: Snapshot, sink: _Sink) -> None:
         place, type(standing), removal.as_leader_of, seen, sink
     ):
         sink.actions.append(
-            Delete(place.where, standing, removal.cause, removal.step, removal.as_leader_of)
+            Delete(
+                place.where,
+                standing,
+                removal.cause,
+                removal.step,
+                removal.as_leader_of,
+                removal.as_seen,
+            )
         )
 
 

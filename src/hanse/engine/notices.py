@@ -26,13 +26,13 @@ class Herald:
         """Tell the notices about objects that were really written in this pass."""
         changed = {w.place for w in written if w.result == "Done"}
         for notice in notices:
-            if notice.place in changed:
+            if (notice.told_with or notice.place) in changed:
                 await self._send(notice)
 
     async def _send(self, notice: Notice) -> None:
         connection = self._fleet.connections.get(notice.place.where)
         about = self._fleet.snapshot().find(notice.place)
-        if connection is None or about is None:
+        if connection is None or (about is None and notice.told_with is None):
             return
         event = self._event(notice, about)
         try:
@@ -55,7 +55,7 @@ class Herald:
         except KubeError:
             return
 
-    def _event(self, notice: Notice, about: Object) -> Event:
+    def _event(self, notice: Notice, about: Object | None) -> Event:
         now = self._clock.now().replace(microsecond=0)
         ref = notice.place.ref
         namespace = ref.namespace or "default"
@@ -64,7 +64,7 @@ class Herald:
             kind=ref.kind.name,
             namespace=ref.namespace,
             name=ref.name,
-            uid=about.metadata.uid,
+            uid=about.metadata.uid if about is not None else "",
         )
         return Event(
             metadata=Meta(name=_name_of(notice), namespace=namespace),

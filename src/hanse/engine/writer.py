@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from hanse.engine.actions import OMITTED, Action, Create, Delete, Update, is_omission, place_of
+from hanse.engine.actions import Action, Create, Delete, Update, is_omission, place_of
 from hanse.engine.fleet import Fleet
 from hanse.engine.ownership import owner_of
 from hanse.kube.errors import (
@@ -121,7 +121,7 @@ class Writer:
                 meta.name,
                 meta.namespace,
                 uid=meta.uid,
-                resource_version=meta.resource_version if action.cause == OMITTED else "",
+                resource_version=meta.resource_version if action.as_seen else "",
             )
         except NotFound:
             left = None

@@ -29,6 +29,18 @@ class Desired(Struct, frozen=True):
     """For shared objects: how many seconds to leave the write to agents before us in the order."""
 
 
+class Creation(Struct, frozen=True):
+    """An object made where there is none, for its users: it is not ours from then on.
+
+    It carries no mark of ownership, is never compared and never deleted by omission.
+    """
+
+    object: Object
+    where: ClusterId
+    step: int = 0
+    as_leader_of: ClusterId | None = None
+
+
 class Removal(Struct, frozen=True):
     """The deletion of an object that we do not own, or of one whose going has a known cause."""
 
@@ -37,6 +49,8 @@ class Removal(Struct, frozen=True):
     cause: str
     step: int = 0
     as_leader_of: ClusterId | None = None
+    as_seen: bool = False
+    """Whether a change that we have not seen saves it: the deletion then waits for another plan."""
 
 
 class Patch(Struct, frozen=True):
@@ -78,12 +92,14 @@ class Question(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """A Kubernetes Event about an object, sent only with a patch of it that was needed."""
+    """A Kubernetes Event about an object, sent only with a write of it that was needed."""
 
     place: Place
     reason: str
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
+    told_with: Place | None = None
+    """Another object whose write this goes with; what it is about need not exist then."""
 
 
 class Plan(Struct, frozen=True):
@@ -95,6 +111,7 @@ class Plan(Struct, frozen=True):
     questions: tuple[Question, ...] = ()
     notices: tuple[Notice, ...] = ()
     again_after: timedelta | None = None
+    creations: tuple[Creation, ...] = ()
 
 
 class Feature(Protocol):
