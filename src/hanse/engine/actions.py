@@ -161,6 +161,10 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
         sink.waiting_for |= partial
         sink.stop_after(where, desired.step)
         return
+    if desired.unowned:
+        if seen.find(place) is None:
+            sink.actions.append(Create(where, obj, desired.step, desired.as_leader_of))
+        return
     epoch = _epoch(desired.as_leader_of, seen)
     wanted = recorded(stamped(obj, owner, desired.sources, epoch))
     standing = seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
@@ -277,7 +281,15 @@ def _compare_patch(patch: Patch, seen: Snapshot, sink: _Sink) -> None:
     where = patch.place.where
     if _writable(patch.place, type(standing), patch.as_leader_of, seen, sink):
         sink.actions.append(
-            Update(where, standing, patch.change, patch.subresource, patch.step, patch.as_leader_of)
+            Update(
+                where,
+                standing,
+                patch.change,
+                patch.subresource,
+                patch.step,
+                patch.as_leader_of,
+                patch.rank,
+            )
         )
 
 

@@ -206,10 +206,12 @@ def _has_open_part(type_: Any) -> bool:
 
 @cache
 def _is_open(type_: Any) -> bool:
-    """Whether a field is a map of anything, be it optional or annotated."""
+    """Whether a field is a map of anything, or a list of them, be it optional or annotated."""
     if get_origin(type_) is dict:
         return bool(get_args(type_)[1] is Any)
-    return get_origin(type_) is not tuple and any(_is_open(inner) for inner in get_args(type_))
+    if get_origin(type_) is tuple:
+        return get_origin(get_args(type_)[0]) is dict and _is_open(get_args(type_)[0])
+    return any(_is_open(inner) for inner in get_args(type_))
 
 
 def _standing_parts(desired: Object, observed: Object) -> Wire:

@@ -33,7 +33,8 @@ def require_declared(
 def _needs(action: Action) -> tuple[Object, Writes]:
     match action:
         case Create(_, obj):
-            return obj, Writes.OBJECTS
+            ours = owner_of(obj) is not None
+            return obj, Writes.OBJECTS if ours else Writes.OBJECTS | Writes.MISSING
         case Delete(_, base):
             return base, Writes.OBJECTS
         case Update(_, base) if action.subresource:

@@ -27,6 +27,8 @@ class Desired(Struct, frozen=True):
     """Whether a foreign object of that name is overwritten; only where the spec says so."""
     rank: int = 0
     """For shared objects: how many seconds to leave the write to agents before us in the order."""
+    unowned: bool = False
+    """Made where it is missing and nobody's from then on: we never change or delete it."""
 
 
 class Creation(Struct, frozen=True):
@@ -61,6 +63,8 @@ class Patch(Struct, frozen=True):
     subresource: Literal["", "status", "scale"] = ""
     step: int = 0
     as_leader_of: ClusterId | None = None
+    rank: int = 0
+    """Where all agents say the same: how many seconds to leave it to those before us."""
 
 
 class Read(Struct, frozen=True):

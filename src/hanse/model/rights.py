@@ -68,6 +68,8 @@ def _granted(
         yield where, kind, _READ, ""
         if Writes.OBJECTS in watch.writes:
             yield where, kind, ("create", "patch", "delete"), ""
+        if Writes.MISSING in watch.writes:
+            yield where, kind, ("create",), ""
         if Writes.FIELDS in watch.writes:
             yield where, kind, ("patch",), ""
         if Writes.STATUS in watch.writes:

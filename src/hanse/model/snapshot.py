@@ -31,6 +31,8 @@ class Writes(Flag):
     """Patch what others made."""
     STATUS = auto()
     """Patch the status subresource."""
+    MISSING = auto()
+    """Create what is not there, which is nobody's then."""
 
 
 class Watch(Struct, frozen=True):
