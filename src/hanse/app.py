@@ -19,6 +19,8 @@ from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
 from hanse.engine.presence import Presence
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
 from hanse.kube.client import Client
@@ -38,11 +40,12 @@ class Options(Struct, frozen=True):
     """What an installation chooses for its features; each reads what is its own."""
 
     broker_namespace: str = BROKER_NAMESPACE
+    networks: NetworksOptions = NetworksOptions()
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
     """Every feature of the product; a new one is named here."""
-    return (Services(options.broker_namespace),)
+    return (Services(options.broker_namespace), Networks(options.networks))
 
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: ARG001, B008 - a frozen value

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hanse.features.networks.feature import Networks
 from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.testing.stage import Features, Ground, Stage
@@ -12,6 +13,8 @@ from hanse.testing.stage_embedded import embedded_ground
 from hanse.testing.stage_kubernetes import kubernetes_ground
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import Toy
+from tests.scenarios.city import HERE as CITY
+from tests.scenarios.city import City
 from tests.scenarios.engines import missing
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import Market, shop_of
@@ -102,3 +105,16 @@ async def harbour(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterat
         for actor in list(stage.actors):
             await stage.kill_agent(actor)
         await harbour.close()
+
+
+@pytest.fixture
+async def city(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[City]:
+    """Tenants of one cluster, whose agent has that feature alone."""
+    async with Stage(ground, shop_of(request.node.nodeid), lambda: (Networks(),)) as stage:
+        city = City(stage)
+        await city.open()
+        await stage.start_agent(CITY)
+        yield city
+        for actor in list(stage.actors):
+            await stage.kill_agent(actor)
+        await city.close()

@@ -1,4 +1,4 @@
-"""The group `apps`: StatefulSets, whose pod templates are not ours to read."""
+"""The group `apps`: workloads, whose pod templates are not ours to read."""
 
 from typing import ClassVar, Literal
 
@@ -49,3 +49,33 @@ class StatefulSet(Object, frozen=True, kw_only=True):
 
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()
+
+
+class DeploymentSpec(Value, frozen=True, kw_only=True):
+    """What a Deployment runs, as far as we say it."""
+
+    replicas: int = 1
+    selector: Wire = {}
+    template: Wire = {}
+    strategy: Wire = {}
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int = 600
+
+
+class DeploymentStatus(Value, frozen=True, kw_only=True):
+    """How far a Deployment has come."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class Deployment(Object, frozen=True, kw_only=True):
+    """Replicas that are all alike."""
+
+    kind: ClassVar[Kind] = Kind("apps", "v1", "Deployment", "deployments")
+
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()

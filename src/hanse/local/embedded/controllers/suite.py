@@ -21,6 +21,7 @@ from hanse.local.embedded.controllers.namespaces import Namespaces
 from hanse.local.embedded.controllers.nodes import NodeRanges, Nodes
 from hanse.local.embedded.controllers.replicaset import ReplicaSets
 from hanse.local.embedded.controllers.scheduler import Scheduler
+from hanse.local.embedded.controllers.service_ranges import ServiceRanges
 from hanse.local.embedded.controllers.statefulset import StatefulSets
 from hanse.local.embedded.controllers.volumes import Volumes
 from hanse.local.embedded.users import CONTROLLERS as CONTROLLER_USER
@@ -41,6 +42,7 @@ ALL = BROKER | frozenset(
         "node",
         "replicaset",
         "scheduler",
+        "service-ranges",
         "statefulset",
         LOAD_BALANCER,
         VOLUMES,
@@ -89,6 +91,7 @@ class Controllers:
             lambda: nodes,
             EndpointSlices,
             LegacyEndpoints,
+            ServiceRanges,
         )
         made = [make() for make in makers]
         chosen = [one for one in made if one.name in which]

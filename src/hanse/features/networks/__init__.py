@@ -1,0 +1,1 @@
+"""Tenant networks: names, addresses and isolation of their own, on any cluster."""

@@ -1,0 +1,52 @@
+"""`kubernetes` as a network sees it: a Service of its own that follows the cluster's endpoints."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from hanse.features.networks.dns import marks_of
+from hanse.features.networks.names import KUBE_SERVICE, MANAGED_BY, US, NetworkName, fitted
+from hanse.features.networks.sight import SLICES
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import Meta
+from hanse.model.snapshot import Snapshot
+
+CLUSTER_API = "default/kubernetes"
+
+
+def api_slices(seen: Snapshot) -> list[EndpointSlice]:
+    """Where the cluster's API server is, by its own word."""
+    found = seen.by(seen.local, SLICES, CLUSTER_API)
+    return sorted(found, key=lambda s: s.metadata.name)
+
+
+def api_endpoints(seen: Snapshot) -> list[tuple[str, int]]:
+    """Address and port of every API server, in one order."""
+    return sorted(
+        {
+            (address, port.port)
+            for piece in api_slices(seen)
+            for endpoint in piece.endpoints or ()
+            for address in endpoint.addresses
+            for port in piece.ports or ()
+            if port.port is not None
+        }
+    )
+
+
+def kubernetes_alias(name: NetworkName, address: str, seen: Snapshot) -> Iterator[Service]:
+    """The network's `kubernetes`, with the ports of the cluster's own."""
+    own = seen.get(seen.local, Service, "kubernetes", "default")
+    ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
+    meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=marks_of(name))
+    yield Service(metadata=meta, spec=ServiceSpec(ports=ports, cluster_ip=address))
+
+
+def kubernetes_slices(name: NetworkName, seen: Snapshot) -> Iterator[EndpointSlice]:
+    """The cluster's own endpoints, once more under the network's name."""
+    for piece in api_slices(seen):
+        labels = {**marks_of(name), KUBE_SERVICE: name.kubernetes, MANAGED_BY: US}
+        called = fitted(f"{name.kubernetes}-{piece.metadata.name}", 253)
+        meta = Meta(name=called, namespace=name.alias_namespace, labels=labels)
+        yield replace(piece, metadata=meta)

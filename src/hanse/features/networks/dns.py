@@ -1,0 +1,131 @@
+"""What answers a network's names: its Service, and the workload behind it."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.networks.corefile import corefile
+from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
+from hanse.features.networks.options import NetworksOptions
+from hanse.model.kinds.apps import Deployment, DeploymentSpec
+from hanse.model.kinds.core import ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec
+from hanse.model.kinds.networking import LabelSelector
+from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
+from hanse.model.kinds.rbac import BoundSubject, PolicyRule, Role, RoleBinding, RoleRef
+from hanse.model.objects import Meta, Object, Wire
+
+PORT = 53
+REPLICAS = 2
+READS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("", ("services", "pods")),
+    ("discovery.k8s.io", ("endpointslices",)),
+)
+"""What a network's DNS looks at, in each namespace of its tenant and nowhere else."""
+
+
+def marks_of(name: NetworkName) -> dict[str, str]:
+    """The labels of what belongs to a network."""
+    return {TENANT: name.tenant, NETWORK: name.network}
+
+
+def dns_service(name: NetworkName, address: str) -> Service:
+    """The Service that pods ask; without an address the cluster chooses one."""
+    meta = Meta(
+        name=name.kube_dns,
+        namespace=name.dns_namespace,
+        labels={**marks_of(name), "kubernetes.io/name": "KubeDNS"},
+    )
+    ports = (
+        ServicePort(name="dns", port=PORT, target_port=PORT, protocol="UDP"),
+        ServicePort(name="dns-tcp", port=PORT, target_port=PORT, protocol="TCP"),
+    )
+    selector = {TENANT: name.tenant, DNS: name.network}
+    return Service(
+        metadata=meta, spec=ServiceSpec(selector=selector, ports=ports, cluster_ip=address)
+    )
+
+
+def dns_workload(
+    name: NetworkName, namespaces: Iterable[str], options: NetworksOptions
+) -> Iterator[Object]:
+    """Two replicas with an account that reads the tenant's namespaces and nothing else."""
+    home, called = name.dns_namespace, name.kube_dns
+    marks = marks_of(name)
+    spaces = tuple(sorted(namespaces))
+    yield ServiceAccount(metadata=Meta(name=called, namespace=home, labels=marks))
+    for space in spaces:
+        meta = Meta(name=called, namespace=space, labels=marks)
+        yield Role(metadata=meta, rules=_rules())
+        yield RoleBinding(
+            metadata=meta,
+            role_ref=RoleRef(kind="Role", name=called),
+            subjects=(BoundSubject(kind="ServiceAccount", name=called, namespace=home),),
+        )
+    if options.dns_workload == "coredns":
+        text = corefile(name, options.domain, spaces)
+        meta = Meta(name=called, namespace=home, labels=marks)
+        yield ConfigMap(metadata=meta, data={"Corefile": text})
+    yield _deployment(name, spaces, options)
+    yield PodDisruptionBudget(
+        metadata=Meta(name=called, namespace=home, labels=marks),
+        spec=PodDisruptionBudgetSpec(
+            min_available=1, selector=LabelSelector(match_labels=_selector(name))
+        ),
+    )
+
+
+def _rules() -> tuple[PolicyRule, ...]:
+    return tuple(
+        PolicyRule(verbs=("get", "list", "watch"), api_groups=(group,), resources=resources)
+        for group, resources in READS
+    )
+
+
+def _selector(name: NetworkName) -> dict[str, str]:
+    return {TENANT: name.tenant, DNS: name.network}
+
+
+def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Deployment:
+    labels = {**marks_of(name), DNS: name.network}
+    template: Wire = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "serviceAccountName": name.kube_dns,
+            "dnsPolicy": "Default",
+            "containers": [_container(name, spaces, options)],
+            **_volumes(name, options),
+        },
+    }
+    return Deployment(
+        metadata=Meta(name=name.kube_dns, namespace=name.dns_namespace, labels=labels),
+        spec=DeploymentSpec(
+            replicas=REPLICAS, selector={"matchLabels": _selector(name)}, template=template
+        ),
+    )
+
+
+def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Wire:
+    container: Wire = {
+        "name": "dns",
+        "image": options.dns_image,
+        "ports": [
+            {"name": "dns", "containerPort": PORT, "protocol": "UDP"},
+            {"name": "dns-tcp", "containerPort": PORT, "protocol": "TCP"},
+        ],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
+        },
+    }
+    if options.dns_workload == "coredns":
+        mount = {"name": "config", "mountPath": "/etc/coredns", "readOnly": True}
+        return {**container, "args": ["-conf", "/etc/coredns/Corefile"], "volumeMounts": [mount]}
+    arguments = ["dns", "--network", str(name), "--zone", options.domain]
+    arguments += [part for space in spaces for part in ("--namespace", space)]
+    return {**container, "args": [*arguments, "--listen", f"0.0.0.0:{PORT}"]}
+
+
+def _volumes(name: NetworkName, options: NetworksOptions) -> Wire:
+    if options.dns_workload != "coredns":
+        return {}
+    return {"volumes": [{"name": "config", "configMap": {"name": name.kube_dns}}]}

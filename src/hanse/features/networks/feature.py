@@ -1,0 +1,238 @@
+"""The feature: what it watches, what wakes which decision, and the decisions."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.networks.aliases import api_endpoints
+from hanse.features.networks.isolation import Around, policies_in
+from hanse.features.networks.life import OURS, is_winding_up, plan_network
+from hanse.features.networks.names import (
+    KUBE_SERVICE,
+    NETWORK,
+    RANGE_OF,
+    TENANT,
+    NetworkName,
+    fitted,
+    parsed,
+)
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.peering import own_side, peers_agreed, plan_peering
+from hanse.features.networks.providers import Elsewhere, Flat, Provider
+from hanse.features.networks.sight import (
+    NAMESPACES,
+    NETWORKS,
+    PEERINGS,
+    PODS,
+    SERVICES,
+    SLICES,
+    namespaces_of,
+    networks_of,
+    tenant_of,
+)
+from hanse.features.networks.tenants import plan_tenant
+from hanse.model.facts import KindServed, Outcome, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.policy import PodDisruptionBudget
+from hanse.model.kinds.rbac import Role as RbacRole
+from hanse.model.kinds.rbac import RoleBinding
+from hanse.model.objects import Object
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+
+_ALL = Writes.OBJECTS
+_MARKED = f"{TENANT}"
+
+
+class Networks:
+    """Networks of tenants in one cluster."""
+
+    name = "networks"
+
+    def __init__(
+        self,
+        options: NetworksOptions = NetworksOptions(),  # noqa: B008 - a frozen value
+        providers: Iterable[Provider] = (),
+    ) -> None:
+        self.options = options
+        self.providers: dict[str, Provider] = {p.name: p for p in (Flat(), *providers)}
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, Tenant, writes=Writes.STATUS),
+            Watch(Role.LOCAL, Network, indexes=(NETWORKS,), writes=_ALL | Writes.STATUS),
+            Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS,), writes=Writes.STATUS),
+            Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES,), writes=_ALL),
+            Watch(Role.LOCAL, Pod, labels=NETWORK, indexes=(PODS,), writes=Writes.FIELDS),
+            Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES,), writes=_ALL),
+            Watch(Role.LOCAL, Service, namespace="default"),
+            Watch(Role.LOCAL, EndpointSlice, labels=NETWORK, indexes=(SLICES,), writes=_ALL),
+            Watch(Role.LOCAL, EndpointSlice, namespace="default", indexes=(SLICES,)),
+            Watch(Role.LOCAL, NetworkPolicy, writes=_ALL),
+            Watch(Role.LOCAL, ServiceCIDR, writes=_ALL),
+            Watch(Role.LOCAL, Deployment, labels=_MARKED, writes=_ALL),
+            Watch(Role.LOCAL, PodDisruptionBudget, labels=_MARKED, writes=_ALL),
+            Watch(Role.LOCAL, ServiceAccount, labels=_MARKED, writes=_ALL),
+            Watch(Role.LOCAL, RbacRole, labels=_MARKED, writes=_ALL),
+            Watch(Role.LOCAL, RoleBinding, labels=_MARKED, writes=_ALL),
+            Watch(Role.LOCAL, ConfigMap, labels=_MARKED, writes=_ALL),
+            *(watch for provider in self.providers.values() for watch in provider.watches),
+        )
+
+    def provider_of(self, network: Network) -> Provider:
+        """Who provides a network of its type."""
+        return self.providers.get(network.spec.type) or Elsewhere(network.spec.type)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        match key.topic:
+            case "tenant":
+                return plan_tenant(key, seen, self.options)
+            case "network":
+                network = seen.get(seen.local, Network, key.name)
+                provider = None if network is None else self.provider_of(network)
+                return plan_network(key, seen, self.options, provider)
+            case "isolation":
+                return self._isolation(key, seen)
+            case "peering":
+                return plan_peering(key, seen)
+            case _:
+                return Plan()
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where) if where == seen.local:
+                return self._woken(change, seen)
+            case ObjectChange():
+                return ()
+            case FactChange():
+                return self._woken_by_fact(change, seen)
+
+    def _isolation(self, key: Key, seen: Snapshot) -> Plan:
+        """The policies of one namespace, for as long as it is a tenant's."""
+        tenant = tenant_of(key.name, seen)
+        space = seen.get(seen.local, Namespace, key.name)
+        if not tenant or space is None or space.terminating:
+            return Plan()
+        networks = [n for n in networks_of(tenant, seen) if not is_winding_up(n)]
+        own = seen.in_namespace(seen.local, NetworkPolicy, key.name)
+        around = Around(
+            tenant=tenant,
+            networks=tuple(parsed(n.metadata.name).network for n in networks),
+            api=tuple(api_endpoints(seen)),
+            peers=tuple(peers_agreed(tenant, seen)),
+            users=tuple(
+                sorted(
+                    (p for p in own if OURS not in p.metadata.labels),
+                    key=lambda p: p.metadata.name,
+                )
+            ),
+            forwards=self.options.dns_workload == "coredns",
+        )
+        return Plan(tuple(Desired(p, seen.local) for p in policies_in(key.name, around)))
+
+    def _woken(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
+        obj = change.object
+        meta = obj.metadata
+        match obj:
+            case Tenant():
+                yield Key("tenant", meta.name)
+                yield from self._network_keys(meta.name, seen)
+            case Network():
+                yield from self._by_network(obj, seen)
+            case Namespace():
+                for tenant in _tenants_told(change):
+                    yield Key("tenant", tenant)
+                    yield from self._network_keys(tenant, seen)
+                    yield Key("isolation", meta.name)
+            case Pod() | Service() if NETWORK in meta.labels:
+                name = NetworkName(meta.labels.get(TENANT, ""), meta.labels[NETWORK])
+                network = seen.get(seen.local, Network, str(name))
+                if network is not None and network.metadata.deletion_timestamp is not None:
+                    yield Key("network", str(name))
+            case EndpointSlice() if meta.labels.get(KUBE_SERVICE) == "kubernetes":
+                if meta.namespace == "default":
+                    yield from self._everything(seen)
+            case NetworkPolicy() if OURS not in meta.labels:
+                if tenant_of(meta.namespace, seen):
+                    yield Key("isolation", meta.namespace)
+            case ServiceCIDR():
+                yield from self._by_range(obj, seen)
+            case NetworkPeering():
+                yield from self._by_peering(obj, seen)
+            case _:
+                return
+
+    def _by_network(self, network: Network, seen: Snapshot) -> Iterator[Key]:
+        yield Key("network", network.metadata.name)
+        tenant = parsed(network.metadata.name).tenant
+        yield Key("tenant", tenant)
+        yield from self._isolation_keys(tenant, seen)
+        yield from self._failed(seen)
+        for peering in seen.by(seen.local, PEERINGS, network.metadata.name):
+            yield from self._by_peering(peering, seen)
+
+    def _by_range(self, cidr: ServiceCIDR, seen: Snapshot) -> Iterator[Key]:
+        whose = cidr.metadata.labels.get(RANGE_OF)
+        if whose is None:
+            yield from self._failed(seen)
+        for network in seen.all(seen.local, Network) if whose else ():
+            if fitted(network.metadata.name) == whose:
+                yield Key("network", network.metadata.name)
+
+    def _by_peering(self, peering: NetworkPeering, seen: Snapshot) -> Iterator[Key]:
+        mine, theirs = own_side(peering, seen), parsed(peering.spec.peer)
+        yield Key("peering", peering.metadata.name, peering.metadata.namespace)
+        for other in seen.by(seen.local, PEERINGS, str(mine)):
+            yield Key("peering", other.metadata.name, other.metadata.namespace)
+        for tenant in {mine.tenant, theirs.tenant}:
+            yield from self._isolation_keys(tenant, seen)
+
+    def _failed(self, seen: Snapshot) -> Iterator[Key]:
+        """Networks that may be mended by somebody else's end."""
+        for network in seen.all(seen.local, Network):
+            if network.status.phase == "Failed":
+                yield Key("network", network.metadata.name)
+
+    def _network_keys(self, tenant: str, seen: Snapshot) -> Iterator[Key]:
+        for network in networks_of(tenant, seen):
+            yield Key("network", network.metadata.name)
+
+    def _isolation_keys(self, tenant: str, seen: Snapshot) -> Iterator[Key]:
+        for space in namespaces_of(tenant, seen):
+            yield Key("isolation", space.metadata.name)
+
+    def _everything(self, seen: Snapshot) -> Iterator[Key]:
+        for network in seen.all(seen.local, Network):
+            yield Key("network", network.metadata.name)
+        for space in seen.all(seen.local, Namespace):
+            if TENANT in space.metadata.labels:
+                yield Key("isolation", space.metadata.name)
+
+    def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
+        match change.fact:
+            case KindServed(where, kind) if where == seen.local and kind == ServiceCIDR.kind:
+                yield from self._everything(seen)
+            case Outcome(place) if place.where == seen.local:
+                yield from self._by_outcome(
+                    place.ref.kind, place.ref.name, place.ref.namespace, seen
+                )
+            case _:
+                return
+
+    def _by_outcome(self, kind: object, name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+        if kind == Network.kind:
+            yield Key("tenant", parsed(name).tenant)
+        elif kind == Namespace.kind:
+            for tenant in seen.all(seen.local, Tenant):
+                yield Key("tenant", tenant.metadata.name)
+        elif kind == ServiceCIDR.kind:
+            yield from (Key("network", n.metadata.name) for n in seen.all(seen.local, Network))
+        elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
+            yield from self._network_keys(tenant_of(namespace, seen), seen)
+
+
+def _tenants_told(change: ObjectChange) -> set[str]:
+    sides: tuple[Object | None, ...] = (change.before, change.after)
+    told = {side.metadata.labels.get(TENANT, "") for side in sides if side is not None}
+    return told - {""}

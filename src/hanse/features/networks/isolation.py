@@ -1,0 +1,219 @@
+"""The policies that keep a tenant's networks apart, in one of its namespaces."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from hanse.features.networks.names import (
+    DEFAULT,
+    DNS,
+    NAMESPACE_NAME,
+    NETWORK,
+    TENANT,
+    NetworkName,
+    fitted,
+)
+from hanse.features.networks.selectors import both, complement
+from hanse.model.kinds.networking import (
+    EgressPolicyRule,
+    IngressPolicyRule,
+    IPBlock,
+    LabelRequirement,
+    LabelSelector,
+    NetworkPolicy,
+    NetworkPolicySpec,
+    PolicyPeer,
+    PolicyPort,
+)
+from hanse.model.objects import Meta
+
+UNNAMED = LabelRequirement(key=NETWORK, operator="DoesNotExist")
+DNS_PORTS = (PolicyPort(protocol="UDP", port=53), PolicyPort(protocol="TCP", port=53))
+NOT_NARROWED = "networks.hanse.dev/not-narrowed"
+"""Annotation of a policy that people's own policies should narrow and cannot: too many."""
+
+Direction = Literal["Ingress", "Egress"]
+
+
+class Around(Struct, frozen=True):
+    """What a namespace's policies depend on beside the namespace itself."""
+
+    tenant: str
+    networks: tuple[str, ...]
+    api: tuple[tuple[str, int], ...] = ()
+    """Address and port of every API server."""
+    peers: tuple[tuple[str, NetworkName], ...] = ()
+    """Networks of this tenant, each with one that both sides agree to reach."""
+    users: tuple[NetworkPolicy, ...] = ()
+    """People's own policies in the namespace: they narrow what ours allow."""
+    forwards: bool = False
+    """Whether the network's DNS asks other name servers."""
+
+
+def policies_in(namespace: str, around: Around) -> Iterator[NetworkPolicy]:
+    """Everything is denied, but what one network's pods say to each other, to DNS and the API."""
+    yield _policy(namespace, "hanse-deny", LabelSelector(), ("Ingress", "Egress"), {})
+    for network in around.networks:
+        name = NetworkName(around.tenant, network)
+        marks = {TENANT: around.tenant, NETWORK: network}
+        for suffix, who in _members(network):
+            yield from _base(namespace, name, suffix, who, around, marks)
+            yield from _within(namespace, name, suffix, who, around, marks)
+        if namespace == name.dns_namespace:
+            yield _dns_pods(name, around, marks)
+
+
+def _members(network: str) -> Iterator[tuple[str, LabelSelector]]:
+    """Selectors of a network's pods; those that name no network are in the default one."""
+    yield "", LabelSelector(match_labels={NETWORK: network})
+    if network == DEFAULT:
+        yield "-unnamed", LabelSelector(match_expressions=(UNNAMED,))
+
+
+def peers_of(name: NetworkName) -> tuple[PolicyPeer, ...]:
+    """The pods of a network: of its tenant's namespaces and of the network, both in one peer."""
+    tenants = LabelSelector(match_labels={TENANT: name.tenant})
+    return tuple(
+        PolicyPeer(namespace_selector=tenants, pod_selector=who)
+        for _, who in _members(name.network)
+    )
+
+
+def _base(
+    namespace: str,
+    name: NetworkName,
+    suffix: str,
+    who: LabelSelector,
+    around: Around,
+    marks: dict[str, str],
+) -> Iterator[NetworkPolicy]:
+    """What no pod can do without, whatever people's own policies say."""
+    home = LabelSelector(match_labels={NAMESPACE_NAME: name.dns_namespace, TENANT: name.tenant})
+    pods = LabelSelector(match_labels={DNS: name.network})
+    dns = EgressPolicyRule(
+        to=(PolicyPeer(namespace_selector=home, pod_selector=pods),), ports=DNS_PORTS
+    )
+    egress = (dns, *_to_api(around.api))
+    called = f"hanse-base-{name.network}{suffix}"
+    yield _policy(namespace, called, who, ("Egress",), marks, egress=egress)
+
+
+def _to_api(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPolicyRule]:
+    ports: dict[int, list[str]] = {}
+    for address, port in endpoints:
+        ports.setdefault(port, []).append(address)
+    for port, addresses in sorted(ports.items()):
+        blocks = tuple(
+            PolicyPeer(ip_block=IPBlock(cidr=f"{a}/{128 if ':' in a else 32}")) for a in addresses
+        )
+        yield EgressPolicyRule(to=blocks, ports=(PolicyPort(protocol="TCP", port=port),))
+
+
+def _within(
+    namespace: str,
+    name: NetworkName,
+    suffix: str,
+    who: LabelSelector,
+    around: Around,
+    marks: dict[str, str],
+) -> Iterator[NetworkPolicy]:
+    """Traffic within the network, and with its peers, of pods that people do not narrow."""
+    others = [peer for mine, peer in around.peers if mine == name.network]
+    peers = tuple(p for one in (name, *others) for p in peers_of(one))
+    ingress = (IngressPolicyRule(from_=peers),)
+    egress = (EgressPolicyRule(to=peers),)
+    coming = narrowed(around.users, "Ingress")
+    going = narrowed(around.users, "Egress")
+    called = f"hanse-network-{name.network}{suffix}"
+    if coming == going:
+        for number, term in enumerate(coming.terms):
+            yield _policy(
+                namespace,
+                _numbered(called, number),
+                both(who, term),
+                ("Ingress", "Egress"),
+                {**marks},
+                ingress=ingress,
+                egress=egress,
+                notes=coming.notes,
+            )
+        return
+    for number, term in enumerate(coming.terms):
+        title = _numbered(f"{called}-in", number)
+        chosen = both(who, term)
+        yield _policy(
+            namespace, title, chosen, ("Ingress",), marks, ingress=ingress, notes=coming.notes
+        )
+    for number, term in enumerate(going.terms):
+        title = _numbered(f"{called}-out", number)
+        chosen = both(who, term)
+        yield _policy(
+            namespace, title, chosen, ("Egress",), marks, egress=egress, notes=going.notes
+        )
+
+
+class Narrowed(Struct, frozen=True):
+    """Whom a network's own policy still selects, by requirements of which one must hold."""
+
+    terms: tuple[tuple[LabelRequirement, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def narrowed(users: Iterable[NetworkPolicy], direction: Direction) -> Narrowed:
+    """Pods that no policy of people's selects in a direction; allowing adds up, so those that one
+    selects must not be selected by ours."""
+    chosen = [p for p in users if direction in types_of(p)]
+    terms = complement([p.spec.pod_selector for p in chosen])
+    if terms is None:
+        return Narrowed(((),), tuple(sorted(p.metadata.name for p in chosen)))
+    return Narrowed(tuple(terms))
+
+
+def types_of(policy: NetworkPolicy) -> frozenset[str]:
+    """The directions that a policy is about, also where it leaves that to be filled in."""
+    if policy.spec.policy_types:
+        return frozenset(policy.spec.policy_types)
+    return frozenset({"Ingress", "Egress"} if policy.spec.egress else {"Ingress"})
+
+
+def _dns_pods(name: NetworkName, around: Around, marks: dict[str, str]) -> NetworkPolicy:
+    """Who may ask a network's DNS, and whom that asks in turn."""
+    who = LabelSelector(match_labels={TENANT: name.tenant, DNS: name.network})
+    egress = tuple(_to_api(around.api))
+    if around.forwards:
+        egress = (*egress, EgressPolicyRule(ports=DNS_PORTS))
+    ingress = (IngressPolicyRule(from_=peers_of(name), ports=DNS_PORTS),)
+    return _policy(
+        name.dns_namespace,
+        f"hanse-dns-{name.network}",
+        who,
+        ("Ingress", "Egress"),
+        marks,
+        ingress=ingress,
+        egress=egress,
+    )
+
+
+def _policy(
+    namespace: str,
+    name: str,
+    who: LabelSelector,
+    types: tuple[Direction, ...],
+    marks: dict[str, str],
+    *,
+    ingress: tuple[IngressPolicyRule, ...] = (),
+    egress: tuple[EgressPolicyRule, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> NetworkPolicy:
+    told = {NOT_NARROWED: ",".join(notes)[:4000]} if notes else {}
+    return NetworkPolicy(
+        metadata=Meta(name=fitted(name, 253), namespace=namespace, labels=marks, annotations=told),
+        spec=NetworkPolicySpec(
+            pod_selector=who, policy_types=types, ingress=ingress, egress=egress
+        ),
+    )
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}-{number}" if number else name

@@ -1,0 +1,288 @@
+"""The life of one network: what exists for it, what phase it is in, and how it ends."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.networks.addresses import (
+    FOR_DNS,
+    FOR_KUBERNETES,
+    address_in,
+    is_inside,
+    kept,
+    ranges_of,
+    service_cidrs,
+)
+from hanse.features.networks.aliases import kubernetes_alias, kubernetes_slices
+from hanse.features.networks.dns import dns_service, dns_workload
+from hanse.features.networks.names import DNS, FINALIZER, RANGE_OF, NetworkName, fitted, parsed
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.providers import Provider
+from hanse.features.networks.ranges import Range, faults_of, overlaps, range_in
+from hanse.features.networks.sight import (
+    PODS,
+    SERVICES,
+    ipam_of,
+    is_served,
+    named,
+    namespaces_of,
+    tenant_of,
+)
+from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.facts import Outcome
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.kinds.networks import Network, Phase, Tenant
+from hanse.model.objects import Object, Place, Wire, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+DRAINED = "Drained"
+OURS = "hanse.dev/owner"
+_TROUBLE = ("Foreign", "Refused", "Forbidden")
+
+
+class Stand(Struct, frozen=True):
+    """Where a network is in its life, and why."""
+
+    phase: Phase
+    reason: str
+    message: str = ""
+
+
+def plan_network(
+    key: Key, seen: Snapshot, options: NetworksOptions, provider: Provider | None
+) -> Plan:
+    """Everything of one network but what is in its tenant's namespaces."""
+    network = seen.get(seen.local, Network, key.name)
+    if network is None or provider is None:
+        return Plan()
+    if network.metadata.deletion_timestamp is not None:
+        return _ending(network, seen, options, provider)
+    if FINALIZER not in network.metadata.finalizers:
+        return _held(network, seen)
+    faults = tuple(_faults(network, seen))
+    provision = provider.up(network, seen)
+    desired = (*_provided(provision.objects, seen), *wanted(network, seen, options))
+    stand = Stand("Failed", "Invalid", "; ".join(faults)[:4000])
+    if not faults:
+        stand = (
+            Stand(provision.state, "Provider", provision.message)
+            if provision.state != "Ready"
+            else _standing(network, desired, seen)
+        )
+    return _told(network, stand, desired, seen)
+
+
+def is_winding_up(network: Network) -> bool:
+    """Whether nobody uses a network any more that is to go."""
+    drained = find(network.status.conditions, DRAINED)
+    gone = network.metadata.deletion_timestamp is not None
+    return gone and drained is not None and drained.status == "True"
+
+
+def wanted(network: Network, seen: Snapshot, options: NetworksOptions) -> Iterator[Desired]:
+    """A network's ranges, its DNS and its `kubernetes`."""
+    name = parsed(network.metadata.name)
+    pool = pool_of(network, seen)
+    for cidr in service_cidrs(name, pool):
+        yield Desired(cidr, seen.local)
+    if pool and not _ready(service_cidrs(name, pool)[0], seen):
+        return
+    if tenant_of(name.dns_namespace, seen) == name.tenant:
+        address = dns_address(network, pool, seen)
+        if address is not None:
+            yield Desired(dns_service(name, address), seen.local, step=1)
+            spaces = [n.metadata.name for n in namespaces_of(name.tenant, seen)]
+            for obj in dns_workload(name, spaces, options):
+                yield Desired(obj, seen.local, step=2)
+    if tenant_of(name.alias_namespace, seen) == name.tenant:
+        address = _own_address(name.kubernetes, name.alias_namespace, pool, FOR_KUBERNETES, seen)
+        for service in kubernetes_alias(name, address, seen):
+            yield Desired(service, seen.local, step=1)
+        for piece in kubernetes_slices(name, seen):
+            yield Desired(piece, seen.local, step=2)
+
+
+def pool_of(network: Network, seen: Snapshot) -> tuple[Range, ...]:
+    """The ranges that are the network's to use: those that clash with nobody's before it."""
+    if ipam_of(network) == "Kubernetes" or not is_served(ServiceCIDR, seen):
+        return ()
+    if not any(faults_of(network, seen, of_all=False)):
+        return ranges_of(network)
+    standing = [
+        r
+        for c in seen.all(seen.local, ServiceCIDR)
+        if c.metadata.labels.get(RANGE_OF) == fitted(network.metadata.name)
+        for text in c.spec.cidrs
+        if (r := range_in(text)) is not None
+    ]
+    return tuple(r for r in ranges_of(network) if any(r == s or overlaps(r, s) for s in standing))
+
+
+def dns_address(network: Network, pool: tuple[Range, ...], seen: Snapshot) -> str | None:
+    """The address of a network's DNS; empty: the cluster chooses; None: not known yet."""
+    name = parsed(network.metadata.name)
+    if ipam_of(network) == "External":
+        return network.status.dns_service_ip or None
+    return _own_address(name.kube_dns, name.dns_namespace, pool, FOR_DNS, seen)
+
+
+def _own_address(
+    service: str, namespace: str, pool: tuple[Range, ...], place: int, seen: Snapshot
+) -> str:
+    standing = seen.get(seen.local, Service, service, namespace)
+    held = address_in(standing.spec.cluster_ip) if standing is not None else None
+    if held is not None and is_inside(held, pool):
+        return str(held)
+    return kept(pool[0], place) if pool else ""
+
+
+def _ready(cidr: ServiceCIDR, seen: Snapshot) -> bool:
+    """Whether the API server gives out addresses of a range; a server that does not say does."""
+    standing = seen.get(seen.local, ServiceCIDR, cidr.metadata.name)
+    if standing is None:
+        return False
+    told = [c for c in standing.status.conditions if c.type == "Ready"]
+    return bool(told) and told[0].status == "True"
+
+
+def _faults(network: Network, seen: Snapshot) -> Iterator[str]:
+    name = parsed(network.metadata.name)
+    if network.spec.tenant != name.tenant or not name.network:
+        yield (
+            f"spec.tenant: {network.spec.tenant!r} does not agree with the name "
+            f"{network.metadata.name}; name it <tenant>.<network>"
+        )
+    elif seen.get(seen.local, Tenant, name.tenant) is None:
+        yield f"spec.tenant: there is no tenant {name.tenant}; create Tenant {name.tenant}"
+    if network.spec.type == "vpc" and not network.spec.vpc_id:
+        yield "spec.vpcID: it is needed for type vpc; set it"
+    if ipam_of(network) == "Arktos":
+        if not network.spec.service.cidrs:
+            yield "spec.service.cidrs: ipam Arktos needs at least one range; add one"
+        elif not is_served(ServiceCIDR, seen):
+            yield (
+                "spec.service.cidrs: this cluster does not serve ServiceCIDR "
+                "(Kubernetes 1.33 does); use ipam Kubernetes"
+            )
+    yield from faults_of(network, seen, of_all=False)
+
+
+def _provided(objects: tuple[Object, ...], seen: Snapshot) -> Iterator[Desired]:
+    return (Desired(obj, seen.local) for obj in objects)
+
+
+def _standing(network: Network, desired: tuple[Desired, ...], seen: Snapshot) -> Stand:
+    """How far a network has come whose provider is done."""
+    for one in desired:
+        outcome = seen.fact(Outcome, Place(one.where, ref_of(one.object)))
+        if outcome is not None and outcome.result in _TROUBLE:
+            return Stand("Failed", outcome.result, outcome.message)
+    if ipam_of(network) == "External" and not network.status.dns_service_ip:
+        return Stand("Pending", "NoAddress", "waiting for the provider to set status.dnsServiceIP")
+    if not dns_ip(network, seen):
+        return Stand("Pending", "NoAddress", "waiting for the address of the network's DNS")
+    return Stand("Ready", "Ready")
+
+
+def dns_ip(network: Network, seen: Snapshot) -> str:
+    """The address where a network's names are answered; empty until it is reserved."""
+    name = parsed(network.metadata.name)
+    service = seen.get(seen.local, Service, name.kube_dns, name.dns_namespace)
+    return (
+        service.spec.cluster_ip if service is not None and OURS in service.metadata.labels else ""
+    )
+
+
+def _told(network: Network, stand: Stand, desired: tuple[Desired, ...], seen: Snapshot) -> Plan:
+    place = Place(seen.local, ref_of(network))
+    ready = condition("Ready", stand.phase == "Ready", stand.reason, stand.message)
+    status: Wire = {
+        "phase": stand.phase,
+        "message": stand.message or None,
+        "conditions": _conditions(network, [ready], seen),
+    }
+    if ipam_of(network) != "External":
+        status["dnsServiceIP"] = dns_ip(network, seen) or None
+    notices: tuple[Notice, ...] = ()
+    if stand.phase != network.status.phase and stand.phase in ("Failed", "Unknown"):
+        notices = (Notice(place, stand.phase, stand.message, "Warning"),)
+    again = timedelta(seconds=5) if stand.phase == "Unknown" else None
+    patch = Patch(place, {"status": status}, "status")
+    return Plan(desired, patches=(patch,), notices=notices, again_after=again)
+
+
+def _held(network: Network, seen: Snapshot) -> Plan:
+    """The finalizer first: what is provided must be taken down again."""
+    finalizers = [*network.metadata.finalizers, FINALIZER]
+    patch = Patch(Place(seen.local, ref_of(network)), {"metadata": {"finalizers": finalizers}})
+    return Plan(patches=(patch,))
+
+
+def users_of(name: NetworkName, seen: Snapshot) -> list[Object]:
+    """Pods and Services that are in a network, other than our own."""
+    pods = [p for p in seen.by(seen.local, PODS, str(name)) if DNS not in p.metadata.labels]
+    services = [
+        s for s in seen.by(seen.local, SERVICES, str(name)) if OURS not in s.metadata.labels
+    ]
+    return [*pods, *services]
+
+
+def _ending(network: Network, seen: Snapshot, options: NetworksOptions, provider: Provider) -> Plan:
+    """Wait for those who use it, then take everything down, then let it go."""
+    if FINALIZER not in network.metadata.finalizers:
+        return Plan()
+    users = users_of(parsed(network.metadata.name), seen)
+    if users and not is_winding_up(network):
+        message = f"waiting for {named(users)} to be deleted"
+        desired = (
+            *_provided(provider.up(network, seen).objects, seen),
+            *wanted(network, seen, options),
+        )
+        told = condition(DRAINED, False, "InUse", message)
+        return Plan(desired, patches=(_ends(network, message, told, seen),))
+    left = list(_left(network, seen))
+    provision = provider.down(network, seen)
+    if is_winding_up(network) and not left and provision.gone:
+        finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
+        place = Place(seen.local, ref_of(network))
+        return Plan(patches=(Patch(place, {"metadata": {"finalizers": finalizers or None}}),))
+    message = f"removing {named(left)}" if left else provision.message
+    told = condition(DRAINED, True, "Unused")
+    return Plan(
+        tuple(_provided(provision.objects, seen)),
+        patches=(_ends(network, message, told, seen),),
+    )
+
+
+def _left(network: Network, seen: Snapshot) -> Iterator[Object]:
+    """What of ours still stands for a network."""
+    name = parsed(network.metadata.name)
+    for service in seen.by(seen.local, SERVICES, str(name)):
+        if OURS in service.metadata.labels:
+            yield service
+    for pod in seen.by(seen.local, PODS, str(name)):
+        if DNS in pod.metadata.labels:
+            yield pod
+    for cidr in seen.all(seen.local, ServiceCIDR):
+        if cidr.metadata.labels.get(RANGE_OF) == fitted(str(name)):
+            yield cidr
+
+
+def _ends(network: Network, message: str, told: Condition, seen: Snapshot) -> Patch:
+    ready = condition("Ready", False, "Terminating", message)
+    status: Wire = {
+        "phase": "Terminating",
+        "message": message or None,
+        "conditions": _conditions(network, [ready, told], seen),
+    }
+    return Patch(Place(seen.local, ref_of(network)), {"status": status}, "status")
+
+
+def _conditions(network: Network, wanted: list[Condition], seen: Snapshot) -> object:
+    after = merged(network.status.conditions, wanted, seen.now, network.metadata.generation)
+    return msgspec.to_builtins(after)

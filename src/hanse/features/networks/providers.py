@@ -1,0 +1,92 @@
+"""Who makes a network: what a provider wants for it, and how far that has come."""
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from hanse.model.conditions import find
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import Object
+from hanse.model.snapshot import Snapshot, Watch
+
+PROVISIONED = "Provisioned"
+"""The condition by which a provider outside of Hanse says how far it has come."""
+
+State = Literal["Ready", "Pending", "Failed", "Unknown"]
+
+
+class Provision(Struct, frozen=True):
+    """What a provider wants to exist for a network, and how far it has come."""
+
+    state: State = "Ready"
+    message: str = ""
+    objects: tuple[Object, ...] = ()
+    gone: bool = True
+    """Whether nothing of an earlier network is left at the provider."""
+
+
+class Provider(Protocol):
+    """A kind of network. Everything is pure: calls are objects that the engine writes."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def watches(self) -> tuple[Watch, ...]: ...
+
+    @property
+    def has_ports(self) -> bool:
+        """Whether pods wait for a port of their own before they are scheduled."""
+        ...
+
+    def up(self, network: Network, seen: Snapshot) -> Provision:
+        """The network, as it should be."""
+        ...
+
+    def down(self, network: Network, seen: Snapshot) -> Provision:
+        """What is left of the network at its end."""
+        ...
+
+
+class Flat:
+    """The cluster's own network: there is nothing to provide."""
+
+    name = "flat"
+    watches: tuple[Watch, ...] = ()
+    has_ports = False
+
+    def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+        return Provision()
+
+    def down(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+        return Provision()
+
+
+class Elsewhere:
+    """A provider that is no part of Hanse: it says on the network itself how far it has come."""
+
+    watches: tuple[Watch, ...] = ()
+    has_ports = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+        told = find(network.status.conditions, PROVISIONED)
+        if told is None:
+            return Provision(
+                "Pending",
+                f"waiting for provider {self.name} to set condition {PROVISIONED}",
+            )
+        match told.status:
+            case "True":
+                return Provision()
+            case "False":
+                return Provision("Failed", told.message or told.reason)
+            case _:
+                return Provision("Unknown", told.message or f"{self.name} does not answer")
+
+    def down(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+        own = f"{self.name}.{network.metadata.name}"
+        left = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
+        return Provision("Pending", f"{own} is being removed", gone=not left)

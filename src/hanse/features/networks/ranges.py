@@ -1,0 +1,87 @@
+"""Ranges of addresses: whether they are ones, and whether they keep apart."""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from hanse.features.networks.names import RANGE_OF
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.kinds.networks import Network
+from hanse.model.snapshot import Snapshot
+
+Range = IPv4Network | IPv6Network
+
+SMALLEST = 8
+"""Addresses that a range must have: two are the network's own, and people want some."""
+
+
+@lru_cache(maxsize=16384)
+def range_in(text: str) -> Range | None:
+    """The range that a text tells; None where it is none, or has bits set beside its prefix."""
+    try:
+        return ip_network(text)
+    except ValueError:
+        return None
+
+
+def overlaps(one: Range, other: Range) -> bool:
+    """Whether two ranges share an address."""
+    if isinstance(one, IPv4Network):
+        return isinstance(other, IPv4Network) and one.overlaps(other)
+    return isinstance(other, IPv6Network) and one.overlaps(other)
+
+
+def faults_of(network: Network, seen: Snapshot, *, of_all: bool = True) -> Iterator[str]:
+    """What is wrong with a network's ranges: the field, the clash and the remedy.
+
+    A range belongs to who had it first: later networks are `of_all` only while one is admitted.
+    """
+    yield from malformed(network)
+    yield from _with_each_other("spec.service.cidrs", network.spec.service.cidrs)
+    yield from _with_each_other("spec.subnets", [s.cidr for s in network.spec.subnets])
+    own = {text: range_ for text in network.spec.service.cidrs if (range_ := range_in(text))}
+    if not own:
+        return
+    for whose, text in _taken(network, seen, of_all=of_all):
+        other = range_in(text)
+        for mine, range_ in own.items():
+            if other is not None and overlaps(range_, other):
+                yield f"spec.service.cidrs: {mine} overlaps {text} of {whose}; choose another range"
+
+
+def malformed(network: Network) -> Iterator[str]:
+    """Ranges that are none, by field."""
+    told = [("spec.service.cidrs", text, SMALLEST) for text in network.spec.service.cidrs]
+    told += [(f"spec.subnets[{s.name}].cidr", s.cidr, 4) for s in network.spec.subnets]
+    for field, text, least in told:
+        range_ = range_in(text)
+        if range_ is None:
+            yield f"{field}: {text[:50]!r} is not a CIDR; write one such as 10.0.0.0/16"
+        elif range_.num_addresses < least:
+            yield f"{field}: {text} has fewer than {least} addresses; choose a larger range"
+
+
+def _with_each_other(field: str, texts: Iterable[str]) -> Iterator[str]:
+    ranges = [range_ for text in texts if (range_ := range_in(text)) is not None]
+    for at, one in enumerate(ranges):
+        for other in ranges[at + 1 :]:
+            if overlaps(one, other):
+                yield f"{field}: {one} overlaps {other}; keep ranges apart"
+
+
+def _taken(network: Network, seen: Snapshot, *, of_all: bool) -> Iterator[tuple[str, str]]:
+    """Ranges that are others': the cluster's own, and those of other networks."""
+    for cidr in seen.all(seen.local, ServiceCIDR):
+        if RANGE_OF not in cidr.metadata.labels:
+            for text in cidr.spec.cidrs:
+                yield f"the cluster (ServiceCIDR {cidr.metadata.name})", text
+    for other in seen.all(seen.local, Network):
+        if other.metadata.name != network.metadata.name and (of_all or _age(other) < _age(network)):
+            for text in other.spec.service.cidrs:
+                yield f"network {other.metadata.name}", text
+
+
+def _age(network: Network) -> tuple[str, str]:
+    """What sorts networks by who was first."""
+    made = network.metadata.creation_timestamp
+    return (made.isoformat() if made is not None else "~", network.metadata.name)

@@ -1,0 +1,93 @@
+"""What the feature knows of a cluster's tenants: whose is what, and which network it is in."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from hanse.features.networks.names import DEFAULT, NETWORK, TENANT, NetworkName, parsed
+from hanse.model.facts import KindServed
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.networking import IPAddress
+from hanse.model.kinds.networks import IPAM, Network, NetworkPeering
+from hanse.model.objects import Object
+from hanse.model.snapshot import Index, Snapshot
+
+L = TypeVar("L", Pod, Service)
+
+
+def _labelled(obj: Object) -> Iterator[str]:
+    labels = obj.metadata.labels
+    if NETWORK in labels and TENANT in labels:
+        yield f"{labels[TENANT]}.{labels[NETWORK]}"
+
+
+def _tenant(obj: Object) -> Iterator[str]:
+    if tenant := obj.metadata.labels.get(TENANT, ""):
+        yield tenant
+
+
+PODS = Index(Pod, "networks-pods", _labelled)
+SERVICES = Index(Service, "networks-services", _labelled)
+NAMESPACES = Index(Namespace, "networks-namespaces", _tenant)
+NETWORKS = Index(Network, "networks-networks", lambda n: [parsed(n.metadata.name).tenant])
+SLICES = Index(
+    EndpointSlice,
+    "networks-slices",
+    lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get('kubernetes.io/service-name', '')}"],
+)
+PEERINGS = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.peer])
+ADDRESSES_OF = Index(
+    IPAddress,
+    "networks-addresses",
+    lambda a: [f"{r.namespace}/{r.name}"] if (r := a.spec.parent_ref) is not None else [],
+)
+
+
+def tenant_of(namespace: str, seen: Snapshot) -> str:
+    """Whose a namespace is; empty where it is no tenant's."""
+    found = seen.get(seen.local, Namespace, namespace)
+    return found.metadata.labels.get(TENANT, "") if found is not None else ""
+
+
+def network_of(labels: dict[str, str], tenant: str) -> NetworkName:
+    """The network of what has these labels in a tenant's namespace."""
+    return NetworkName(tenant, labels.get(NETWORK) or DEFAULT)
+
+
+def namespaces_of(tenant: str, seen: Snapshot) -> list[Namespace]:
+    """A tenant's namespaces that take objects, by name."""
+    found = seen.by(seen.local, NAMESPACES, tenant)
+    return sorted((n for n in found if not n.terminating), key=lambda n: n.metadata.name)
+
+
+def networks_of(tenant: str, seen: Snapshot) -> list[Network]:
+    """A tenant's networks, by name."""
+    found = (n for n in seen.by(seen.local, NETWORKS, tenant) if n.spec.tenant == tenant)
+    return sorted(found, key=lambda n: n.metadata.name)
+
+
+def network_at(name: NetworkName, seen: Snapshot) -> Network | None:
+    """The network of that name, if its tenant has it."""
+    found = seen.get(seen.local, Network, str(name))
+    return found if found is not None and found.spec.tenant == name.tenant else None
+
+
+def ipam_of(network: Network) -> IPAM:
+    """Who gives out the addresses of a network's Services."""
+    service = network.spec.service
+    return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
+
+
+def is_served(kind: type[Object], seen: Snapshot) -> bool:
+    """Whether the cluster is known to serve a kind."""
+    fact = seen.fact(KindServed, (seen.local, kind.kind))
+    return fact.served if fact is not None else seen.listed(seen.local, kind)
+
+
+def named(objects: Iterable[Object], most: int = 3) -> str:
+    """A few objects by name, and how many more there are."""
+    several = sorted(
+        f"{type(o).kind.name} {o.metadata.namespace}/{o.metadata.name}" for o in objects
+    )
+    more = len(several) - most
+    return ", ".join(several[:most]) + (f" and {more} more" if more > 0 else "")

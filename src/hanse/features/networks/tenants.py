@@ -1,0 +1,107 @@
+"""What a tenant is given: a default network, and namespaces in place of the cluster's own."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from hanse.features.networks.names import TENANT, home_of, parsed
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.sight import NAMESPACES, network_at, networks_of
+from hanse.features.networks.template import BadTemplate, default_network
+from hanse.model.conditions import condition, merged
+from hanse.model.facts import Outcome
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.objects import Meta, Place, Wire, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+HOMES = ("default", "kube-system")
+OURS = "hanse.dev/owner"
+
+
+def plan_tenant(key: Key, seen: Snapshot, options: NetworksOptions) -> Plan:
+    """A tenant's namespaces and default network. Namespaces outlive the tenant: people's work
+    is in them."""
+    tenant = seen.get(seen.local, Tenant, key.name)
+    if tenant is None or tenant.metadata.deletion_timestamp is not None:
+        return Plan(tuple(_namespaces(key.name, _standing(key.name, seen), seen)))
+    trouble = ""
+    network: Network | None = None
+    try:
+        network = default_network(options.template, key.name)
+    except BadTemplate as error:
+        trouble = str(error)
+    desired = list(_namespaces(key.name, _wanted(tenant, network, seen), seen))
+    if network is not None:
+        desired.append(Desired(_as_it_stands(network, seen), seen.local, step=1))
+    return Plan(
+        tuple(desired),
+        patches=(_told(tenant, network, trouble, desired, seen),),
+        notices=_notices(tenant, trouble, seen),
+    )
+
+
+def _as_it_stands(network: Network, seen: Snapshot) -> Network:
+    """The default network is the tenant's to change once it is made."""
+    standing = seen.get(seen.local, Network, network.metadata.name)
+    if standing is None:
+        return network
+    meta = replace(network.metadata, finalizers=())
+    return replace(network, metadata=meta, spec=standing.spec)
+
+
+def _wanted(tenant: Tenant, network: Network | None, seen: Snapshot) -> set[str]:
+    name = tenant.metadata.name
+    asked = {home_of(name, short) for short in tenant.spec.namespaces}
+    if network is not None or networks_of(name, seen):
+        asked |= {home_of(name, short) for short in HOMES}
+    return asked | _standing(name, seen)
+
+
+def _standing(tenant: str, seen: Snapshot) -> set[str]:
+    """Namespaces that were made for a tenant: they are never taken away by us."""
+    found = seen.by(seen.local, NAMESPACES, tenant)
+    return {n.metadata.name for n in found if OURS in n.metadata.labels}
+
+
+def _namespaces(tenant: str, names: set[str], seen: Snapshot) -> Iterator[Desired]:
+    for name in sorted(names):
+        standing = seen.get(seen.local, Namespace, name)
+        if standing is not None and _is_theirs(standing, tenant):
+            continue  # a person made it, for this very tenant
+        meta = Meta(name=name, labels={TENANT: tenant})
+        yield Desired(Namespace(metadata=meta), seen.local)
+
+
+def _is_theirs(standing: Namespace, tenant: str) -> bool:
+    labels = standing.metadata.labels
+    return OURS not in labels and labels.get(TENANT) == tenant
+
+
+def _told(
+    tenant: Tenant,
+    network: Network | None,
+    trouble: str,
+    desired: list[Desired],
+    seen: Snapshot,
+) -> Patch:
+    outcomes = (seen.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired)
+    failed = [o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")]
+    why = trouble or "; ".join(failed)[:4000]
+    ready = condition("Ready", not why, "Invalid" if why else "Ready", why)
+    conditions = merged(tenant.status.conditions, [ready], seen.now, tenant.metadata.generation)
+    known = network is not None and network_at(parsed(network.metadata.name), seen) is not None
+    status: Wire = {
+        "defaultNetwork": network.metadata.name if network is not None and known else None,
+        "conditions": msgspec.to_builtins(conditions),
+    }
+    return Patch(Place(seen.local, ref_of(tenant)), {"status": status}, "status")
+
+
+def _notices(tenant: Tenant, trouble: str, seen: Snapshot) -> tuple[Notice, ...]:
+    if not trouble:
+        return ()
+    return (Notice(Place(seen.local, ref_of(tenant)), "Invalid", trouble, "Warning"),)

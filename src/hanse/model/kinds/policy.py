@@ -1,0 +1,22 @@
+"""The group `policy`: how many replicas may be taken away at a time."""
+
+from typing import ClassVar
+
+from hanse.model.kinds.networking import LabelSelector
+from hanse.model.objects import Kind, Object, Value
+
+
+class PodDisruptionBudgetSpec(Value, frozen=True, kw_only=True):
+    """Whose pods are protected, and how many must stay."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudget(Object, frozen=True, kw_only=True):
+    """A limit on how many pods may be evicted at once."""
+
+    kind: ClassVar[Kind] = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()

@@ -1,0 +1,178 @@
+"""What tenants and administrators do with networks, and what they see, as short sentences."""
+
+from typing import Any
+
+import msgspec
+
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.kube.client import Client
+from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from hanse.kube.request import MERGE_PATCH, Request
+from hanse.model.crds import crd_of
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.objects import K, Meta, Object
+from hanse.testing.stage import Check, Stage
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HERE = "lubeck"
+"""Networks are one cluster's: one cluster is stage enough."""
+
+OURS: tuple[type[Object], ...] = (Tenant, Network, NetworkPeering)
+
+
+class City:
+    """Tenants of one cluster, by names of the scenario's own."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.tenants: list[str] = []
+        self.networks: list[str] = []
+
+    @property
+    def person(self) -> Client:
+        return self.stage.person(HERE)
+
+    def tenant(self, name: str = "acme") -> str:
+        """A tenant's name that no other scenario has."""
+        return f"{name}-{self.stage.shop[-6:].strip('-')}"
+
+    async def open(self) -> None:
+        """Teach the cluster the kinds."""
+        for kind in OURS:
+            body = msgspec.json.encode(crd_of(kind))
+            try:
+                await self.person.send(Request("POST", CRDS, body=body))
+            except (AlreadyExists, Conflict):
+                continue
+            await self.stage.eventually(lambda kind=kind: self.person.list(kind))  # type: ignore[misc]
+
+    async def close(self) -> None:
+        """Leave nothing behind for the next scenario: networks go without their finalizer."""
+        for name in self.tenants:
+            await self._gone(Tenant, name)
+        for network in (await self.person.list(Network)).objects:
+            if network.spec.tenant in self.tenants:
+                await self._gone(Network, network.metadata.name)
+                await self._unheld(network.metadata.name)
+        spaces = (await self.person.list(Namespace)).objects
+        for space in spaces:
+            if space.metadata.labels.get(TENANT) in self.tenants:
+                await self._gone(Namespace, space.metadata.name)
+        for cidr in (await self.person.list(ServiceCIDR)).objects:
+            if cidr.metadata.name != "kubernetes":
+                await self._gone(ServiceCIDR, cidr.metadata.name)
+
+    async def _gone(self, kind: type[Object], name: str) -> None:
+        try:
+            await self.person.delete(kind, name, "")
+        except NotFound:
+            return
+
+    async def _unheld(self, name: str) -> None:
+        try:
+            await self.person.patch(Network, name, "", {"metadata": {"finalizers": None}})
+        except NotFound:
+            return
+
+    # -- doing
+
+    async def welcome(self, name: str = "acme", **spec: Any) -> str:
+        """Create a tenant; gives its name on this stage."""
+        tenant = self.tenant(name)
+        self.tenants.append(tenant)
+        wire = {"metadata": {"name": tenant}, "spec": spec}
+        await self.person.create(msgspec.convert(wire, Tenant))
+        return tenant
+
+    async def space(self, tenant: str, name: str = "web") -> str:
+        """A namespace of a tenant's."""
+        title = f"{tenant}-{name}"
+        meta = Meta(name=title, labels={TENANT: tenant})
+        await self.person.create(Namespace(metadata=meta))
+        return title
+
+    async def build(self, tenant: str, network: str, type_: str = "flat", **spec: Any) -> str:
+        """Create a network; gives its whole name."""
+        name = f"{tenant}.{network}"
+        wire = {"metadata": {"name": name}, "spec": {"type": type_, "tenant": tenant, **spec}}
+        await self.person.create(msgspec.convert(wire, Network))
+        return name
+
+    async def run(self, space: str, name: str, network: str = "", **spec: Any) -> Pod:
+        """A pod, whose labels are given where nobody stamps them."""
+        labels = {"app": name}
+        if network:
+            labels |= {NETWORK: network, TENANT: space.rpartition("-")[0]}
+        wire = {
+            "metadata": {"name": name, "namespace": space, "labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
+        }
+        return await self.person.create(msgspec.convert(wire, Pod))
+
+    async def edit(self, kind: type[K], name: str, change: dict[str, Any], space: str = "") -> K:
+        return await self.person.patch(kind, name, space, change)
+
+    # -- seeing
+
+    async def found(self, kind: type[K], name: str, space: str = "") -> K | None:
+        try:
+            return await self.person.read(kind, name, space)
+        except NotFound:
+            return None
+
+    def is_(self, network: str, phase: str, message: str = "") -> Check[Network]:
+        """That a network is in a phase, and says why."""
+
+        async def check() -> Network:
+            found = await self.person.read(Network, network)
+            told = f"{network} is {found.status.phase}: {found.status.message}"
+            assert found.status.phase == phase, told
+            assert message in found.status.message, told
+            return found
+
+        return check
+
+    def gone(self, kind: type[Object], name: str, space: str = "") -> Check[None]:
+        async def check() -> None:
+            found = await self.found(kind, name, space)
+            assert found is None, f"{kind.kind} {name} is still there: {found}"
+
+        return check
+
+    def there(self, kind: type[K], name: str, space: str = "") -> Check[K]:
+        async def check() -> K:
+            found = await self.found(kind, name, space)
+            assert found is not None, f"there is no {kind.kind} {space}/{name}"
+            return found
+
+        return check
+
+    def policies(self, space: str, *names: str) -> Check[list[NetworkPolicy]]:
+        """That a namespace has exactly these policies."""
+
+        async def check() -> list[NetworkPolicy]:
+            found = (await self.person.list(NetworkPolicy, namespace=space)).objects
+            told = sorted(p.metadata.name for p in found)
+            assert told == sorted(names), f"{space} has {told}"
+            return list(found)
+
+        return check
+
+    async def dns_of(self, network: str) -> Service:
+        tenant, _, short = network.partition(".")
+        name = NetworkName(tenant, short)
+        return await self.person.read(Service, name.kube_dns, name.dns_namespace)
+
+
+async def refusal(attempt: Any) -> str:
+    """Why something is refused; that it is refused at all is part of the claim."""
+    try:
+        await attempt
+    except KubeError as error:
+        return str(error)
+    raise AssertionError("it was allowed")
+
+
+PATCH = MERGE_PATCH
