@@ -18,9 +18,11 @@ BUILTIN = [
 
 NEVER_MISSING = {
     "CustomResourceDefinitionSpec.versions",
+    "DeploymentSpec.selector",
     "Endpoint.addresses",
     "IngressPath.pathType",
     "PodSpec.containers",
+    "PolicyRule.verbs",
     "StatefulSetSpec.selector",
 }
 """What the API server refuses to take without, so that it is never null."""

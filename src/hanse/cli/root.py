@@ -21,6 +21,7 @@ COMMANDS = {
     "broker": "Set up the API server by which clusters share what they export.",
     "join": "Let a cluster join a broker.",
     "export": "Export a Service to the other clusters, and show the result.",
+    "networks": "Look at the networks of tenants.",
     "resolve": "Show what DNS answers, from each cluster, and why.",
     "agent": "Run one cluster's agent.",
     "dns": "Serve the names of multi-cluster services.",

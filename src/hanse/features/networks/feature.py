@@ -63,7 +63,7 @@ class Networks:
             Watch(Role.LOCAL, Tenant, writes=Writes.STATUS),
             Watch(Role.LOCAL, Network, indexes=(NETWORKS,), writes=_ALL | Writes.STATUS),
             Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS,), writes=Writes.STATUS),
-            Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES,), writes=_ALL),
+            Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES,), writes=Writes.MISSING),
             Watch(Role.LOCAL, Pod, labels=NETWORK, indexes=(PODS,), writes=Writes.FIELDS),
             Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES,), writes=_ALL),
             Watch(Role.LOCAL, Service, namespace="default"),

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hanse.features.networks.names import TENANT, home_of, parsed
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.sight import NAMESPACES, network_at, networks_of
+from hanse.features.networks.sight import network_at, networks_of
 from hanse.features.networks.template import BadTemplate, default_network
 from hanse.model.conditions import condition, merged
 from hanse.model.facts import Outcome
@@ -19,22 +19,22 @@ from hanse.model.plan import Desired, Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 HOMES = ("default", "kube-system")
-OURS = "hanse.dev/owner"
 
 
 def plan_tenant(key: Key, seen: Snapshot, options: NetworksOptions) -> Plan:
-    """A tenant's namespaces and default network. Namespaces outlive the tenant: people's work
-    is in them."""
+    """A tenant's namespaces, which outlive it, and its default network, which does not."""
     tenant = seen.get(seen.local, Tenant, key.name)
     if tenant is None or tenant.metadata.deletion_timestamp is not None:
-        return Plan(tuple(_namespaces(key.name, _standing(key.name, seen), seen)))
+        return Plan()
     trouble = ""
     network: Network | None = None
     try:
         network = default_network(options.template, key.name)
     except BadTemplate as error:
         trouble = str(error)
-    desired = list(_namespaces(key.name, _wanted(tenant, network, seen), seen))
+    spaces = _wanted(tenant, network, seen)
+    trouble = trouble or "; ".join(_foreign(spaces, key.name, seen))
+    desired = list(_namespaces(spaces, key.name, seen))
     if network is not None:
         desired.append(Desired(_as_it_stands(network, seen), seen.local, step=1))
     return Plan(
@@ -58,27 +58,22 @@ def _wanted(tenant: Tenant, network: Network | None, seen: Snapshot) -> set[str]
     asked = {home_of(name, short) for short in tenant.spec.namespaces}
     if network is not None or networks_of(name, seen):
         asked |= {home_of(name, short) for short in HOMES}
-    return asked | _standing(name, seen)
+    return asked
 
 
-def _standing(tenant: str, seen: Snapshot) -> set[str]:
-    """Namespaces that were made for a tenant: they are never taken away by us."""
-    found = seen.by(seen.local, NAMESPACES, tenant)
-    return {n.metadata.name for n in found if OURS in n.metadata.labels}
+def _namespaces(names: set[str], tenant: str, seen: Snapshot) -> Iterator[Desired]:
+    """Made where they are missing and left alone from then on: people's work is in them."""
+    for name in sorted(names):
+        meta = Meta(name=name, labels={TENANT: tenant})
+        yield Desired(Namespace(metadata=meta), seen.local, unowned=True)
 
 
-def _namespaces(tenant: str, names: set[str], seen: Snapshot) -> Iterator[Desired]:
+def _foreign(names: set[str], tenant: str, seen: Snapshot) -> Iterator[str]:
+    """Namespaces of the wanted names that are not this tenant's."""
     for name in sorted(names):
         standing = seen.get(seen.local, Namespace, name)
-        if standing is not None and _is_theirs(standing, tenant):
-            continue  # a person made it, for this very tenant
-        meta = Meta(name=name, labels={TENANT: tenant})
-        yield Desired(Namespace(metadata=meta), seen.local)
-
-
-def _is_theirs(standing: Namespace, tenant: str) -> bool:
-    labels = standing.metadata.labels
-    return OURS not in labels and labels.get(TENANT) == tenant
+        if standing is not None and standing.metadata.labels.get(TENANT, "") != tenant:
+            yield f"namespace {name} has no label {TENANT}={tenant}; an administrator can set it"
 
 
 def _told(

@@ -1,0 +1,250 @@
+"""Isolation as it is written, read by the evaluator: who reaches whom, whatever people add."""
+
+from collections.abc import Sequence
+
+import msgspec
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.features.networks.isolation import Around, policies_in
+from hanse.features.networks.matrix import OUTSIDE, matrix
+from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
+from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.features.networks.selectors import both, complement, selects
+from hanse.model.kinds.core import Namespace, Pod
+from hanse.model.kinds.networking import (
+    LabelRequirement,
+    LabelSelector,
+    NetworkPolicy,
+)
+from hanse.model.objects import Meta
+
+SPACES = {"acme-web": "acme", "acme-db": "acme", "acme-kube-system": "acme", "bolt-web": "bolt"}
+NETWORKS = {"acme": ("default", "lab"), "bolt": ("default",)}
+API = ("172.18.0.2", 6443)
+
+
+def written(
+    users: Sequence[NetworkPolicy] = (), peers: tuple[tuple[str, str, NetworkName], ...] = ()
+) -> list[NetworkPolicy]:
+    """All policies of both tenants."""
+    return [
+        policy
+        for space, tenant in SPACES.items()
+        for policy in policies_in(
+            space,
+            Around(
+                tenant=tenant,
+                networks=NETWORKS[tenant],
+                api=(API,),
+                peers=tuple((mine, other) for of, mine, other in peers if of == tenant),
+                users=tuple(u for u in users if u.metadata.namespace == space),
+            ),
+        )
+    ] + list(users)
+
+
+def spot(space: str, network: str | None = None, **labels: str) -> Spot:
+    tenant = SPACES.get(space, "")
+    marks = {**labels, **({NETWORK: network} if network else {})}
+    around = {"kubernetes.io/metadata.name": space, **({TENANT: tenant} if tenant else {})}
+    return Spot("pod", space, marks, around, ("10.9.9.9",))
+
+
+def reaches(one: Spot, other: Spot, policies: Sequence[NetworkPolicy], port: int = 80) -> bool:
+    return can_reach(one, other, Knock(port), policies)
+
+
+def user_policy(text: str, space: str = "acme-web", name: str = "mine") -> NetworkPolicy:
+    wire = {"metadata": {"name": name, "namespace": space}, "spec": yaml.safe_load(text)}
+    return msgspec.convert(wire, NetworkPolicy)
+
+
+def test_pods_of_one_network_reach_each_other_in_all_namespaces_of_the_tenant() -> None:
+    policies = written()
+
+    assert reaches(spot("acme-web", "lab"), spot("acme-db", "lab"), policies)
+    assert reaches(spot("acme-web", "default"), spot("acme-db"), policies)
+    assert reaches(spot("acme-web"), spot("acme-db", "default"), policies)
+
+
+def test_pods_of_different_networks_do_not() -> None:
+    policies = written()
+
+    assert not reaches(spot("acme-web", "lab"), spot("acme-web", "default"), policies)
+    assert not reaches(spot("acme-web"), spot("acme-db", "lab"), policies)
+    assert not reaches(spot("bolt-web", "default"), spot("acme-web", "default"), policies)
+    assert not reaches(spot("acme-web", "default"), spot("bolt-web", "default"), policies)
+
+
+def test_nobody_outside_comes_in_and_nobody_inside_gets_out() -> None:
+    policies, plain = written(), spot("plain", app="x")
+
+    assert not reaches(plain, spot("acme-web", "lab"), policies)
+    assert not reaches(spot("acme-web", "lab"), plain, policies)
+
+
+def test_a_label_forged_in_another_tenants_namespace_opens_nothing() -> None:
+    policies = written()
+    forged = spot("bolt-web", "lab", **{TENANT: "acme"})
+
+    assert not reaches(forged, spot("acme-web", "lab"), policies)
+
+
+def test_dns_and_the_api_server_are_reached_and_nothing_else_of_theirs() -> None:
+    policies = written()
+    dns = spot("acme-kube-system", "lab", **{DNS: "lab", TENANT: "acme"})
+    api = Spot("api", addresses=(API[0],))
+    pod = spot("acme-web", "lab")
+
+    assert can_reach(pod, dns, Knock(53, "UDP"), policies)
+    assert can_reach(pod, api, Knock(API[1]), policies)
+    assert not can_reach(pod, api, Knock(22), policies)
+    assert not can_reach(spot("acme-web", "default"), dns, Knock(53, "UDP"), policies)
+    assert can_reach(dns, api, Knock(API[1]), policies)
+
+
+def test_a_policy_of_people_narrows_what_its_pods_take_and_leaves_others_alone() -> None:
+    law = user_policy(
+        "{podSelector: {matchLabels: {app: db}},"
+        " ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}"
+    )
+    policies = written([law])
+    db = spot("acme-web", "lab", app="db")
+
+    assert reaches(spot("acme-web", "lab", app="web"), db, policies)
+    assert not reaches(spot("acme-web", "lab", app="batch"), db, policies)
+    assert not reaches(spot("acme-db", "lab"), db, policies)
+    assert reaches(spot("acme-web", "lab", app="batch"), spot("acme-web", "lab"), policies)
+    assert reaches(db, spot("acme-db", "lab"), policies)
+
+
+def test_a_policy_of_people_that_denies_all_still_leaves_them_dns() -> None:
+    law = user_policy("{podSelector: {}, policyTypes: [Ingress, Egress]}")
+    policies = written([law])
+    dns = spot("acme-kube-system", "lab", **{DNS: "lab", TENANT: "acme"})
+    pod = spot("acme-web", "lab")
+
+    assert not reaches(pod, spot("acme-db", "lab"), policies)
+    assert can_reach(pod, dns, Knock(53, "UDP"), policies)
+
+
+def test_peered_networks_reach_each_other_and_no_others() -> None:
+    lab, bolt = NetworkName("acme", "lab"), NetworkName("bolt", "default")
+    policies = written(peers=(("acme", "lab", bolt), ("bolt", "default", lab)))
+
+    assert reaches(spot("acme-web", "lab"), spot("bolt-web", "default"), policies)
+    assert reaches(spot("bolt-web", "default"), spot("acme-db", "lab"), policies)
+    assert not reaches(spot("acme-web", "default"), spot("bolt-web", "default"), policies)
+
+
+def test_one_sided_peering_opens_nothing() -> None:
+    policies = written(peers=(("acme", "lab", NetworkName("bolt", "default")),))
+
+    assert not reaches(spot("acme-web", "lab"), spot("bolt-web", "default"), policies)
+    assert not reaches(spot("bolt-web", "default"), spot("acme-web", "lab"), policies)
+
+
+def test_the_matrix_shows_each_network_by_itself() -> None:
+    spaces = [
+        Namespace(metadata=Meta(name=name, labels={TENANT: tenant}))
+        for name, tenant in SPACES.items()
+    ]
+    spaces.append(Namespace(metadata=Meta(name="plain")))
+    pods = [
+        Pod(metadata=Meta(name="a", namespace="plain")),
+        Pod(metadata=Meta(name="b", namespace="acme-web", labels={NETWORK: "lab"})),
+    ]
+    names = [NetworkName(t, n) for t, several in NETWORKS.items() for n in several]
+
+    whole = matrix(spaces, pods, written(), names)
+
+    assert whole.names == ("acme.default", "acme.lab", "bolt.default", OUTSIDE)
+    assert whole.reach[("acme.lab", "acme.lab")] == "all"
+    assert whole.leaks() == []
+    assert whole.reach[(OUTSIDE, "acme.lab")] == "none"
+
+
+def test_the_matrix_finds_a_hole_that_somebody_made() -> None:
+    hole = user_policy("{podSelector: {}, ingress: [{}], egress: [{}]}", "acme-web")
+    other = user_policy("{podSelector: {}, ingress: [{}], egress: [{}]}", "bolt-web")
+    spaces = [Namespace(metadata=Meta(name=n, labels={TENANT: t})) for n, t in SPACES.items()]
+    names = [NetworkName("acme", "lab"), NetworkName("bolt", "default")]
+
+    whole = matrix(spaces, [], [*written([hole, other])], names)
+
+    assert ("acme.lab", "bolt.default") in whole.leaks()
+
+
+KEYS, VALUES = st.sampled_from("abc"), st.sampled_from("xyz")
+LABELS = st.dictionaries(KEYS, VALUES, max_size=3)
+REQUIREMENTS = st.one_of(
+    st.builds(
+        LabelRequirement,
+        key=KEYS,
+        operator=st.sampled_from(["In", "NotIn"]),
+        values=st.lists(VALUES, min_size=1, max_size=2, unique=True).map(tuple),
+    ),
+    st.builds(LabelRequirement, key=KEYS, operator=st.sampled_from(["Exists", "DoesNotExist"])),
+)
+SELECTORS = st.builds(
+    LabelSelector,
+    match_labels=st.dictionaries(KEYS, VALUES, max_size=2),
+    match_expressions=st.lists(REQUIREMENTS, max_size=2).map(tuple),
+)
+
+
+@given(st.lists(SELECTORS, max_size=3), LABELS)
+@settings(max_examples=200, deadline=None)
+def test_a_complement_selects_exactly_what_no_selector_does(
+    selectors: list[LabelSelector], labels: dict[str, str]
+) -> None:
+    terms = complement(selectors)
+
+    if terms is not None:
+        chosen = any(selects(both(LabelSelector(), term), labels) for term in terms)
+        assert chosen == (not any(selects(s, labels) for s in selectors))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(list(SPACES)), SELECTORS), max_size=3),
+    st.sampled_from(list(SPACES)),
+    st.sampled_from(list(SPACES)),
+    st.sampled_from(["default", "lab", None]),
+    st.sampled_from(["default", "lab", None]),
+    LABELS,
+    LABELS,
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_people_narrow_no_network_ever_reaches_another(
+    narrowing: list[tuple[str, LabelSelector]],
+    space: str,
+    other_space: str,
+    network: str | None,
+    other_network: str | None,
+    labels: dict[str, str],
+    other_labels: dict[str, str],
+) -> None:
+    users = []
+    for at, (where, selector) in enumerate(narrowing):
+        law = user_policy("{podSelector: {}, policyTypes: [Ingress, Egress]}", where, f"u{at}")
+        users.append(
+            msgspec.structs.replace(
+                law, spec=msgspec.structs.replace(law.spec, pod_selector=selector)
+            )
+        )
+    one = spot(space, network, **labels)
+    other = spot(other_space, other_network, **other_labels)
+
+    same = (SPACES[space], network or "default") == (
+        SPACES[other_space],
+        other_network or "default",
+    )
+    narrowed = any(
+        where == s.namespace and selects(selector, s.labels)
+        for where, selector in narrowing
+        for s in (one, other)
+    )
+
+    assert reaches(one, other, written(users)) == (same and not narrowed)

@@ -1,0 +1,190 @@
+"""The evaluator against the published rules of NetworkPolicy, one rule each."""
+
+import msgspec
+import pytest
+import yaml
+
+from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.model.kinds.networking import NetworkPolicy
+
+
+def policy(text: str, namespace: str = "shop", name: str = "p") -> NetworkPolicy:
+    wire = {"metadata": {"name": name, "namespace": namespace}, "spec": yaml.safe_load(text)}
+    return msgspec.convert(wire, NetworkPolicy)
+
+
+def pod(name: str, namespace: str = "shop", ip: str = "10.0.0.1", **labels: str) -> Spot:
+    spaces = {"team": namespace, "kubernetes.io/metadata.name": namespace}
+    ports = {("http", "TCP"): 8080, ("metrics", "TCP"): 9090}
+    return Spot(name, namespace, labels, spaces, (ip,), ports)
+
+
+WEB = pod("web", app="web")
+DB = pod("db", app="db", ip="10.0.0.2")
+FAR = pod("far", namespace="other", app="web", ip="10.0.1.1")
+WORLD = Spot("world", addresses=("203.0.113.9",))
+
+
+def reaches(one: Spot, other: Spot, *policies: NetworkPolicy, port: int = 8080) -> bool:
+    return can_reach(one, other, Knock(port), policies)
+
+
+def test_without_policies_everybody_reaches_everybody() -> None:
+    assert reaches(WEB, DB)
+    assert reaches(FAR, DB)
+    assert reaches(WORLD, DB)
+    assert reaches(DB, WORLD)
+
+
+@pytest.mark.parametrize(
+    ("text", "web", "far", "world"),
+    [
+        pytest.param("podSelector: {}", False, False, False, id="no rules: nothing comes in"),
+        pytest.param(
+            "{podSelector: {}, ingress: [{}]}", True, True, True, id="an empty rule: everybody"
+        ),
+        pytest.param(
+            "{podSelector: {}, ingress: []}", False, False, False, id="an empty list: nobody"
+        ),
+        pytest.param(
+            "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}",
+            True,
+            False,
+            False,
+            id="a pod selector alone: pods of the policy's own namespace",
+        ),
+        pytest.param(
+            "{podSelector: {}, ingress: [{from: [{namespaceSelector: {}}]}]}",
+            True,
+            True,
+            False,
+            id="an empty namespace selector: pods of all namespaces, and nobody outside",
+        ),
+        pytest.param(
+            "{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: other}},"
+            " podSelector: {matchLabels: {app: db}}}]}]}",
+            False,
+            False,
+            False,
+            id="two selectors in one peer: both must match",
+        ),
+        pytest.param(
+            "{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: other}}},"
+            " {podSelector: {matchLabels: {app: web}}}]}]}",
+            True,
+            True,
+            False,
+            id="two peers: either will do",
+        ),
+        pytest.param(
+            "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0,"
+            " except: [10.0.0.0/8]}}]}]}",
+            False,
+            False,
+            True,
+            id="an address block with a hole",
+        ),
+        pytest.param(
+            "{podSelector: {matchLabels: {app: web}}}",
+            True,
+            True,
+            True,
+            id="who is not selected is not limited",
+        ),
+        pytest.param(
+            "{podSelector: {}, policyTypes: [Egress]}",
+            False,
+            True,
+            True,
+            id="egress alone: what comes in from elsewhere is not limited",
+        ),
+    ],
+)
+def test_who_may_come_in(text: str, web: bool, far: bool, world: bool) -> None:
+    law = policy(text)
+
+    assert [reaches(one, DB, law) for one in (WEB, FAR, WORLD)] == [web, far, world]
+
+
+def test_policy_types_default_to_ingress_and_to_egress_where_there_are_such_rules() -> None:
+    only_in = policy("{podSelector: {matchLabels: {app: web}}}")
+    with_out = policy(
+        "{podSelector: {matchLabels: {app: web}}, egress: [{to: [{podSelector: {}}]}]}"
+    )
+
+    assert reaches(WEB, FAR, only_in)
+    assert not reaches(WEB, FAR, with_out)
+    assert reaches(WEB, DB, with_out)
+    assert not reaches(DB, WEB, with_out)
+
+
+def test_policies_add_up() -> None:
+    deny = policy("podSelector: {}", name="deny")
+    allow = policy(
+        "{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}"
+    )
+
+    assert reaches(WEB, DB, deny, allow)
+    assert reaches(WEB, DB, allow, deny)
+    assert not reaches(FAR, DB, deny, allow)
+
+
+def test_both_ends_must_agree() -> None:
+    no_way_out = policy("{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}")
+    welcome = policy("{podSelector: {}, ingress: [{}]}", name="welcome")
+
+    assert not reaches(WEB, DB, no_way_out, welcome)
+    assert reaches(FAR, DB, no_way_out, welcome)
+
+
+def test_a_policy_is_about_its_own_namespace() -> None:
+    assert reaches(WEB, DB, policy("podSelector: {}", namespace="other"))
+
+
+@pytest.mark.parametrize(
+    ("ports", "knock", "open_"),
+    [
+        pytest.param("[{port: 8080}]", Knock(8080), True, id="a number"),
+        pytest.param("[{port: 8080}]", Knock(8080, "UDP"), False, id="TCP unless told"),
+        pytest.param("[{protocol: UDP}]", Knock(1, "UDP"), True, id="a protocol alone: any port"),
+        pytest.param("[{port: 8000, endPort: 8100}]", Knock(8100), True, id="the end of a range"),
+        pytest.param("[{port: 8000, endPort: 8100}]", Knock(8101), False, id="past a range"),
+        pytest.param("[{port: http}]", Knock(8080), True, id="a name as the target has it"),
+        pytest.param("[{port: http}]", Knock(9090), False, id="another port than the name's"),
+        pytest.param("[{port: admin}]", Knock(8080), False, id="a name that the target lacks"),
+        pytest.param("[]", Knock(1, "SCTP"), True, id="no ports: all"),
+        pytest.param("[{port: 1}, {port: 2}]", Knock(2), True, id="either port"),
+    ],
+)
+def test_which_ports_are_open(ports: str, knock: Knock, open_: bool) -> None:
+    law = policy(f"{{podSelector: {{}}, ingress: [{{ports: {ports}}}]}}")
+
+    assert can_reach(WEB, DB, knock, [law]) is open_
+
+
+@pytest.mark.parametrize(
+    ("expression", "web", "db"),
+    [
+        ("{key: app, operator: In, values: [web, x]}", True, False),
+        ("{key: app, operator: NotIn, values: [web]}", False, True),
+        ("{key: tier, operator: NotIn, values: [web]}", True, True),
+        ("{key: app, operator: Exists}", True, True),
+        ("{key: tier, operator: DoesNotExist}", True, True),
+        ("{key: app, operator: DoesNotExist}", False, False),
+    ],
+)
+def test_expressions_select_as_published(expression: str, web: bool, db: bool) -> None:
+    law = policy(f"{{podSelector: {{matchExpressions: [{expression}]}}, policyTypes: [Ingress]}}")
+
+    limited = [not reaches(FAR, one, law) for one in (WEB, DB)]
+
+    assert limited == [web, db]
+
+
+def test_the_samples_of_the_seed_would_allow_everything() -> None:
+    seed = policy(
+        "{podSelector: {}, ingress: [{from: [{namespaceSelector: {}},"
+        " {podSelector: {matchLabels: {network: a}}}]}]}"
+    )
+
+    assert reaches(FAR, DB, seed)

@@ -1,0 +1,58 @@
+"""The default network's template: the seed's works unchanged, others say what is wrong."""
+
+import pytest
+
+from hanse.features.networks.options import BUILT_IN_TEMPLATE
+from hanse.features.networks.template import BadTemplate, default_network
+
+SEED = """
+{
+    "metadata": {"name": "default", "finalizers": ["arktos.futurewei.com/network"]},
+    "spec": {"type": "vpc", "vpcID": "{{.}}-default-network"}
+}
+"""
+
+
+def test_the_seeds_template_works_unchanged() -> None:
+    network = default_network(SEED, "acme")
+
+    assert network is not None
+    assert network.metadata.name == "acme.default"
+    assert network.spec.tenant == "acme"
+    assert (network.spec.type, network.spec.vpc_id) == ("vpc", "acme-default-network")
+    assert network.metadata.finalizers == ("arktos.futurewei.com/network",)
+
+
+def test_yaml_will_do_and_the_built_in_one_is_flat() -> None:
+    network = default_network("metadata: {name: main}\nspec: {type: flat}\n", "acme")
+    built_in = default_network(BUILT_IN_TEMPLATE, "acme")
+
+    assert network is not None
+    assert network.metadata.name == "acme.main"
+    assert built_in is not None
+    assert built_in.spec.type == "flat"
+
+
+def test_an_empty_template_gives_no_network() -> None:
+    assert default_network(" \n", "acme") is None
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{.Name}}", "'{{.Name}}'; {{.}} (the tenant's name) is the only substitution"),
+        ("{{ . }}", "is the only substitution"),
+        ("{", "neither JSON nor YAML"),
+        ("[1]", "must be one object"),
+        ("spec: {type: flat}", "needs metadata.name"),
+        ("metadata: {name: x}", "needs metadata and spec"),
+        ("{metadata: {name: x}, spec: {type: 3}}", "is not a Network"),
+        ("{metadata: {name: x}, spec: {}}", "is not a Network"),
+        ("{metadata: {name: x}, spec: {type: vpc}}", "needs spec.vpcID"),
+    ],
+)
+def test_a_bad_template_says_what_to_change(template: str, told: str) -> None:
+    with pytest.raises(BadTemplate) as caught:
+        default_network(template, "acme")
+
+    assert told in str(caught.value)
