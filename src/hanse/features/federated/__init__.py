@@ -1,0 +1,1 @@
+"""Federated Services: one Service in every member, made of member Services in several."""

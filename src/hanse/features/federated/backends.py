@@ -1,0 +1,231 @@
+"""Where a member Service is reached from other clusters, by its type, and from its own."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.features.federated.names import KUBE_SERVICE, MANAGED_BY, US
+from hanse.features.federated.records import Backends, MemberPort
+from hanse.model.facts import Answer
+from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
+from hanse.model.kinds.discovery import AddressType, Endpoint, EndpointPort, EndpointSlice
+from hanse.model.kinds.federation import NativeService, NetworkInterface
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Call, Question
+from hanse.model.snapshot import Index, Snapshot
+
+LEAST_TTL = timedelta(seconds=5)
+MOST_TTL = timedelta(hours=1)
+
+
+def _behind(piece: EndpointSlice) -> Iterator[str]:
+    labels = piece.metadata.labels
+    if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != US:
+        yield f"{piece.metadata.namespace}/{labels[KUBE_SERVICE]}"
+
+
+BEHIND = Index(EndpointSlice, "federated-behind", _behind)
+"""The slices of Services that are not federated ones."""
+
+
+class Reach(Struct, frozen=True):
+    """Where a member Service is reached, and what must be asked to know it better."""
+
+    backends: tuple[Backends, ...] = ()
+    questions: tuple[Question, ...] = ()
+    again_after: timedelta | None = None
+
+
+def ports_of(service: Service) -> tuple[MemberPort, ...]:
+    """The ports of a member Service."""
+    return tuple(
+        MemberPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
+        for p in service.spec.ports
+    )
+
+
+def reached(
+    service: Service, where: ClusterId, seen: Snapshot, before: Sequence[Backends] = ()
+) -> Reach:
+    """Where other clusters reach a Service; `before` is what was told of it last."""
+    spec = service.spec
+    if spec.type == "LoadBalancer":
+        return _load_balanced(service, seen, before)
+    if spec.type == "NodePort":
+        return Reach(tuple(_by_nodes(service, where, seen)))
+    if spec.external_ips:
+        return Reach(tuple(_by_addresses("external", spec.external_ips, _own_ports(service))))
+    return Reach(pods_of(service, where, seen))
+
+
+def pods_of(service: Service, where: ClusterId, seen: Snapshot) -> tuple[Backends, ...]:
+    """The Service's own endpoints, slice by slice: a change of one pod changes one slice."""
+    meta = service.metadata
+    slices = seen.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
+    return tuple(
+        _from_slice(piece)
+        for piece in sorted(slices, key=lambda s: s.metadata.name)
+        if piece.address_type != "FQDN" and piece.endpoints
+    )
+
+
+def native_reached(native: NativeService, where: ClusterId, seen: Snapshot) -> Reach:
+    """Where a native service is reached: at its interface."""
+    meta, spec = native.metadata, native.spec
+    interface = seen.get(where, NetworkInterface, spec.network_interface, meta.namespace)
+    if interface is None:
+        return Reach()
+    ports = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in spec.ports)
+    return Reach(tuple(_by_addresses("interface", (interface.address,), ports)))
+
+
+def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
+    """The ports of a native service."""
+    return tuple(
+        MemberPort(port=p.port, name=p.name, protocol=p.protocol) for p in native.spec.ports
+    )
+
+
+def _from_slice(piece: EndpointSlice) -> Backends:
+    by_state: dict[str, set[str]] = {}
+    for endpoint in piece.endpoints or ():
+        by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
+    ready, draining = by_state.get("ready", set()), by_state.get("draining", set())
+    return Backends(
+        slot=piece.metadata.name,
+        family=piece.address_type,
+        ports=piece.ports or (),
+        ready=tuple(sorted(ready)),
+        unready=tuple(sorted(by_state.get("unready", set()) - ready - draining)),
+        draining=tuple(sorted(draining - ready)),
+    )
+
+
+def _state(endpoint: Endpoint) -> str:
+    if endpoint.ready:
+        return "ready"
+    return "draining" if endpoint.serving and endpoint.terminating else "unready"
+
+
+def _own_ports(service: Service) -> tuple[EndpointPort, ...]:
+    return tuple(
+        EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
+        for p in service.spec.ports
+    )
+
+
+def _by_addresses(
+    slot: str, addresses: Iterable[str], ports: tuple[EndpointPort, ...]
+) -> Iterator[Backends]:
+    """One piece for each family, of the addresses that an endpoint may have."""
+    families: dict[AddressType, set[str]] = {}
+    for text in addresses:
+        family = family_of(text)
+        if family is not None:
+            families.setdefault(family, set()).add(text)
+    for family, several in sorted(families.items()):
+        yield Backends(f"{slot} {family}", family, ports, ready=tuple(sorted(several)))
+
+
+def family_of(text: str) -> AddressType | None:
+    """The family of an address that a slice may hold; None for anything else."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+    ):
+        return None
+    return "IPv6" if address.version == 6 else "IPv4"
+
+
+def _by_nodes(service: Service, where: ClusterId, seen: Snapshot) -> Iterator[Backends]:
+    """The nodes that take the Service's traffic, at its node ports."""
+    ports = tuple(
+        EndpointPort(port=p.node_port, name=p.name, protocol=p.protocol)
+        for p in service.spec.ports
+        if p.node_port
+    )
+    nodes = [n for n in seen.all(where, Node) if n.ready and not n.metadata.deletion_timestamp]
+    if service.spec.external_traffic_policy == "Local":
+        used = _nodes_with_endpoints(service, where, seen)
+        nodes = [n for n in nodes if n.metadata.name in used]
+    yield from _by_addresses("nodes", (a for n in nodes for a in _node_addresses(n)), ports)
+
+
+def _nodes_with_endpoints(service: Service, where: ClusterId, seen: Snapshot) -> set[str]:
+    meta = service.metadata
+    return {
+        endpoint.node_name
+        for piece in seen.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
+        for endpoint in piece.endpoints or ()
+        if endpoint.ready and endpoint.node_name
+    }
+
+
+def _node_addresses(node: Node) -> Iterator[str]:
+    """One address for each family: the external one where there is one."""
+    for family in ("IPv4", "IPv6"):
+        for type_ in ("ExternalIP", "InternalIP"):
+            found = [
+                a.address
+                for a in node.status.addresses
+                if a.type == type_ and family_of(a.address) == family
+            ]
+            if found:
+                yield found[0]
+                break
+
+
+def _load_balanced(service: Service, seen: Snapshot, before: Sequence[Backends]) -> Reach:
+    told: list[Backends] = []
+    questions: list[Question] = []
+    again: list[timedelta] = []
+    for number, ingress in enumerate(service.status.load_balancer.ingress):
+        ports = _ingress_ports(service, ingress)
+        slot = f"ingress {number}"
+        if ingress.ip:
+            told += _by_addresses(slot, (ingress.ip,), ports)
+        elif ingress.hostname:
+            found = _resolved(ingress.hostname, seen)
+            questions.append(Question(found.call, found.ttl))
+            again.append(found.ttl)
+            host = ingress.hostname.rstrip(".").lower()
+            told.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
+            if found.addresses is not None:
+                told += _by_addresses(slot, found.addresses, ports)
+            else:  # not known now: what was known stands
+                told += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
+    return Reach(tuple(told), tuple(questions), min(again, default=None))
+
+
+class _Resolved(Struct, frozen=True):
+    call: Call
+    ttl: timedelta
+    addresses: tuple[str, ...] | None
+
+
+def _resolved(host: str, seen: Snapshot) -> _Resolved:
+    call = Call("resolve", (("host", host),))
+    answer = seen.fact(Answer, call.id)
+    if answer is None or answer.value is None:
+        return _Resolved(call, LEAST_TTL, None)
+    value: dict[str, Any] = answer.value
+    ttl = min(max(timedelta(seconds=value.get("ttl", 0)), LEAST_TTL), MOST_TTL)
+    return _Resolved(call, ttl, tuple(value.get("addresses", ())))
+
+
+def _ingress_ports(service: Service, ingress: LoadBalancerIngress) -> tuple[EndpointPort, ...]:
+    """The ports that a load balancer says it serves, else all of the Service's."""
+    own = _own_ports(service)
+    if not ingress.ports:
+        return own
+    served = {(p.protocol, p.port) for p in ingress.ports if not p.error}
+    return tuple(p for p in own if (p.protocol, p.port) in served)

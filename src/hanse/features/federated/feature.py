@@ -1,0 +1,240 @@
+"""The feature: what it watches, what wakes which decision, and the two decisions."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.federated.backends import BEHIND
+from hanse.features.federated.fleet import is_led, led, members, serving_key
+from hanse.features.federated.joining import (
+    JOINING,
+    NATIVE,
+    Federated,
+    Joinable,
+    wish_of,
+)
+from hanse.features.federated.names import (
+    HOME,
+    KUBE_SERVICE,
+    MANAGED_BY,
+    OF_NAMESPACE,
+    RECORD,
+    RECORDING,
+    US,
+    topic_of,
+)
+from hanse.features.federated.options import FederatedOptions
+from hanse.features.federated.publishing import NATIVE_PREFIX, plan_record
+from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, joined_by
+from hanse.features.federated.serving import plan_service
+from hanse.features.federated.slices import GENERATED
+from hanse.model.facts import ClusterState, KindServed, Outcome, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.antrea import ClusterGroup, Group
+from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.federation import Federation, NativeService, NetworkInterface
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+
+_OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)
+
+
+class FederatedServices:
+    """Federated Services in every member that this supervisor leads."""
+
+    name = "federated"
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, Federation),
+        Watch(
+            Role.MEMBER,
+            ConfigMap,
+            namespace=HOME,
+            labels=RECORD,
+            indexes=(BY_SERVICE, BY_NAMESPACE),
+            writes=Writes.OBJECTS,
+        ),
+        Watch(Role.LED, Service, indexes=(JOINING,), writes=Writes.OBJECTS | Writes.STATUS),
+        Watch(Role.LED, EndpointSlice, indexes=(BEHIND, GENERATED), writes=Writes.OBJECTS),
+        Watch(Role.LED, Node),
+        Watch(Role.LED, Namespace),
+        Watch(Role.LED, NativeService, indexes=(NATIVE,), writes=Writes.STATUS),
+        Watch(Role.LED, NetworkInterface),
+        Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS),
+        Watch(Role.LED, Group, writes=Writes.OBJECTS),
+        Watch(Role.LED, DNSEndpoint, writes=Writes.OBJECTS),
+    )
+
+    def __init__(self, options: FederatedOptions = FederatedOptions()) -> None:  # noqa: B008 - frozen
+        self._options = options
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where) if isinstance(change.object, ConfigMap):
+                return _woken_by_record(change, seen)
+            case ObjectChange() if isinstance(change.object, Federation):
+                return _everything(seen)
+            case ObjectChange(where) if is_led(where, seen):
+                return _woken_in(where, change, seen)
+            case ObjectChange():
+                return ()
+            case FactChange():
+                return _woken_by_fact(change, seen)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        if key.topic.startswith(topic_of(RECORDING, "")):
+            return plan_record(key, seen)
+        return plan_service(key, seen, self._options)
+
+
+def _woken_in(where: ClusterId, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    """What a change in a member that we lead concerns."""
+    obj = change.object
+    meta = obj.metadata
+    match obj:
+        case Service() | NativeService():
+            yield from _of_sides(change, where)
+        case EndpointSlice():
+            yield from _of_slice(obj, where, seen)
+        case Node() if _says_anew(change):
+            yield from (_recording_key(s, where) for s in seen.by(where, JOINING, "NodePort"))
+        case NetworkInterface():
+            natives = seen.by(where, NATIVE, f"{meta.namespace}/{meta.name}")
+            yield from (key for native in natives for key in _of_joinable(native, where))
+        case Namespace():
+            yield from (serving_key(of, where) for of in _federated_in(meta.name, seen))
+        case _:
+            return
+
+
+def _of_sides(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
+    for side in (change.before, change.after):
+        if isinstance(side, Service | NativeService):
+            yield from _of_joinable(side, where)
+
+
+def _says_anew(change: ObjectChange) -> bool:
+    """Whether a node's addresses or readiness changed: its heartbeats are no news."""
+    sides = [
+        (side.ready, side.status.addresses, side.metadata.deletion_timestamp)
+        if isinstance(side, Node)
+        else None
+        for side in (change.before, change.after)
+    ]
+    return sides[0] != sides[1]
+
+
+def _of_joinable(obj: Joinable, where: ClusterId) -> Iterator[Key]:
+    wish = wish_of(obj)
+    if wish.any:
+        yield _recording_key(obj, where)
+        for of in wish.joins:
+            yield serving_key(of, where)
+
+
+def _of_slice(piece: EndpointSlice, where: ClusterId, seen: Snapshot) -> Iterator[Key]:
+    labels = piece.metadata.labels
+    if labels.get(MANAGED_BY) == US or KUBE_SERVICE not in labels:
+        return
+    service = seen.get(where, Service, labels[KUBE_SERVICE], piece.metadata.namespace)
+    if service is not None:
+        yield from _of_joinable(service, where)
+
+
+def _woken_by_record(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    """A record concerns its federated Service wherever we lead, and members that share it."""
+    for told in (change.before, change.after):
+        of = _federated_by(told) if isinstance(told, ConfigMap) else None
+        if of is not None:
+            for member in led(seen):
+                yield serving_key(of, member)
+                yield from _members_of(of, member, seen)
+
+
+def _members_of(of: Federated, member: ClusterId, seen: Snapshot) -> Iterator[Key]:
+    """The records of a member that have a say in a federated Service."""
+    for told in seen.by(member, BY_SERVICE, str(of)):
+        found = joined_by(told, member)
+        if found is not None:
+            record = found.record
+            prefix = NATIVE_PREFIX if record.kind == "NativeService" else ""
+            yield Key(topic_of(RECORDING, member), f"{prefix}{record.name}", record.namespace)
+
+
+def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
+    match change.fact:
+        case ClusterState(cluster) if _stands_otherwise(change):
+            yield from _of_cluster(cluster, seen)
+        case KindServed(where, kind) if kind in _OPTIONAL and is_led(where, seen):
+            yield from _all_in(where, seen)
+        case Outcome(place) if place.ref.kind == Service.kind and is_led(place.where, seen):
+            yield serving_key(Federated(place.ref.namespace, place.ref.name), place.where)
+        case _:
+            return
+
+
+def _stands_otherwise(change: FactChange) -> bool:
+    sides = [
+        (side.roles, side.phase, side.listed, side.recovering)
+        if isinstance(side, ClusterState)
+        else None
+        for side in (change.before, change.after)
+    ]
+    return sides[0] != sides[1]
+
+
+def _of_cluster(cluster: ClusterId, seen: Snapshot) -> Iterator[Key]:
+    """All that rests on a cluster: what it gives to others, and what it is given."""
+    ours = led(seen)
+    given = {_federated_by(told) for told in seen.all(cluster, ConfigMap)} - {None}
+    yield from (serving_key(of, m) for of in given if of is not None for m in ours)
+    if cluster in ours:
+        yield from _all_in(cluster, seen)
+
+
+def _all_in(member: ClusterId, seen: Snapshot) -> Iterator[Key]:
+    """Every decision about a member that we lead."""
+    for service in seen.by(member, JOINING, ""):
+        yield _recording_key(service, member)
+    for native in seen.all(member, NativeService):
+        yield from _of_joinable(native, member)
+    for of in _all_federated(seen):
+        yield serving_key(of, member)
+
+
+def _everything(seen: Snapshot) -> Iterator[Key]:
+    federated = _all_federated(seen)
+    for member in led(seen):
+        for of in federated:
+            yield serving_key(of, member)
+
+
+def _all_federated(seen: Snapshot) -> set[Federated]:
+    return {
+        of
+        for member in members(seen)
+        for told in seen.all(member, ConfigMap)
+        if (of := _federated_by(told)) is not None
+    }
+
+
+def _federated_in(namespace: str, seen: Snapshot) -> set[Federated]:
+    return {
+        of
+        for member in members(seen)
+        for told in seen.by(member, BY_NAMESPACE, namespace)
+        if (of := _federated_by(told)) is not None
+    }
+
+
+def _federated_by(told: ConfigMap) -> Federated | None:
+    labels = told.metadata.labels
+    if RECORD not in labels or OF_NAMESPACE not in labels:
+        return None
+    return Federated(labels[OF_NAMESPACE], labels[RECORD])
+
+
+def _recording_key(obj: Joinable, member: ClusterId) -> Key:
+    prefix = NATIVE_PREFIX if isinstance(obj, NativeService) else ""
+    meta = obj.metadata
+    return Key(topic_of(RECORDING, member), f"{prefix}{meta.name}", meta.namespace)

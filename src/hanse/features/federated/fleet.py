@@ -1,0 +1,82 @@
+"""What the feature knows of the federation: who is led, who can be relied on, who has left."""
+
+from collections.abc import Iterator
+
+from hanse.features.federated.joining import Federated
+from hanse.features.federated.names import SERVING, topic_of
+from hanse.features.federated.records import BY_SERVICE, Joined, is_newer, joined_by
+from hanse.model.facts import ClusterState, KindServed, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import Federation
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Snapshot
+
+
+def is_led(member: ClusterId, seen: Snapshot) -> bool:
+    """Whether we lead a member that is not about to leave."""
+    state = seen.fact(ClusterState, member)
+    return state is not None and Role.LED in state.roles and state.phase is not Phase.LEAVING
+
+
+def led(seen: Snapshot) -> list[ClusterId]:
+    """The members that we lead."""
+    return [m for m in seen.clusters(Role.LED) if is_led(m, seen)]
+
+
+def members(seen: Snapshot) -> Iterator[ClusterId]:
+    """The members whose records count: those that leave take theirs with them."""
+    for state in seen.facts(ClusterState):
+        if Role.MEMBER in state.roles and state.phase is not Phase.LEAVING:
+            yield state.cluster
+
+
+def is_whole(member: ClusterId, seen: Snapshot) -> bool:
+    """Whether a record that is not seen in a member is not there."""
+    state = seen.fact(ClusterState, member)
+    return (
+        state is not None
+        and state.phase is not Phase.RESTORED
+        and not state.recovering
+        and seen.listed(member, ConfigMap)
+    )
+
+
+def has_left(member: ClusterId, seen: Snapshot) -> bool:
+    """Whether a cluster is known to be no member: the Federation here names others, not it."""
+    state = seen.fact(ClusterState, member)
+    if state is not None:
+        return state.phase is Phase.LEAVING
+    named = {m.cluster_id for told in seen.all(seen.local, Federation) for m in told.spec.members}
+    return bool(named) and member not in named
+
+
+def joined(of: Federated, seen: Snapshot) -> list[Joined]:
+    """Every sound record of one federated Service."""
+    return [
+        found
+        for member in members(seen)
+        for told in seen.by(member, BY_SERVICE, str(of))
+        if (found := joined_by(told, member)) is not None
+    ]
+
+
+def beyond_us(of: Federated, seen: Snapshot) -> frozenset[ClusterId]:
+    """Members whose word on a federated Service is of a later version than we can read."""
+    return frozenset(
+        member
+        for member in members(seen)
+        for told in seen.by(member, BY_SERVICE, str(of))
+        if is_newer(told)
+    )
+
+
+def serves(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
+    """Whether a member serves a kind that need not be installed."""
+    served = seen.fact(KindServed, (member, kind.kind))
+    return served is not None and served.served
+
+
+def serving_key(of: Federated, member: ClusterId) -> Key:
+    """The decision about one federated Service in one member."""
+    return Key(topic_of(SERVING, member), of.name, of.namespace)

@@ -1,0 +1,74 @@
+"""What a Service or native service asks for by annotations: federated Services to join."""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from hanse.features.federated.names import FEDERATED, GLOBAL, HOME, NAMESPACED
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.federation import NativeService
+from hanse.model.naming import is_service_name
+from hanse.model.snapshot import Index
+from hanse.model.spelling import spelled
+
+Joinable: TypeAlias = Service | NativeService
+
+
+class Federated(Struct, frozen=True, order=True):
+    """A federated Service, by the name that it has in every member."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Wish(Struct, frozen=True):
+    """What an object asks for: federated Services to join, and names that cannot be."""
+
+    joins: tuple[Federated, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        return bool(self.joins or self.faults)
+
+
+def wish_of(obj: Joinable) -> Wish:
+    """What an object asks for; what we generate ourselves joins nothing."""
+    marks = obj.metadata.annotations
+    if FEDERATED in marks:
+        return Wish()
+    joins: dict[Federated, None] = {}
+    faults: list[str] = []
+    for mark, namespace in ((GLOBAL, HOME), (NAMESPACED, obj.metadata.namespace)):
+        name = spelled(marks, mark)
+        if name is None:
+            continue
+        if is_service_name(name):
+            joins[Federated(namespace, name)] = None
+        else:
+            faults.append(
+                f"annotation {mark}: {name[:63]!r} cannot be the name of a Service: use up to 63 "
+                "small letters, digits and dashes, beginning with a letter"
+            )
+    return Wish(tuple(joins), tuple(faults))
+
+
+def _joining(obj: Any) -> Iterator[str]:
+    if wish_of(obj).any:
+        yield ""
+        if isinstance(obj, Service):
+            yield obj.spec.type
+
+
+def _interface(native: NativeService) -> Iterator[str]:
+    yield f"{native.metadata.namespace}/{native.spec.network_interface}"
+
+
+JOINING = Index(Service, "federated-joining", _joining)
+"""Services that ask to join, all under the empty value and again by their type."""
+NATIVE = Index(NativeService, "federated-native", _interface)
+"""Native services by the interface they listen on."""

@@ -1,0 +1,90 @@
+"""One federated Service of all its members: ports, their names, and who is left out.
+
+It depends on the members alone, in any order: all leaders come to the same result.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from hanse.features.federated.records import MemberPort, Origin
+from hanse.model.kinds.core import Protocol, ServicePort
+
+Number = tuple[Protocol, int]
+MOST_OF_A_PORT_NAME = 63
+
+
+class Merged(Struct, frozen=True):
+    """What all members agree on."""
+
+    ports: tuple[ServicePort, ...] = ()
+    members: tuple[Origin, ...] = ()
+    """Those that are part of it, the first to join first."""
+    left_out: Mapping[tuple[str, str, str, str], str] = {}
+    """Why others are not, by whose they are."""
+
+    @property
+    def names(self) -> dict[Number, str]:
+        """The name of each port, by which slices are joined to it."""
+        return {(p.protocol, p.port): p.name for p in self.ports}
+
+
+def merge(origins: Iterable[Origin]) -> Merged:
+    """The union of ports by protocol and number; whoever joins later gives way."""
+    members: list[Origin] = []
+    left_out: dict[tuple[str, str, str, str], str] = {}
+    protocols: dict[int, tuple[set[Protocol], Origin]] = {}
+    ports: dict[Number, MemberPort] = {}
+    for origin in sorted(origins, key=lambda o: o.age):
+        fault = _fault(origin, protocols)
+        if fault:
+            left_out[origin.whose] = fault
+            continue
+        members.append(origin)
+        for port in origin.ports:
+            protocols.setdefault(port.port, (set(), origin))[0].add(port.protocol)
+            ports.setdefault((port.protocol, port.port), port)
+    return Merged(_named(ports.values()), tuple(members), left_out)
+
+
+def _fault(origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]) -> str:
+    """What keeps a member out: a port that it serves by other protocols than all before it."""
+    mine: dict[int, set[Protocol]] = {}
+    for port in origin.ports:
+        mine.setdefault(port.port, set()).add(port.protocol)
+    for number, own in sorted(mine.items()):
+        if number in protocols and own.isdisjoint(protocols[number][0]):
+            theirs, first = protocols[number]
+            return (
+                f"port {number} is {'/'.join(sorted(own))} here and {'/'.join(sorted(theirs))} in "
+                f"{first}, which joined before: use the same protocol, or another port"
+            )
+    return ""
+
+
+def _named(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
+    """Ports with names that are unique; a single one may have none."""
+    several = list(ports)
+    taken: set[str] = set()
+    named: list[ServicePort] = []
+    for port in several:
+        name = port.name if len(several) == 1 else _free_name(port, taken)
+        taken.add(name)
+        named.append(
+            ServicePort(
+                port=port.port, name=name, protocol=port.protocol, app_protocol=port.app_protocol
+            )
+        )
+    return tuple(sorted(named, key=lambda p: (p.port, p.protocol)))
+
+
+def _free_name(port: MemberPort, taken: set[str]) -> str:
+    """A name that no port before has: its own, else one with its protocol and number."""
+    plain = f"{port.protocol.lower()}-{port.port}"
+    if port.name and port.name not in taken:
+        return port.name
+    room = MOST_OF_A_PORT_NAME - len(plain) - 1
+    wished = f"{port.name[:room].rstrip('-')}-{plain}" if port.name else plain
+    while wished in taken:
+        wished = f"p-{wished}"[:MOST_OF_A_PORT_NAME]
+    return wished

@@ -1,0 +1,44 @@
+"""Marks and names of federated Services."""
+
+from hanse.model.objects import ClusterId
+
+HOME = "antrea-plus-system"
+"""Where global federated Services and all records stand."""
+
+GLOBAL = "svc.global.federated"
+NAMESPACED = "svc.federated"
+"""Marks of members, in any spelling of the domain."""
+
+FEDERATED = "fed-svc.antreaplus.vmware-tanzu.com"
+"""Annotation of every federated Service."""
+CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"
+"""Annotation of its slices: the cluster they come from."""
+
+KUBE_SERVICE = "kubernetes.io/service-name"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+US = "federated.hanse.dev"
+
+RECORD = f"{US}/record"
+"""Label of records, by which they are watched: the name of the federated Service."""
+OF_NAMESPACE = f"{US}/namespace"
+"""Label of records: the namespace of the federated Service."""
+ORIGIN = f"{US}/origin"
+"""Annotation of slices: whose they are, as much as is needed while that cluster is out of sight."""
+HOSTNAME_SET = f"{US}/hostname"
+"""Annotation of federated Services: the outside name that we set, to know a person's from it."""
+
+EXTERNAL_DNS = ("external-dns.alpha.kubernetes.io", "external-dns.kubernetes.io")
+"""Both prefixes of ExternalDNS: the first was read until 0.21, the second since."""
+
+RECORDING = "record"
+SERVING = "service"
+
+
+def topic_of(topic: str, member: ClusterId) -> str:
+    """Keys part by the member they serve, so that no plan grows with the federation."""
+    return f"{topic}@{member}"
+
+
+def member_in(topic: str) -> ClusterId:
+    """The member that a key serves."""
+    return topic.partition("@")[2]

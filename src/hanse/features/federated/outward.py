@@ -1,0 +1,80 @@
+"""Names for the world outside: annotations that ExternalDNS reads, and a DNSEndpoint."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, zip_longest
+
+from hanse.features.federated.backends import family_of
+from hanse.features.federated.joining import Federated
+from hanse.features.federated.names import EXTERNAL_DNS, HOSTNAME_SET
+from hanse.features.federated.options import FederatedOptions
+from hanse.features.federated.publishing import hostname_on
+from hanse.features.federated.records import Record
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
+from hanse.model.naming import unique
+from hanse.model.objects import Meta
+
+MOST_TARGETS = 32
+"""Addresses of one outside name: more do not fit an answer that everybody takes."""
+TTL = 30
+
+
+def outside_name(
+    of: Federated, records: Iterable[Record], standing: Service | None, options: FederatedOptions
+) -> str:
+    """The name outside: a person's, else a member's, else by the template."""
+    marks = standing.metadata.annotations if standing is not None else {}
+    theirs = hostname_on(marks)
+    if theirs and theirs != marks.get(HOSTNAME_SET):
+        return theirs
+    copied = next((r.hostname for r in records if r.hostname), "")
+    template = options.hostname.replace("{name}", of.name).replace("{namespace}", of.namespace)
+    return copied or template
+
+
+def outside_marks(hostname: str, targets: Sequence[str]) -> dict[str, str]:
+    """The annotations that make ExternalDNS publish a ClusterIP Service at its real addresses."""
+    if not hostname:
+        return {}
+    marks = {f"{prefix}/hostname": hostname for prefix in EXTERNAL_DNS}
+    if targets:
+        marks |= {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
+    return {**marks, HOSTNAME_SET: hostname}
+
+
+def targets_of(records: Sequence[Record]) -> tuple[str, ...]:
+    """Where members are reached from outside, each member in turn; a name only where no address is.
+
+    An address cannot stand beside a name, which would be a CNAME.
+    """
+    ready = [
+        [a for b in r.backends if b.family != "FQDN" for a in b.ready if family_of(a)]
+        for r in records
+    ]
+    turns = chain.from_iterable(zip_longest(*ready))
+    addresses = list(dict.fromkeys(a for a in turns if a is not None))[:MOST_TARGETS]
+    if addresses:
+        return tuple(sorted(addresses))
+    names = sorted({a for r in records for b in r.backends if b.family == "FQDN" for a in b.ready})
+    return tuple(names[:1])
+
+
+def dns_endpoint(of: Federated, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
+    """The same as records of their own, for those who let ExternalDNS read these."""
+    by_type: dict[str, list[str]] = {}
+    for target in targets:
+        family = family_of(target)
+        by_type.setdefault({"IPv4": "A", "IPv6": "AAAA"}.get(family or "", "CNAME"), []).append(
+            target
+        )
+    names = [name.strip() for name in hostname.split(",") if name.strip()]
+    return DNSEndpoint(
+        metadata=Meta(name=unique("fed", of.name), namespace=of.namespace),
+        spec=DNSEndpointSpec(
+            endpoints=tuple(
+                DNSRecord(dns_name=name, record_type=type_, record_ttl=TTL, targets=tuple(several))
+                for name in names
+                for type_, several in sorted(by_type.items())
+            )
+        ),
+    )

@@ -1,0 +1,132 @@
+"""The record of one member Service, written by the leader of its cluster for all others."""
+
+from collections.abc import Sequence
+
+from hanse.features.federated.backends import (
+    Reach,
+    native_ports,
+    native_reached,
+    ports_of,
+    reached,
+)
+from hanse.features.federated.fleet import is_led, joined
+from hanse.features.federated.joining import Federated, Joinable, Wish, wish_of
+from hanse.features.federated.merge import merge
+from hanse.features.federated.names import EXTERNAL_DNS, HOME, member_in
+from hanse.features.federated.records import (
+    SCHEMA,
+    Backends,
+    Record,
+    configmap_of,
+    joined_by,
+)
+from hanse.features.federated.telling import forgotten, membership, told
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, Service
+from hanse.model.kinds.federation import NativeService
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Snapshot
+
+NAME_ONLY = (
+    "a Service of type ExternalName has no endpoints and joins no federated Service: choose "
+    "another type, or take the annotation away"
+)
+NATIVE_PREFIX = "native."
+"""Of the names of keys about native services: no Service's name has a dot."""
+
+
+def plan_record(key: Key, seen: Snapshot) -> Plan:
+    """What the leader of a member says of one Service or native service there."""
+    member = member_in(key.topic)
+    if not is_led(member, seen):
+        return Plan()
+    obj = _member_service(key, member, seen)
+    if obj is None or obj.metadata.deletion_timestamp is not None:
+        return Plan()
+    wish = wish_of(obj)
+    if not wish.any:
+        return forgotten(obj, member)
+    if isinstance(obj, Service) and obj.spec.type == "ExternalName":
+        return told(obj, member, membership(obj, [("ExternalName", NAME_ONLY)]), seen)
+    reach = _reach(obj, member, seen, _told_before(obj, wish, member, seen))
+    desired = tuple(
+        Desired(
+            configmap_of(_record(obj, of, member, reach)),
+            member,
+            sources=frozenset({member}),
+            as_leader_of=member,
+        )
+        for of in wish.joins
+    )
+    faults = [("InvalidName", text) for text in wish.faults]
+    faults += _left_out(obj, wish.joins, member, seen)
+    telling = told(obj, member, membership(obj, faults), seen)
+    return Plan(
+        desired,
+        patches=telling.patches,
+        notices=telling.notices,
+        questions=reach.questions,
+        again_after=reach.again_after,
+    )
+
+
+def _member_service(key: Key, member: ClusterId, seen: Snapshot) -> Joinable | None:
+    if key.name.startswith(NATIVE_PREFIX):
+        name = key.name.removeprefix(NATIVE_PREFIX)
+        return seen.get(member, NativeService, name, key.namespace)
+    return seen.get(member, Service, key.name, key.namespace)
+
+
+def _reach(obj: Joinable, member: ClusterId, seen: Snapshot, before: Sequence[Backends]) -> Reach:
+    if isinstance(obj, NativeService):
+        return native_reached(obj, member, seen)
+    return reached(obj, member, seen, before)
+
+
+def _record(obj: Joinable, of: Federated, member: ClusterId, reach: Reach) -> Record:
+    meta = obj.metadata
+    return Record(
+        cluster=member,
+        kind="NativeService" if isinstance(obj, NativeService) else "Service",
+        namespace=meta.namespace,
+        name=meta.name,
+        of_namespace=of.namespace,
+        of_name=of.name,
+        ports=native_ports(obj) if isinstance(obj, NativeService) else ports_of(obj),
+        backends=reach.backends,
+        hostname=hostname_on(meta.annotations),
+        schema=SCHEMA,
+    )
+
+
+def hostname_on(marks: dict[str, str]) -> str:
+    """The outside name that ExternalDNS would read, in either of its prefixes."""
+    names = (marks.get(f"{prefix}/hostname", "").strip() for prefix in reversed(EXTERNAL_DNS))
+    return next((name for name in names if name), "")
+
+
+def _told_before(
+    obj: Joinable, wish: Wish, member: ClusterId, seen: Snapshot
+) -> Sequence[Backends]:
+    """The endpoints that the standing record tells, for what cannot be known now."""
+    for of in wish.joins:
+        name = configmap_of(_record(obj, of, member, Reach())).metadata.name
+        standing = seen.get(member, ConfigMap, name, HOME)
+        found = joined_by(standing, member) if standing is not None else None
+        if found is not None:
+            return found.record.backends
+    return ()
+
+
+def _left_out(
+    obj: Joinable, joins: Sequence[Federated], member: ClusterId, seen: Snapshot
+) -> list[tuple[str, str]]:
+    kind = "NativeService" if isinstance(obj, NativeService) else "Service"
+    whose = (member, kind, obj.metadata.namespace, obj.metadata.name)
+    faults: list[tuple[str, str]] = []
+    for of in joins:
+        fault = merge(j.origin for j in joined(of, seen)).left_out.get(whose)
+        if fault:
+            faults.append(("ProtocolConflict", f"left out of {of}: {fault}"))
+    return faults

@@ -1,0 +1,177 @@
+"""What the leader of a member says of one Service there: all that other leaders need to know.
+
+Records are ConfigMaps with a label, so that others watch them alone; the design gives leaders
+a right to ConfigMaps, and no kind has to be installed first.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.federated.joining import Federated
+from hanse.features.federated.names import HOME, OF_NAMESPACE, RECORD
+from hanse.model.kinds.core import ConfigMap, Protocol
+from hanse.model.kinds.discovery import AddressType, EndpointPort
+from hanse.model.naming import is_service_name, unique
+from hanse.model.objects import ClusterId, Meta
+from hanse.model.snapshot import Index
+
+SCHEMA = 1
+MOST_PORTS = 100
+MEMBER = "member.json"
+
+
+class MemberPort(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One port of a member Service."""
+
+    port: int
+    name: str = ""
+    protocol: Protocol = "TCP"
+    app_protocol: str = ""
+
+
+class Backends(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Addresses of one family that serve the same ports, by how they are."""
+
+    slot: str
+    """What tells them from others of the same member: where they were read."""
+    family: AddressType
+    ports: tuple[EndpointPort, ...] = ()
+    """Named as the member Service's own ports."""
+    ready: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
+    draining: tuple[str, ...] = ()
+    """Still serving, on their way out."""
+
+
+class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A member Service as the merge needs it."""
+
+    cluster: ClusterId
+    kind: Literal["Service", "NativeService"]
+    namespace: str
+    name: str
+    since: datetime
+    ports: tuple[MemberPort, ...] = ()
+
+    @property
+    def age(self) -> tuple[datetime, ClusterId, str, str, str]:
+        """The order in which members count: the first to join, then by cluster and name."""
+        return (self.since, self.cluster, self.namespace, self.name, self.kind)
+
+    @property
+    def whose(self) -> tuple[ClusterId, str, str, str]:
+        return (self.cluster, self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name} of {self.cluster}"
+
+
+class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One member Service of one federated Service, as its own cluster's leader sees it."""
+
+    cluster: ClusterId
+    kind: Literal["Service", "NativeService"]
+    namespace: str
+    name: str
+    of_namespace: str
+    of_name: str
+    ports: tuple[MemberPort, ...] = ()
+    backends: tuple[Backends, ...] = ()
+    hostname: str = ""
+    """The outside name that it carries for ExternalDNS."""
+    schema: int = 1
+
+    @property
+    def of(self) -> Federated:
+        return Federated(self.of_namespace, self.of_name)
+
+    def origin(self, since: datetime) -> Origin:
+        """The record without its endpoints."""
+        return Origin(self.cluster, self.kind, self.namespace, self.name, since, self.ports)
+
+
+class Joined(Struct, frozen=True):
+    """A record as it stands: since when, and what it says."""
+
+    record: Record
+    since: datetime
+
+    @property
+    def origin(self) -> Origin:
+        return self.record.origin(self.since)
+
+
+def configmap_of(record: Record) -> ConfigMap:
+    """The record as it is written in its member."""
+    of = record.of
+    name = unique("fed", of.name, record.name, of.namespace, record.namespace, record.kind)
+    labels = {RECORD: of.name, OF_NAMESPACE: of.namespace}
+    text = msgspec.json.encode(record, order="deterministic").decode()
+    return ConfigMap(metadata=Meta(name=name, namespace=HOME, labels=labels), data={MEMBER: text})
+
+
+def joined_by(told: ConfigMap, where: ClusterId) -> Joined | None:
+    """What a ConfigMap in a member says, if it is a sound record of that member."""
+    labels = told.metadata.labels
+    record = _read(told.data.get(MEMBER, ""))
+    if record is None or record.cluster != where:
+        return None
+    if (labels.get(RECORD), labels.get(OF_NAMESPACE)) != (record.of_name, record.of_namespace):
+        return None
+    return Joined(record, told.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC))
+
+
+def is_newer(told: ConfigMap) -> bool:
+    """Whether a record is of a later version than we know: then its cluster is out of our sight."""
+    try:
+        return _versions.decode(told.data.get(MEMBER, "")).schema > SCHEMA
+    except msgspec.DecodeError:
+        return False
+
+
+def _of_service(told: ConfigMap) -> Iterator[str]:
+    labels = told.metadata.labels
+    if RECORD in labels:
+        yield f"{labels.get(OF_NAMESPACE, '')}/{labels[RECORD]}"
+
+
+BY_SERVICE = Index(ConfigMap, "federated-records", _of_service)
+BY_NAMESPACE = Index(
+    ConfigMap, "federated-namespaces", lambda c: [c.metadata.labels.get(OF_NAMESPACE, "")]
+)
+
+
+class _Version(Struct, frozen=True):
+    schema: int = 1
+
+
+@lru_cache(maxsize=8192)
+def _read(text: str) -> Record | None:
+    """One record is read by a plan for each member that is led, and whenever another changes."""
+    if not text:
+        return None
+    try:
+        if _versions.decode(text).schema > SCHEMA:
+            return None
+        record = _decoder.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return record if _is_sound(record) else None
+
+
+def _is_sound(record: Record) -> bool:
+    """Whether a Service can be made of it: what no API server took would hold up all others."""
+    return (
+        is_service_name(record.of_name)
+        and len(record.ports) <= MOST_PORTS
+        and all(1 <= p.port <= 65535 and len(p.name) <= 63 for p in record.ports)
+    )
+
+
+_decoder = msgspec.json.Decoder(Record)
+_versions = msgspec.json.Decoder(_Version)

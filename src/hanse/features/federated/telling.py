@@ -1,0 +1,70 @@
+"""What is told to people, as conditions of their own Services, with an Event when it turns bad."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hanse.features.federated.joining import Joinable
+from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.kinds.core import Service
+from hanse.model.objects import ClusterId, Place, ref_of
+from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+MEMBERSHIP = "Federated"
+"""Of a member Service: whether it is part of what it asks to join."""
+NAME = "FederatedNameFree"
+"""Of a Service that is in the way of a federated one, which has the same name."""
+
+
+def membership(obj: Joinable, faults: Sequence[tuple[str, str]]) -> list[Condition]:
+    """What keeps a member out, as (reason, sentence); once told, also that it is mended."""
+    if faults:
+        message = "; ".join(text for _, text in faults)[:32000]
+        return [condition(MEMBERSHIP, False, faults[0][0], message)]
+    if find(obj.status.conditions, MEMBERSHIP) is not None:
+        return [condition(MEMBERSHIP, True, "Joined")]
+    return []
+
+
+def name_taken(service: Service, fault: str) -> list[Condition]:
+    """What a Service is in the way of; once told, also that it no longer is."""
+    if fault:
+        return [condition(NAME, False, "NameTaken", fault)]
+    if find(service.status.conditions, NAME) is not None:
+        return [condition(NAME, True, "Free")]
+    return []
+
+
+def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], seen: Snapshot) -> Plan:
+    """The conditions as a patch of the object's status, and an Event for those that turned bad."""
+    if not wanted:
+        return Plan()
+    standing = obj.status.conditions
+    after = merged(standing, wanted, seen.now, obj.metadata.generation)
+    place = Place(where, ref_of(obj))
+    change = {"status": {"conditions": msgspec.to_builtins(after)}}
+    notices = tuple(
+        Notice(place, c.reason, c.message, "Warning") for c in wanted if _turned_bad(c, standing)
+    )
+    return Plan(patches=(Patch(place, change, "status", as_leader_of=where),), notices=notices)
+
+
+def forgotten(obj: Joinable, where: ClusterId) -> Plan:
+    """Nothing is said any more of an object that asks for nothing."""
+    standing = obj.status.conditions
+    if find(standing, MEMBERSHIP) is None:
+        return Plan()
+    left = [c for c in standing if c.type != MEMBERSHIP]
+    change = {"status": {"conditions": msgspec.to_builtins(left)}}
+    return Plan(patches=(Patch(Place(where, ref_of(obj)), change, "status", as_leader_of=where),))
+
+
+def _turned_bad(wanted: Condition, standing: Sequence[Condition]) -> bool:
+    before = find(standing, wanted.type)
+    same = before is not None and (before.status, before.reason, before.message) == (
+        wanted.status,
+        wanted.reason,
+        wanted.message,
+    )
+    return wanted.status == "False" and not same

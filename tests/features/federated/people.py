@@ -1,0 +1,36 @@
+"""What people do in the clusters of a league."""
+
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.objects import ClusterId, Meta
+from hanse.testing.league import League
+from tests.features.federated.given import GLOBAL_MARK, SHOP
+
+
+def pods(name: str, *addresses: str, port: int = 8080) -> EndpointSlice:
+    """The slice of the ready pods behind a Service."""
+    return EndpointSlice(
+        metadata=Meta(
+            name=f"{name}-pods", namespace=SHOP, labels={"kubernetes.io/service-name": name}
+        ),
+        address_type="IPv4",
+        endpoints=tuple(
+            Endpoint(addresses=(a,), conditions=EndpointConditions(ready=True)) for a in addresses
+        ),
+        ports=(EndpointPort(port=port, name="http"),),
+    )
+
+
+async def join(
+    league: League, where: ClusterId, *addresses: str, of: str = "web", port: int = 80
+) -> None:
+    """Make a Service with these pods that joins a global federated Service."""
+    name = f"{of}-{where}"
+    marks = {GLOBAL_MARK: of}
+    await league.person(where).create(
+        Service(
+            metadata=Meta(name=name, namespace=SHOP, annotations=marks),
+            spec=ServiceSpec(ports=(ServicePort(port=port, name="http"),)),
+        )
+    )
+    await league.person(where).create(pods(name, *addresses))
