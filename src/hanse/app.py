@@ -19,6 +19,8 @@ from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
 from hanse.engine.presence import Presence
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.options import FederatedOptions
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
@@ -41,11 +43,16 @@ class Options(Struct, frozen=True):
 
     broker_namespace: str = BROKER_NAMESPACE
     networks: NetworksOptions = NetworksOptions()
+    federated: FederatedOptions = FederatedOptions()
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
     """Every feature of the product; a new one is named here."""
-    return (Services(options.broker_namespace), Networks(options.networks))
+    return (
+        Services(options.broker_namespace),
+        FederatedServices(options.federated),
+        Networks(options.networks),
+    )
 
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: ARG001, B008 - a frozen value
