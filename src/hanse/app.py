@@ -10,6 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.dashboard.fleet import Clusters, Links
+from hanse.dashboard.section import Section
+from hanse.dashboard.services import Services as ServiceSection
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
 from hanse.dns.server import DnsServer
@@ -58,6 +61,11 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: ARG001, B008 - a frozen value
     """Every admission decision of the product; a new one is named here."""
     return ()
+
+
+def sections() -> tuple[Section, ...]:
+    """Every part of the dashboard; a new one is named here."""
+    return (Clusters(), Links(), ServiceSection())
 
 
 class Settings(Struct, frozen=True):

@@ -38,8 +38,9 @@ def hanse(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Said
 
 
 def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str]:
-    """Nothing of the person who runs the tests, but where programs are."""
-    return {"PATH": os.environ["PATH"], "HOME": str(home), **(more or {})}
+    """Nothing of the person who runs the tests, but where programs and their parts are."""
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    return {**kept, "HOME": str(home), **(more or {})}
 
 
 class Running:

@@ -1,6 +1,7 @@
 """Exported services, put together from what clusters hold."""
 
-from hanse.cli.exported import Holding, Problem, Ready, document, problems_of, services_in
+from hanse.cli.exported import document
+from hanse.features.services.overview import Holding, Problem, Ready, problems_of, services_in
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
@@ -103,3 +104,12 @@ def test_an_export_without_a_word_from_an_agent_is_a_problem() -> None:
     (problem,) = problems_of("lubeck", _export())
 
     assert problem.reason == "Unseen"
+
+
+def test_settings_that_are_ignored_and_names_that_are_taken_are_problems_too() -> None:
+    ignored = condition("SettingsValid", False, "InvalidSetting", "weight: 'many' is no number")
+    taken = condition("ImportedHere", False, "ImportFailed", "a ServiceImport web is not ours")
+
+    found = problems_of("lubeck", _export(VALID, READY, ignored, taken))
+
+    assert [p.reason for p in found] == ["InvalidSetting", "ImportFailed"]

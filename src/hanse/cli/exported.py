@@ -1,10 +1,8 @@
-"""Every exported service, put together from what each cluster holds of it."""
+"""A look at every exported service, from outside, through the API servers of all clusters."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeVar
-
-from msgspec import Struct
 
 from hanse.cli.clusters import Way
 from hanse.cli.looking import AGENT_LEASE, PATIENCE, SYSTEM_NAMESPACE
@@ -12,67 +10,23 @@ from hanse.features.services.names import (
     MANAGED_BY,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
-    SOURCE_CLUSTER,
     US,
 )
+from hanse.features.services.overview import Holding, ServiceSeen, services_in
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
-from hanse.model.conditions import Condition, find
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import Object
 
 _OURS = f"{SERVICE_NAME},{MANAGED_BY}={US},!{SERVICE_NAMESPACE}"
 """Imported slices; those with the namespace as a label are a broker's."""
 
 K = TypeVar("K", bound=Object)
-
-
-class Holding(Struct, frozen=True):
-    """What one cluster holds of exported services."""
-
-    cluster: str
-    """The cluster's id where its agent tells it, else the name of the context."""
-    exports: tuple[ServiceExport, ...] = ()
-    imports: tuple[ServiceImport, ...] = ()
-    slices: tuple[EndpointSlice, ...] = ()
-
-
-class Ready(Struct, frozen=True):
-    """How many endpoints there are, and how many of them are ready."""
-
-    ready: int
-    all: int
-
-    def __str__(self) -> str:
-        return f"{self.ready}/{self.all}"
-
-
-class Problem(Struct, frozen=True):
-    """What one cluster says is wrong with its export."""
-
-    cluster: str
-    reason: str
-    message: str
-
-
-class ServiceSeen(Struct, frozen=True):
-    """One exported service over all clusters that were looked at."""
-
-    namespace: str
-    name: str
-    type: str = ""
-    """Empty while no cluster imports it."""
-    ports: tuple[ImportedPort, ...] = ()
-    exporters: tuple[str, ...] = ()
-    importers: tuple[str, ...] = ()
-    endpoints: dict[str, Ready] = {}
-    """By the cluster that they are in."""
-    problems: tuple[Problem, ...] = ()
 
 
 async def look_at_services(ways: Iterable[Way]) -> list[ServiceSeen]:
@@ -124,67 +78,6 @@ async def _all(
         return (await client.list(kind, namespace=namespace, labels=labels)).objects
     except NotFound:
         return ()  # the kind itself is not there
-
-
-def services_in(held: Sequence[Holding]) -> list[ServiceSeen]:
-    """Put together what clusters hold; of each cluster's endpoints its own word counts most."""
-    names = {(one.namespace, one.name) for each in held for one in (*each.exports, *each.imports)}
-    return [_service(namespace, name, held) for namespace, name in sorted(names)]
-
-
-def _service(namespace: str, name: str, held: Sequence[Holding]) -> ServiceSeen:
-    def is_it(obj: Object) -> bool:
-        return (obj.namespace, obj.name) == (namespace, name)
-
-    imports = {each.cluster: one for each in held for one in each.imports if is_it(one)}
-    exports = {each.cluster: one for each in held for one in each.exports if is_it(one)}
-    shown = next((imports[c] for c in (*exports, *imports) if c in imports), None)
-    exporters = {e.cluster for one in imports.values() for e in one.status.clusters}
-    return ServiceSeen(
-        namespace,
-        name,
-        type=shown.spec.type if shown is not None else "",
-        ports=shown.spec.ports if shown is not None else (),
-        exporters=tuple(sorted(exporters)),
-        importers=tuple(sorted(imports)),
-        endpoints=_endpoints(namespace, name, held),
-        problems=tuple(p for c, one in sorted(exports.items()) for p in problems_of(c, one)),
-    )
-
-
-def _endpoints(namespace: str, name: str, held: Sequence[Holding]) -> dict[str, Ready]:
-    counted: dict[str, Ready] = {}
-    for each in held:
-        seen: dict[str, list[bool]] = {}
-        for piece in each.slices:
-            labels = piece.metadata.labels
-            if (piece.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
-                known = seen.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
-                known += [endpoint.ready for endpoint in piece.endpoints or ()]
-        for source, ready in seen.items():
-            if source == each.cluster or source not in counted:
-                counted[source] = Ready(sum(ready), len(ready))
-    return dict(sorted(counted.items()))
-
-
-def problems_of(cluster: str, export: ServiceExport) -> tuple[Problem, ...]:
-    """What an export's conditions say is wrong; nothing at all is wrong too."""
-    told = export.status.conditions
-    if not told:
-        text = "no agent has looked at it; see `hanse doctor`"
-        return (Problem(cluster, "Unseen", text),)
-    found = [find(told, kind) for kind in ("Valid", "Ready", "AnnotationsValid", "Conflict")]
-    bad = [one for one in found if one is not None and _is_bad(one)]
-    return tuple(Problem(cluster, one.reason, one.message) for one in bad)
-
-
-def _is_bad(told: Condition) -> bool:
-    return told.status == ("True" if told.type == "Conflict" else "False")
-
-
-def port_text(port: ImportedPort) -> str:
-    """A port as people write it."""
-    return f"{port.port}/{port.protocol}" + (f" {port.name}" if port.name else "")
 
 
 def document(seen: ServiceSeen) -> dict[str, Any]:

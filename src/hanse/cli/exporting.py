@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from hanse.cli import exported
 from hanse.cli.clusters import Way
-from hanse.cli.exported import Problem, ServiceSeen, port_text
 from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.overview import Problem, ServiceSeen, port_text, services_in
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -170,7 +170,7 @@ class _Waiting:
     async def _look(self) -> tuple[Result, bool]:
         """The result as of now, and whether it is the last word."""
         held = await exported.holding(self._client, self._where, self._namespace)
-        found = exported.services_in([held])
+        found = services_in([held])
         seen = next((one for one in found if one.name == self._name), None)
         export = next((one for one in held.exports if one.name == self._name), None)
         if seen is None or export is None:

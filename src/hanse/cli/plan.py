@@ -47,7 +47,7 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
     """
     shown = _outlook(settings_of(context), files)
     if as_json:
-        click.echo(json.dumps({"changes": _rows(shown)}, indent=2))
+        click.echo(json.dumps({"changes": _changes(shown)}, indent=2))
     else:
         _show(shown)
     context.exit(WRONG if shown.is_refused else 0)
@@ -77,34 +77,22 @@ def _outlook(settings: Settings, files: tuple[str, ...]) -> "Outlook":
         raise Trouble(str(error)) from None
 
 
-def _rows(shown: "Outlook") -> list[dict[str, Any]]:
-    own = [(shown.where, one.ref, one.verb, "you", one.why) for one in shown.tried]
-    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in shown.following]
-    return [
-        {
-            "cluster": where,
-            "change": verb,
-            "kind": ref.kind.name,
-            "apiVersion": ref.kind.api_version,
-            "namespace": ref.namespace,
-            "name": ref.name,
-            "by": by,
-            "why": why,
-        }
-        for where, ref, verb, by, why in (*own, *later)
-    ]
+def _changes(shown: "Outlook") -> list[dict[str, Any]]:
+    from hanse.cli.planning import changes_of
+
+    return changes_of(shown)
 
 
 def _show(shown: "Outlook") -> None:
     from hanse.cli.tables import table
 
     rows = []
-    for row in _rows(shown):
+    for row in _changes(shown):
         sign, colour = _SIGNS[row["change"]]
         name = f"{row['namespace']}/{row['name']}" if row["namespace"] else row["name"]
         by = "you" if row["by"] == "you" else f"the agent of {row['by']}"
         change = click.style(f"{sign} {row['change']}", fg=colour)
         rows.append((row["cluster"], change, f"{row['kind']} {name}", by, row["why"]))
     click.echo(table(("CLUSTER", "CHANGE", "OBJECT", "BY", ""), rows))
-    if all(row["change"] == "unchanged" for row in _rows(shown)):
+    if all(row["change"] == "unchanged" for row in _changes(shown)):
         click.echo("\nNothing would change.")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -50,9 +51,47 @@ async def outlook(documents: Sequence[Document], ways: Sequence[Way], target: st
         ids[fleet.broker.name] = app.BROKER
     where = ids.get(target, target)
     tried = await _tried(home, documents)
-    applied = [(where, obj) for one in tried for obj in _typed(one, features)]
+    applied = _applied(where, tried, features)
     following = await _following(fleet, features, applied) if applied else ()
     return Outlook(where, tuple(tried), tuple(following))
+
+
+async def outlook_among(
+    engines: Mapping[ClusterId, Engine],
+    client: Client,
+    where: ClusterId,
+    documents: Sequence[Document],
+) -> Outlook:
+    """The same where the agents run in this very process."""
+    tried = await try_all(client, documents, "default")
+    features = [one for engine in engines.values() for one in engine.features.values()]
+    applied = _applied(where, tried, features)
+    return Outlook(where, tuple(tried), tuple(consequences(engines, applied) if applied else ()))
+
+
+def _applied(
+    where: ClusterId, tried: Sequence[Tried], features: Sequence[Feature]
+) -> list[Applied]:
+    return [(where, obj) for one in tried for obj in _typed(one, features)]
+
+
+def changes_of(shown: Outlook) -> list[dict[str, Any]]:
+    """Every change for other programs: the person's own first, then what follows from them."""
+    own = [(shown.where, one.ref, one.verb, "you", one.why) for one in shown.tried]
+    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in shown.following]
+    return [
+        {
+            "cluster": where,
+            "change": verb,
+            "kind": ref.kind.name,
+            "apiVersion": ref.kind.api_version,
+            "namespace": ref.namespace,
+            "name": ref.name,
+            "by": by,
+            "why": why,
+        }
+        for where, ref, verb, by, why in (*own, *later)
+    ]
 
 
 async def _fleet(ways: Sequence[Way]) -> Fleet:

@@ -42,7 +42,7 @@ def command(
       hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
       hanse resolve web.shop --json | jq '.clusters[].records'
     """
-    whole, rtype = _whole(name, zone), _rtype(wanted)
+    whole, rtype = whole_name(name, zone), record_type(wanted)
     found = _resolve(whole, rtype, zone, local_first, settings_of(context))
     if as_json:
         told = {"name": whole, "type": wanted.upper(), "clusters": [_document(f) for f in found]}
@@ -52,7 +52,7 @@ def command(
     context.exit(WRONG if any(_is_silent(one) for one in found) else 0)
 
 
-def _whole(name: str, zone: str) -> str:
+def whole_name(name: str, zone: str) -> str:
     """The full name: `web.shop` is short for a service's."""
     from hanse.dns.names import BadName, wire_name
 
@@ -68,7 +68,7 @@ def _whole(name: str, zone: str) -> str:
     return whole
 
 
-def _rtype(text: str) -> int:
+def record_type(text: str) -> int:
     import dns.exception
     import dns.rdatatype
 

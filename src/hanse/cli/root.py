@@ -15,6 +15,7 @@ from hanse.cli.settings import accept_global_options, with_global_options
 COMMANDS = {
     "up": "Run a whole federation on this machine.",
     "local": "Make things go wrong in a running local federation, and right again.",
+    "dashboard": "Print a link that lets a browser into the dashboard.",
     "status": "Show every cluster at a glance.",
     "doctor": "Find what is wrong and say how to mend it.",
     "plan": "Show what would change in which cluster if a file were applied.",

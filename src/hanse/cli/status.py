@@ -9,10 +9,10 @@ import click
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
-    from hanse.cli.exported import ServiceSeen
     from hanse.cli.local_eyes import AgentsSee, Local
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
+    from hanse.features.services.overview import ServiceSeen
 
 
 @click.command("status")
@@ -170,8 +170,8 @@ def _show_blind(eyes: "AgentsSee") -> None:
 
 
 def _show_services(services: "Sequence[ServiceSeen]") -> None:
-    from hanse.cli.exported import port_text
     from hanse.cli.tables import table
+    from hanse.features.services.overview import port_text
 
     if not services:
         return

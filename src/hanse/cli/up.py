@@ -52,6 +52,13 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="Where names are answered to those who ask from no cluster; a free port by default.",
 )
 @click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Where the dashboard is served; a free port by default.",
+)
+@click.option(
     "--exec",
     "script",
     metavar="CMD",
@@ -66,6 +73,7 @@ def command(
     profile: str | None,
     sample: bool,
     dns_port: int,
+    dashboard_port: int,
     script: str | None,
 ) -> None:
     """Run a whole federation on this machine.
@@ -74,8 +82,9 @@ def command(
     a context for every cluster. It stays until it is interrupted, and leaves nothing running. While
     it runs, `hanse status` shows it and `hanse local` makes things go wrong.
 
-    With --exec, CMD finds the clusters by KUBECONFIG, their names by HANSE_DNS (ADDRESS:PORT), and
-    the folder by HANSE_DIR.
+    With --exec, CMD finds the clusters by KUBECONFIG, their names by HANSE_DNS (ADDRESS:PORT), the
+    dashboard by HANSE_DASHBOARD (a URL; HANSE_DASHBOARD_TOKEN is its bearer token), and the folder
+    by HANSE_DIR.
 
     \b
     Examples:
@@ -94,7 +103,8 @@ def command(
     start_logging(settings_of(context))
     wishes = Wishes(_members(clusters), engine, profile, sample)
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    context.exit(run_async(Upping(wishes, place, script, began, dns_port).run, lasting=True))
+    upping = Upping(wishes, place, script, began, dns_port, dashboard_port)
+    context.exit(run_async(upping.run, lasting=True))
 
 
 def _members(clusters: str) -> "tuple[Member, ...]":

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from hanse import app
 from hanse.cli.oops import INTERRUPTED, Oops, Trouble
 from hanse.cli.tables import table
+from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
 from hanse.engine.health import why_not_ready
 from hanse.kube.errors import KubeError
@@ -44,13 +45,20 @@ class Upping:
     """One run of `hanse up`."""
 
     def __init__(
-        self, wishes: Wishes, folder: Folder, script: str | None, began: float, dns_port: int = 0
+        self,
+        wishes: Wishes,
+        folder: Folder,
+        script: str | None,
+        began: float,
+        dns_port: int = 0,
+        dashboard_port: int = 0,
     ) -> None:
         self._wishes = wishes
         self._folder = folder
         self._script = script
         self._began = began
         self._dns_port = dns_port
+        self._dashboard_port = dashboard_port
         self._ready = False
         self._caught: signal.Signals | None = None
         self._apart: int | None = None
@@ -73,23 +81,30 @@ class Upping:
         return 0 if stayed else _KILLED + (self._caught or signal.SIGINT)
 
     async def _live(self) -> int:
+        with closing(LocalDashboard(self._dashboard_port)) as page:
+            return await self._live_with(page)
+
+    async def _live_with(self, page: LocalDashboard) -> int:
         names = Names(self._wishes.members, self._dns_port)
-        wishes = replace(self._wishes, dns=names.addresses)
-        run_agent = partial(_run_agent, names)
+        wishes = replace(
+            self._wishes, dns=names.addresses, dashboard=page.address, enter=page.enter
+        )
+        run_agent = partial(_run_agent, names, page)
         async with (
             names.running(),
             federation(wishes, self._folder, run_agent, self._say) as whole,
+            page.running(whole),
         ):
             self._ready = True
             took = time.monotonic() - self._began
             self._say(f"{_counted(self._wishes)} ready in {took:.1f} s")
             if self._script is not None:
-                return await self._run_script(self._script, names.addresses[NOBODY])
-            click.echo(self._what_is_where(whole.told()))
+                return await self._run_script(self._script, names.addresses[NOBODY], page)
+            click.echo(self._what_is_where(whole.told(), page.enter()))
             await asyncio.get_running_loop().create_future()  # until it is cancelled
             return 0
 
-    async def _run_script(self, script: str, dns: str) -> int:
+    async def _run_script(self, script: str, dns: str, page: LocalDashboard) -> int:
         """Run it where a person could type to it, or else apart, so that all of it can be ended."""
         apart = not sys.stdin.isatty()
         environment = {
@@ -97,6 +112,8 @@ class Upping:
             "KUBECONFIG": str(self._folder.kubeconfig),
             "HANSE_DIR": str(self._folder.path),
             "HANSE_DNS": dns,
+            "HANSE_DASHBOARD": page.address,
+            "HANSE_DASHBOARD_TOKEN": page.token,
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _own_programs())),
         }
         starting = asyncio.ensure_future(
@@ -144,7 +161,7 @@ class Upping:
     def _say(self, text: str) -> None:
         click.echo(text, err=True)
 
-    def _what_is_where(self, told: Told) -> str:
+    def _what_is_where(self, told: Told, entrance: str) -> str:
         header = (
             *("CLUSTER", "ROLE", "API SERVER", "DNS", "SERVICES", "PODS", "NODES"),
             "LOAD BALANCERS",
@@ -170,6 +187,8 @@ class Upping:
             "",
             table(header, rows),
             "",
+            f"Dashboard, once: {click.style(entrance, bold=True)}  (more: `hanse dashboard`)",
+            "",
             f"Each is a context of its name; what they hold is {kept}. In another terminal:",
             "",
             f"  export KUBECONFIG={self._folder.kubeconfig}",
@@ -186,7 +205,7 @@ class Upping:
 
 @asynccontextmanager
 async def _run_agent(
-    names: Names, member: Member, ways: Mapping[str, Transport]
+    names: Names, page: LocalDashboard, member: Member, ways: Mapping[str, Transport]
 ) -> AsyncIterator[Eyes]:
     # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
     settings = app.Settings(cluster=member.name, identity="local")
@@ -198,7 +217,7 @@ async def _run_agent(
         zones=names.zones_of(member.name),
     )
     try:
-        async with agent.running(), names.told_by(agent):
+        async with page.shown_by(agent), agent.running(), names.told_by(agent):
             await _at_work(agent)
             yield lambda: _seen_by(agent)
     finally:

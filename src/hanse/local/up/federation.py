@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Literal, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.kube.request import Transport
 from hanse.local.kubeconfig import write_kubeconfig
@@ -30,6 +31,7 @@ from hanse.local.up.orders import (
     AnyOrder,
     ClusterTold,
     Cut,
+    Enter,
     Heal,
     HealAll,
     Kill,
@@ -61,6 +63,10 @@ class Wishes(Struct, frozen=True):
     sample: bool = True
     dns: dict[str, str] = {}
     """Where names are answered, by view: a cluster's name, or `all`."""
+    dashboard: str = ""
+    """The address of the dashboard."""
+    enter: Callable[[], str] = str
+    """Makes a link to the dashboard that lets a browser in, once."""
 
 
 @asynccontextmanager
@@ -123,6 +129,15 @@ class Federation:
         self.eyes: dict[str, Eyes] = {}
         """Of the agents that run, by their cluster."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clusters, the broker last."""
+        return tuple(self._clusters)
+
+    def way_to(self, cluster: str) -> Transport:
+        """A person's own way to a cluster, which nothing cuts."""
+        return self._cluster(cluster).connect()
+
     def ways_of(self, member: Member) -> dict[str, Transport]:
         """Where a member's agent can go; each way can be cut, the one to its own home too."""
         return {
@@ -172,7 +187,8 @@ class Federation:
         """Do as told, one order at a time; raises `UpError` for what cannot be done."""
         async with self._orders:
             await self._do(order)
-        return self.told()
+        told = self.told()
+        return replace(told, dashboard=self._wishes.enter()) if isinstance(order, Enter) else told
 
     def told(self) -> Told:
         """How things are."""
@@ -182,6 +198,7 @@ class Federation:
             tuple(self._describe(member) for member in self._wishes.members),
             tuple(self._links.cuts),
             self._wishes.dns.get("all", ""),
+            self._wishes.dashboard,
         )
 
     async def _do(self, order: AnyOrder) -> None:
@@ -198,7 +215,7 @@ class Federation:
                 await self._cluster(name).start()
             case Slow(name, milliseconds):
                 self._cluster(name).slow(timedelta(milliseconds=milliseconds))
-            case List():
+            case List() | Enter():
                 pass
             case _:
                 assert_never(order)

@@ -51,7 +51,11 @@ class List(Order, frozen=True):
     """Only tell how things are."""
 
 
-AnyOrder = Cut | Heal | HealAll | Kill | Start | Slow | List
+class Enter(Order, frozen=True):
+    """Tell a link that lets a browser into the dashboard, once."""
+
+
+AnyOrder = Cut | Heal | HealAll | Kill | Start | Slow | List | Enter
 
 
 class ClusterTold(Struct, frozen=True):
@@ -82,6 +86,8 @@ class Told(Struct, frozen=True):
     cuts: tuple[tuple[str, str], ...]
     dns: str = ""
     """Where names are answered to those who ask from no cluster."""
+    dashboard: str = ""
+    """The dashboard's address; after `Enter` a link that lets a browser in, once."""
 
 
 class Refused(Struct, frozen=True):

@@ -1,0 +1,55 @@
+// Services of the cluster set: a list that stays fast with thousands, and one service in full.
+import { h, badge, chip, head, panel, table, facts, counted } from "/page/dom.js";
+import { items, item } from "/page/store.js";
+
+const WORDS = { good: "ready", warn: "look", bad: "not ready", idle: "no endpoints" };
+const FILTERS = [["", "All"], ["problems", "With problems"], ["bad", "Not ready"]];
+
+export const href = (x) => `#/services/${encodeURIComponent(x.namespace)}/${encodeURIComponent(x.name)}`;
+const sorted = (all) => all.sort((a, b) => (a.namespace + a.name < b.namespace + b.name ? -1 : 1));
+const per = (x) => h("div", { class: "chips" }, x.exporters.map((e) => chip([h("span", {}, e.cluster), h("b", {}, `${e.ready}/${e.all}`)], e.ready === 0 ? "bad" : e.ready < e.all ? "warn" : "")));
+
+export function row(x, open) {
+  return h("tr", { "data-href": href(x), tabindex: 0, class: open ? "open" : "" },
+    h("td", {}, h("span", { class: "ns" }, `${x.namespace} / `), h("a", { class: "name", href: href(x) }, x.name)),
+    h("td", {}, badge(x.state, x.problems.length ? x.problems[0].reason : WORDS[x.state])),
+    h("td", { class: "muted" }, x.type || "–"),
+    h("td", { class: "mono" }, x.ports.join(", ") || "–"),
+    h("td", {}, per(x)));
+}
+
+function detail(key) {
+  const x = item("services", key);
+  if (!x) return panel(key, h("div", { class: "empty" }, `${key} is neither exported nor imported.`));
+  const addresses = Object.entries(x.addresses).map(([c, ips]) => h("div", {}, `${c}: `, h("code", {}, ips.join(", "))));
+  const dns = `${x.name}.${x.namespace}.svc.clusterset.local`;
+  return h("div", { class: "grid side" }, panel(`${x.namespace} / ${x.name}`, h("div", { class: "body" },
+    x.problems.map((p) => h("div", { class: "note" }, h("b", {}, `${p.cluster}: ${p.reason}. `), p.message)),
+    facts([
+      ["State", badge(x.state, WORDS[x.state])],
+      ["Type", x.type || "not imported yet"],
+      ["Ports", h("code", {}, x.ports.join(", "))],
+      ["Exported by", per(x)],
+      ["Weights", x.exporters.some((e) => e.weight || e.priority) && x.exporters.map((e) => h("div", {}, `${e.cluster}: weight ${e.weight || 1}, priority ${e.priority || 10}`))],
+      ["Imported by", x.importers.join(", ") || "nobody"],
+      ["Addresses", addresses.length ? addresses : ""],
+      ["Name", h("a", { href: `#/names/${encodeURIComponent(dns)}/A` }, h("code", {}, dns))],
+    ])), h("a", { class: "badge bare", href: "#/services" }, "close")));
+}
+
+export const services = {
+  name: "services", title: "Services",
+  count: () => {
+    const wrong = items("services").filter((x) => x.problems.length).length;
+    return wrong ? { text: wrong, state: "warn", title: `${wrong} with problems` } : { text: items("services").length };
+  },
+  draw(place) {
+    const filter = place.query.get("show") || "", key = place.path.length === 2 ? place.path.join("/") : "";
+    const all = sorted(items("services")).filter((x) => filter === "problems" ? x.problems.length : filter === "bad" ? x.state === "bad" : true);
+    const filters = h("div", { class: "filters", role: "group", "aria-label": "Show" }, FILTERS.map(([value, text]) =>
+      h("button", { class: "small", id: `show-${value}`, "aria-pressed": String(filter === value), onclick: () => { location.hash = value ? `#/services?show=${value}` : "#/services"; } }, text)));
+    const list = panel("", table(["Service", "State", "Type", "Ports", "Ready endpoints by cluster"], all.map((x) => row(x, key === `${x.namespace}/${x.name}`)),
+      { label: "Services", empty: ["No service is exported yet. Try ", h("code", {}, "hanse export SERVICE"), "."] }));
+    return [head("Services", `${counted(all.length, "service")} of the cluster set.`, filters), key ? h("div", { class: "grid two" }, list, detail(key)) : list];
+  },
+};

@@ -1,0 +1,34 @@
+"""The contract of everything that is shown: items by key, each a pure function of what is seen."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from hanse.dashboard.sights import Sights
+from hanse.model.snapshot import Change
+
+State = Literal["good", "warn", "bad", "idle"]
+
+
+class Shown(Struct, frozen=True, rename="camel", kw_only=True):
+    """One item of a section as the page gets it."""
+
+
+class Section(Protocol):
+    """A part of the page. A change wakes keys, and a woken key is shown anew or is gone."""
+
+    @property
+    def name(self) -> str: ...
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        """Every key that has something to show now."""
+        ...
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        """The keys whose item a change may have changed."""
+        ...
+
+    def show(self, key: str, sights: Sights) -> Any | None:
+        """What is shown of a key; None where there is nothing any more."""
+        ...
