@@ -24,6 +24,7 @@ from hanse.engine.leaders import Leaders
 from hanse.engine.presence import Presence
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
+from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
@@ -54,6 +55,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
     return (
         Services(options.broker_namespace),
         FederatedServices(options.federated),
+        Machines(),
         Networks(options.networks),
     )
 

@@ -1,0 +1,170 @@
+"""One machine, whichever of three kinds describes it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from ipaddress import ip_address
+from typing import Any, TypeAlias, assert_never
+
+from msgspec import Struct
+
+from hanse.features.machines.names import PORTS, SERVICE
+from hanse.model.kinds.core import Protocol
+from hanse.model.kinds.discovery import AddressType
+from hanse.model.kinds.federation import VirtualMachine
+from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
+from hanse.model.naming import is_service_name
+from hanse.model.objects import Kind
+from hanse.model.snapshot import Index
+from hanse.model.spelling import spelled
+
+Source: TypeAlias = VirtualMachine | CloudMachine | VirtualMachineInstance
+SOURCES: tuple[type[Source], ...] = (VirtualMachine, CloudMachine, VirtualMachineInstance)
+
+_PORT = re.compile(r"(?:([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?):)?([0-9]{1,5})(?:/(TCP|UDP|SCTP))?")
+
+
+class Port(Struct, frozen=True):
+    """A port that a machine serves."""
+
+    port: int
+    name: str = ""
+    protocol: Protocol = "TCP"
+
+
+class Machine(Struct, frozen=True):
+    """What is known of a machine, in the same words for all sources."""
+
+    kind: Kind
+    name: str
+    namespace: str
+    id: str
+    tags: dict[str, str]
+    addresses: tuple[str, ...]
+    """One of each family: the external one where there is one."""
+    running: bool
+
+    @property
+    def hostname(self) -> str:
+        """The machine's name as part of a DNS name."""
+        return label_of(self.name)
+
+
+class Offer(Struct, frozen=True):
+    """What a machine's tags ask for: a Service's name, its ports, and what is wrong with them."""
+
+    service: str = ""
+    ports: tuple[Port, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def machine_of(source: Source) -> Machine:
+    """A machine as its source describes it."""
+    meta = source.metadata
+    told: list[tuple[str, str]]
+    match source:
+        case VirtualMachine():
+            spec = source.spec
+            told = [(ip.address, ip.address_type) for i in spec.network_interfaces for ip in i.ips]
+            tags, id_, state = spec.tags, spec.id, source.status.state or "running"
+        case CloudMachine():
+            status = source.status
+            told = [
+                (ip.address, ip.address_type) for i in status.network_interfaces for ip in i.ips
+            ]
+            tags, id_, state = status.tags, status.cloud_assigned_id, status.state or "running"
+        case VirtualMachineInstance():
+            told = [
+                (address, "InternalIP")
+                for i in source.status.interfaces
+                for address in (i.ip_addresses or (i.ip_address,))
+            ]
+            tags, id_, state = {**meta.annotations, **meta.labels}, meta.name, source.status.phase
+        case _:
+            assert_never(source)
+    return Machine(
+        kind=type(source).kind,
+        name=meta.name,
+        namespace=meta.namespace,
+        id=id_ or meta.name,
+        tags=tags,
+        addresses=tuple(_chosen(told)),
+        running=state.lower() == "running" and meta.deletion_timestamp is None,
+    )
+
+
+def offer_of(machine: Machine) -> Offer:
+    """What a machine's tags ask for; nothing where it is no Service."""
+    wished = spelled(machine.tags, SERVICE)
+    if wished is None:
+        return Offer()
+    faults: list[str] = []
+    name = wished or label_of(machine.id)
+    if not is_service_name(name):
+        faults.append(
+            f"tag {SERVICE}: {name[:63]!r} cannot be the name of a Service: use up to 63 small "
+            "letters, digits and dashes, beginning with a letter"
+        )
+        name = ""
+    ports: list[Port] = []
+    for text in (spelled(machine.tags, PORTS) or "").split(","):
+        if text.strip():
+            port = _port(text.strip())
+            if port is None:
+                faults.append(f"tag {PORTS}: {text.strip()[:63]!r} is not like http:80/TCP")
+            else:
+                ports.append(port)
+    return Offer(name, tuple(ports), tuple(faults))
+
+
+def _service_of(source: Source) -> Iterator[str]:
+    service = offer_of(machine_of(source)).service
+    if service:
+        yield f"{source.metadata.namespace}/{service}"
+
+
+BY_SERVICE: dict[type[Source], Index[Any]] = {
+    kind: Index(kind, "machines-service", _service_of) for kind in SOURCES
+}
+"""Machines by the Service that they ask to be."""
+
+
+def label_of(text: str) -> str:
+    """A text as a name that every API server takes; another text gives another name."""
+    plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
+    label = plain if plain[:1].isalpha() else f"vm-{plain}".rstrip("-")
+    if label == text and is_service_name(label):
+        return label
+    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    return f"{label[:54].rstrip('-')}-{digest}"
+
+
+def family_of(text: str) -> AddressType | None:
+    """The family of an address that an endpoint may have; None for anything else."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if address.is_loopback or address.is_link_local or address.is_multicast:
+        return None
+    if address.is_unspecified:
+        return None
+    return "IPv6" if address.version == 6 else "IPv4"
+
+
+def _chosen(told: Iterable[tuple[str, str]]) -> Iterator[str]:
+    several = list(told)
+    for family in ("IPv4", "IPv6"):
+        for type_ in ("ExternalIP", "InternalIP"):
+            found = [a for a, t in several if t == type_ and family_of(a) == family]
+            if found:
+                yield found[0]
+                break
+
+
+def _port(text: str) -> Port | None:
+    found = _PORT.fullmatch(text)
+    if found is None or not 1 <= int(found[3]) <= 65535:
+        return None
+    protocols: dict[str, Protocol] = {"TCP": "TCP", "UDP": "UDP", "SCTP": "SCTP"}
+    return Port(int(found[3]), found[1] or "", protocols[found[4] or "TCP"])

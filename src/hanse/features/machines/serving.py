@@ -1,0 +1,163 @@
+"""A VM Service: the machines that share its name as endpoints, for as long as there are any."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hanse.features.machines.machine import (
+    BY_SERVICE,
+    SOURCES,
+    Machine,
+    Offer,
+    Port,
+    family_of,
+    machine_of,
+    offer_of,
+)
+from hanse.features.machines.names import (
+    FEDERATING,
+    KUBE_SERVICE,
+    MANAGED_BY,
+    OF_MACHINES,
+    US,
+)
+from hanse.features.machines.telling import told_on_machines, told_on_service
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import (
+    AddressType,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+)
+from hanse.model.naming import unique
+from hanse.model.objects import Meta
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Snapshot
+from hanse.model.spelling import spellings
+
+MOST_ENDPOINTS = 100
+_READY = EndpointConditions(ready=True)
+
+
+def machines_of(service: str, namespace: str, seen: Snapshot) -> list[tuple[Machine, Offer]]:
+    """The machines that ask to be one Service, running or not, in one order."""
+    found: list[tuple[Machine, Offer]] = []
+    for kind in SOURCES:
+        for source in seen.by(seen.local, BY_SERVICE[kind], f"{namespace}/{service}"):
+            machine = machine_of(source)
+            found.append((machine, offer_of(machine)))
+    return sorted(found, key=lambda pair: (pair[0].name, pair[0].kind))
+
+
+def plan_service(key: Key, seen: Snapshot) -> Plan:
+    """The VM Service of one name; none where no machine asks for it any more."""
+    several = machines_of(key.name, key.namespace, seen)
+    standing = seen.get(seen.local, Service, key.name, key.namespace)
+    if not several:
+        return told_on_service(standing, "", seen)
+    ports = union(offer.ports for _, offer in several)
+    if standing is not None and _must_be_made_anew(standing, ports):
+        return Plan()
+    running = [machine for machine, _ in several if machine.running]
+    sources = frozenset({seen.local})
+    desired = [Desired(_service(key, several, ports), seen.local, sources=sources)]
+    desired += [
+        Desired(piece, seen.local, step=1, sources=sources)
+        for piece in _slices(key, running, ports)
+    ]
+    telling = told_on_machines(key, several, seen)
+    in_the_way = told_on_service(standing, several[0][0].name, seen)
+    return Plan(
+        tuple(desired),
+        patches=(*telling.patches, *in_the_way.patches),
+        notices=(*telling.notices, *in_the_way.notices),
+    )
+
+
+def union(several: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
+    """All ports by protocol and number, with names that are unique; the first one's name counts."""
+    ports: dict[tuple[str, int], Port] = {}
+    for offered in several:
+        for port in offered:
+            ports.setdefault((port.protocol, port.port), port)
+    if len(ports) == 1:
+        return tuple(ports.values())
+    taken: set[str] = set()
+    named: list[Port] = []
+    for port in sorted(ports.values(), key=lambda p: (p.port, p.protocol)):
+        plain = f"{port.protocol.lower()}-{port.port}"
+        name = port.name if port.name and port.name not in taken else plain
+        while name in taken:
+            name = f"p-{name}"[:63]
+        taken.add(name)
+        named.append(Port(port.port, name, port.protocol))
+    return tuple(named)
+
+
+def _must_be_made_anew(standing: Service, ports: Sequence[Port]) -> bool:
+    """Whether a Service of ours has an address and must have none, or the other way round."""
+    return OF_MACHINES in standing.metadata.annotations and standing.headless == bool(ports)
+
+
+def _service(key: Key, several: Sequence[tuple[Machine, Offer]], ports: Sequence[Port]) -> Service:
+    """Without ports the Service has no address of its own: its name leads to the machines."""
+    return Service(
+        metadata=Meta(
+            name=key.name,
+            namespace=key.namespace,
+            annotations={**_carried(machine for machine, _ in several), OF_MACHINES: "true"},
+        ),
+        spec=ServiceSpec(
+            cluster_ip="" if ports else "None",
+            ip_family_policy="PreferDualStack",
+            ports=tuple(ServicePort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
+        ),
+    )
+
+
+def _carried(machines: Iterable[Machine]) -> dict[str, str]:
+    """The federation's tags of the first machine that has them."""
+    marks: dict[str, str] = {}
+    for machine in machines:
+        for name in (s for mark in FEDERATING for s in spellings(mark)):
+            if name in machine.tags:
+                marks.setdefault(name, machine.tags[name])
+    return marks
+
+
+def _slices(
+    key: Key, machines: Sequence[Machine], ports: Sequence[Port]
+) -> Iterator[EndpointSlice]:
+    families: dict[AddressType, list[Endpoint]] = {}
+    for machine in machines:
+        for address in machine.addresses:
+            family = family_of(address)
+            if family is not None:
+                families.setdefault(family, []).append(_endpoint(machine, address))
+    served = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports)
+    for family, endpoints in sorted(families.items()):
+        for start in range(0, len(endpoints), MOST_ENDPOINTS):
+            yield EndpointSlice(
+                metadata=Meta(
+                    name=unique(key.name, "vm", family, str(start)),
+                    namespace=key.namespace,
+                    labels={KUBE_SERVICE: key.name, MANAGED_BY: US},
+                ),
+                address_type=family,
+                endpoints=tuple(endpoints[start : start + MOST_ENDPOINTS]),
+                ports=served,
+            )
+
+
+def _endpoint(machine: Machine, address: str) -> Endpoint:
+    return Endpoint(
+        addresses=(address,),
+        conditions=_READY,
+        hostname=machine.hostname,
+        target_ref=ObjectReference(
+            api_version=machine.kind.api_version,
+            kind=machine.kind.name,
+            namespace=machine.namespace,
+            name=machine.name,
+        ),
+    )

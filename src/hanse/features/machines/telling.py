@@ -1,0 +1,91 @@
+"""What is told to people: on their machines, and on a Service that is in the way of one of ours."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hanse.features.machines.machine import Machine, Offer
+from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.facts import Outcome
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.federation import VirtualMachine
+from hanse.model.objects import Place, Ref, ref_of
+from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+SERVED = "Served"
+"""Of a machine: whether it is the Service that its tags ask for."""
+NAME = "MachineNameFree"
+"""Of a Service that is in the way of a VM Service, which has the same name."""
+
+
+def told_on_machines(key: Key, several: Sequence[tuple[Machine, Offer]], seen: Snapshot) -> Plan:
+    """What keeps machines of our kind from being served; others' kinds are not ours to write."""
+    taken = is_taken(key, seen)
+    plans = [told_on_machine(machine, offer, taken, seen) for machine, offer in several]
+    return Plan(
+        patches=tuple(p for plan in plans for p in plan.patches),
+        notices=tuple(n for plan in plans for n in plan.notices),
+    )
+
+
+def told_on_machine(machine: Machine, offer: Offer, taken: str, seen: Snapshot) -> Plan:
+    """The condition of one machine, once there is something to say."""
+    source = seen.get(seen.local, VirtualMachine, machine.name, machine.namespace)
+    if machine.kind != VirtualMachine.kind or source is None:
+        return Plan()
+    standing = source.status.conditions
+    faults = [*offer.faults, *([taken] if taken else [])]
+    if faults:
+        reason = "NameTaken" if taken and not offer.faults else "InvalidTag"
+        wanted = condition(SERVED, False, reason, "; ".join(faults)[:32000])
+    elif find(standing, SERVED) is not None:
+        wanted = condition(SERVED, True, "Served")
+    else:
+        return Plan()
+    after = merged(standing, [wanted], seen.now, source.metadata.generation)
+    return _told(Place(seen.local, ref_of(source)), standing, after, wanted)
+
+
+def told_on_service(standing: Service | None, machine: str, seen: Snapshot) -> Plan:
+    """That a Service of people is in the way; once told, also that it no longer is."""
+    if standing is None:
+        return Plan()
+    key = Key("", standing.metadata.name, standing.metadata.namespace)
+    before = standing.status.conditions
+    if machine and is_taken(key, seen):
+        text = (
+            f"machine {machine} asks to be a Service of this name: this one is left alone; rename "
+            "it, or give the machine another tag"
+        )
+        wanted = condition(NAME, False, "NameTaken", text)
+    elif find(before, NAME) is not None:
+        wanted = condition(NAME, True, "Free")
+    else:
+        return Plan()
+    after = merged(before, [wanted], seen.now, standing.metadata.generation)
+    return _told(Place(seen.local, ref_of(standing)), before, after, wanted)
+
+
+def is_taken(key: Key, seen: Snapshot) -> str:
+    """Why a VM Service could not be written, if something else has its name."""
+    place = Place(seen.local, Ref(Service.kind, key.name, key.namespace))
+    outcome = seen.fact(Outcome, place)
+    if outcome is None or outcome.result != "Foreign":
+        return ""
+    return f"Service {key.namespace}/{key.name} is somebody else's: it is left alone"
+
+
+def _told(
+    place: Place,
+    before: Sequence[Condition],
+    after: Sequence[Condition],
+    wanted: Condition,
+) -> Plan:
+    change = {"status": {"conditions": msgspec.to_builtins(after)}}
+    known = find(before, wanted.type)
+    same = known is not None and (known.status, known.message) == (wanted.status, wanted.message)
+    bad = wanted.status == "False" and not same
+    notices = (Notice(place, wanted.reason, wanted.message, "Warning"),) if bad else ()
+    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
