@@ -22,6 +22,7 @@ from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
 from hanse.engine.presence import Presence
+from hanse.engine.roads import Dial, Roads, over_http
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.machines.feature import Machines
@@ -37,6 +38,7 @@ from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.verdict import Hook
+from hanse.model.ways import Guide
 
 SYSTEM_NAMESPACE = "hanse-system"
 BROKER: ClusterId = "broker"
@@ -94,6 +96,7 @@ class Agent:
         broker: Transport | None = None,
         features: Sequence[Feature] = (),
         zones: Sequence[ZoneSource] = (),
+        dial: Dial = over_http,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -118,6 +121,8 @@ class Agent:
         )
         self.engine.fence(self.leaders)
         self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
+        guides = [feature for feature in features if isinstance(feature, Guide)]
+        self._roads = Roads(self.engine, self.leaders, self._home, guides, dial=dial, random=random)
         self._presence: Presence | None = None
         if broker is not None:
             client = Client(broker)
@@ -137,6 +142,7 @@ class Agent:
             alone = not self.settings.replicated
             await stack.enter_async_context(self.engine.running(active=alone))
             await stack.enter_async_context(self.leaders.running())
+            await stack.enter_async_context(self._roads.running())
             if listener is not None:
                 await stack.enter_async_context(serving(self.engine, listener))
             if self._presence is not None:
@@ -171,6 +177,7 @@ class Agent:
             self.engine.activate()
         elif not chosen and self.engine.active:
             self.engine.deactivate()
+        self._roads.look_again()
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from hanse.engine.ownership import (
     sources_of,
     stamped,
 )
-from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Phase, WriteResult
+from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, WriteResult
 from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, Object, Place, Wire, ref_of
 from hanse.model.plan import Creation, Desired, Patch, Plan, Removal
@@ -314,7 +314,7 @@ def _writable(
 
 def _is_leaving(where: ClusterId, seen: Snapshot) -> bool:
     state = seen.fact(ClusterState, where)
-    return state is not None and state.phase is Phase.LEAVING
+    return state is not None and state.leaving
 
 
 def _is_recovering(source: ClusterId, seen: Snapshot) -> bool:

@@ -79,7 +79,16 @@ class Connection:
         known = self.state
         since = known.since if known.phase == phase else now
         listed = all(s.settled for s in self.streams.values())
-        return ClusterState(self.cluster, self.roles, phase, since, reason, listed, self.recovering)
+        return ClusterState(
+            self.cluster,
+            self.roles,
+            phase,
+            since,
+            reason,
+            listed,
+            self.recovering,
+            self.leaving,
+        )
 
     def mark_restored(self) -> None:
         """Nothing known of the cluster holds until every stream has listed once more."""
@@ -105,7 +114,7 @@ class Connection:
             return Phase.UNREACHABLE, f"{first.scope.kind.kind}: {first.error}"
         if self.restored_at:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
-        if self.leaving:
+        if self.leaving and Role.LOCAL not in self.roles:
             return Phase.LEAVING, ""
         if all(s.settled for s in self.streams.values()):
             return Phase.SYNCED, ""

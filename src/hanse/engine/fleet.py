@@ -77,7 +77,9 @@ class Fleet:
     def join(self, cluster: ClusterId, roles: Iterable[Role], api: Api) -> None:
         """Connect a cluster; joining one that is connected replaces the way to it."""
         if cluster in self.connections:
-            self._disconnect(self.connections[cluster])
+            former = self.connections[cluster]
+            self._disconnect(former)
+            self._let_go(former.api)
         connection = Connection(cluster, frozenset(roles), api, self._clock.now())
         self.connections[cluster] = connection
         self.drop_fact(Departed, cluster)
@@ -91,11 +93,20 @@ class Fleet:
         self._adjust_streams(connection)
         self._update_state(connection)
 
-    def start_leaving(self, cluster: ClusterId) -> None:
-        """Mark a cluster as leaving: features want nothing there any more."""
+    def set_leaving(self, cluster: ClusterId, leaving: bool = True) -> None:
+        """Mark a cluster as one that we leave, where nothing is wanted any more, or take it back.
+
+        At home that means the federation: home goes on being home.
+        """
         connection = self.connections[cluster]
-        connection.leaving = True
+        connection.leaving = leaving
         self._update_state(connection)
+
+    def reopen(self, cluster: ClusterId) -> None:
+        """Begin every stream of a cluster anew, at once: the way to it is another now."""
+        connection = self.connections[cluster]
+        for scope in list(connection.streams):
+            self._restart(connection, scope)
 
     async def disconnect(self, cluster: ClusterId) -> None:
         """Let go of a cluster for good."""
@@ -129,6 +140,11 @@ class Fleet:
             s.store.lists <= n and s.open and s.served is not False for s, n in before.items()
         ):
             await self._listed.since(self._listed.rung)
+
+    def _let_go(self, api: Api) -> None:
+        """Close a way that was replaced; before we run there is nobody to wait for that."""
+        if self._group is not None:
+            self._group.create_task(api.close(), name="close a replaced way")
 
     def _restart(self, connection: Connection, scope: Scope) -> None:
         task = self._tasks.pop((connection.cluster, scope), None)

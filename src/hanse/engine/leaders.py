@@ -11,10 +11,13 @@ from hanse.kube.clock import Clock
 from hanse.kube.elector import Elector, Following, Leading, Standing
 from hanse.kube.lease import Terms
 from hanse.model.facts import Leadership, Role
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 
-MEMBER_LEASES = "antrea-plus-system"
+MEMBER_LEASES = SYSTEM
 AGENT_LEASE = "hanse-agent"
+COURTESY = 0.25
+"""The part of a retry for which a free lease is left to each one that goes before us."""
 
 
 class Leaders:
@@ -63,16 +66,27 @@ class Leaders:
         elector = self._electors.get(member)
         return elector is not None and elector.may_write()
 
-    def stand(self, member: ClusterId, client: Client) -> None:
-        """Stand for election in a connected member."""
+    def stand(self, member: ClusterId, client: Client, rank: Callable[[], int] = lambda: 0) -> None:
+        """Stand for election in a connected member; who stands there already goes on doing so.
+
+        `rank` says how many others should rather lead it: they are given a little time each.
+        """
         assert self._group is not None, "elections run while the agent does"
-        elector = self._elector(client, MEMBER_LEASES, member)
+        if member in self._electors:
+            return
+        elector = self._elector(client, MEMBER_LEASES, member, rank)
         self._electors[member] = elector
 
         def tell(standing: Standing) -> None:
-            self._stands(member, standing)
+            if self._electors.get(member) is elector:
+                self._stands(member, standing)
 
         self._tasks[member] = self._group.create_task(elector.run(tell), name=f"stand in {member}")
+
+    @property
+    def members(self) -> frozenset[ClusterId]:
+        """Where we stand for election."""
+        return frozenset(self._electors)
 
     async def withdraw(self, member: ClusterId) -> None:
         """Stand no longer in a member; a lease that is ours is given back."""
@@ -96,7 +110,9 @@ class Leaders:
             self._own.run(told), name="stand among replicas"
         )
 
-    def _elector(self, client: Client, namespace: str, name: str) -> Elector:
+    def _elector(
+        self, client: Client, namespace: str, name: str, rank: Callable[[], int] = lambda: 0
+    ) -> Elector:
         return Elector(
             client,
             namespace,
@@ -105,6 +121,7 @@ class Leaders:
             clock=self._clock,
             random=self._random,
             terms=self._terms,
+            hesitate=lambda: self._terms.retry * (COURTESY * rank()),
         )
 
     def _stands(self, member: ClusterId, standing: Standing) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
 from hanse.engine.engine import Engine
 from hanse.engine.ownership import OWNER, owner_of
 from hanse.kube.errors import KubeError, NotFound
+from hanse.model.facts import Leadership, Role
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 
 log = logging.getLogger(__name__)
@@ -22,16 +24,28 @@ class Left(Struct, frozen=True):
     abandoned: tuple[Place, ...] = ()
 
 
-async def leave(engine: Engine, cluster: ClusterId) -> Left:
+async def _nothing_to_do() -> None:
+    return
+
+
+async def leave(
+    engine: Engine, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
+) -> Left:
     """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
 
     This lasts until the cluster can be reached; cancelling it leaves the cluster in state Leaving.
+    `last` is done while the cluster can still be reached. What another supervisor leads is its to
+    withdraw. Of home we leave only what it was as a member.
     """
-    engine.fleet.start_leaving(cluster)
+    engine.fleet.set_leaving(cluster)
     engine.reconsider(cluster)
     while await _ours_in(engine, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
         await asyncio.sleep(LOOK_AGAIN)
-    if cluster in engine.fleet.connections:
+    await last()
+    if cluster == engine.fleet.local:
+        engine.fleet.set_roles(cluster, {Role.LOCAL})
+        engine.fleet.set_leaving(cluster, False)
+    elif cluster in engine.fleet.connections:
         await engine.fleet.disconnect(cluster)
     return Left(cluster)
 
@@ -61,10 +75,16 @@ async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | N
             continue  # a kind that is not served holds nothing
         except KubeError:
             return None
-        found += [o for o in listed.objects if _is_ours(o, engine.fleet.local, cluster)]
+        found += [o for o in listed.objects if _is_ours(o, engine, cluster)]
     return tuple(found)
 
 
-def _is_ours(obj: Object, local: ClusterId, leaving: ClusterId) -> bool:
+def _is_ours(obj: Object, engine: Engine, leaving: ClusterId) -> bool:
+    """Whether it is ours to withdraw: as what our own cluster wrote, or as the cluster's leader."""
     owner = owner_of(obj)
-    return owner is not None and owner.serves == (leaving if owner.led else local)
+    if owner is None:
+        return False
+    if not owner.led:
+        return owner.serves == engine.fleet.local != leaving
+    lead = engine.fleet.facts.get(Leadership, leaving)
+    return owner.serves == leaving and lead is not None and (lead.ours or not lead.holder)

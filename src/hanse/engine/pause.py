@@ -18,7 +18,8 @@ def pause_of(seen: Snapshot, system_namespace: str) -> str:
     home = seen.get(seen.local, Namespace, system_namespace)
     if home is not None and is_paused(home):
         return f"namespace {system_namespace} of {seen.local} is annotated as paused"
-    for broker in seen.clusters(Role.BROKER):
+    brokers = sorted(s.cluster for s in seen.facts(ClusterState) if Role.BROKER in s.roles)
+    for broker in brokers:  # one that we are leaving, too
         for fleet in seen.all(broker, ClusterSet):
             if fleet.spec.paused:
                 return f"ClusterSet {fleet.metadata.name} says paused"

@@ -80,3 +80,20 @@ class Fixed:
 
     async def renewed(self, refused: Access) -> Access:  # noqa: ARG002 - there is no other
         return self._access
+
+
+class Handed:
+    """Credentials that somebody hands us anew whenever they change."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def hand(self, access: Access) -> None:
+        """Use these from the next request on."""
+        self._access = access
+
+    async def access(self) -> Access:
+        return self._access
+
+    async def renewed(self, refused: Access) -> Access:  # noqa: ARG002 - what came since, if any
+        return self._access

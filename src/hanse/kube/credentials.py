@@ -136,8 +136,12 @@ def kubeconfig_of(files: tuple[Path, ...]) -> Kubeconfig:
 
 def from_secret(text: bytes, *, origin: str, context: str = "") -> Credentials:
     """Credentials from a kubeconfig that somebody else wrote; nothing of this machine is used."""
-    resolved = Kubeconfig([Source(text, origin)], trusted=False).resolve(context)
-    return Fixed(resolved.access)
+    return Fixed(access_in(text, origin=origin, context=context))
+
+
+def access_in(text: bytes, *, origin: str, context: str = "") -> Access:
+    """The way in by a kubeconfig that somebody else wrote; nothing of this machine is used."""
+    return Kubeconfig([Source(text, origin)], trusted=False).resolve(context).access
 
 
 def in_cluster(

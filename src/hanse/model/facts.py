@@ -17,6 +17,7 @@ class Role(StrEnum):
     BROKER = "broker"
     MEMBER = "member"
     LED = "led"
+    SITE = "site"
 
 
 class Phase(StrEnum):
@@ -54,6 +55,8 @@ class ClusterState(Fact, frozen=True):
     """Whether everything watched in it was listed in full once: before that, all is partial."""
     recovering: bool = False
     """Whether it was restored a moment ago: what is missing there may be about to come back."""
+    leaving: bool = False
+    """Whether we are on our way out of it, reachable or not: nothing is wanted there."""
 
     @property
     def key(self) -> ClusterId:
@@ -69,6 +72,21 @@ class Departed(Fact, frozen=True):
     @property
     def key(self) -> ClusterId:
         return self.cluster
+
+
+class BadWay(Fact, frozen=True):
+    """A cluster that somebody named and that we cannot go to, or not by what they changed."""
+
+    guide: str
+    cluster: ClusterId
+    field: str
+    """What to mend, as people wrote it: `spec.members[1].secret`."""
+    reason: str
+    message: str
+
+    @property
+    def key(self) -> tuple[str, ClusterId]:
+        return (self.guide, self.cluster)
 
 
 class KindServed(Fact, frozen=True):

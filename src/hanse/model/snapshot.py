@@ -119,8 +119,17 @@ class Snapshot:
         return bool(stores) and all(store.synced for store in stores)
 
     def clusters(self, role: Role) -> tuple[ClusterId, ...]:
-        """The clusters of a role in one order for everybody."""
-        return tuple(sorted(s.cluster for s in self.facts(ClusterState) if role in s.roles))
+        """The clusters of a role, those aside that we are leaving, in one order for everybody.
+
+        Home stays home: what we leave there is the federation.
+        """
+        return tuple(
+            sorted(
+                s.cluster
+                for s in self.facts(ClusterState)
+                if role in s.roles and (role is Role.LOCAL or not s.leaving)
+            )
+        )
 
     def fact(self, type_: type[F], key: object) -> F | None:
         """The fact of that type and key, if it is known."""

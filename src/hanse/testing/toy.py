@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hanse.model.facts import ClusterState, Outcome, Phase, Role
+from hanse.model.facts import ClusterState, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId, Meta, Place, ref_of
@@ -141,8 +141,7 @@ class Toy:
 
 
 def _brokers(seen: Snapshot) -> tuple[ClusterId, ...]:
-    left = {s.cluster for s in seen.facts(ClusterState) if s.phase is Phase.LEAVING}
-    return tuple(b for b in seen.clusters(Role.BROKER) if b not in left)
+    return seen.clusters(Role.BROKER)
 
 
 def _offers(key: Key, seen: Snapshot) -> list[tuple[ClusterId, ConfigMap]]:

@@ -10,7 +10,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     US,
 )
-from hanse.model.facts import ClusterState, Liveness, Phase, Role
+from hanse.model.facts import Liveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
@@ -49,11 +49,7 @@ IN_NAMESPACE = Index(
 
 def broker_of(seen: Snapshot) -> ClusterId | None:
     """The broker that clusters share by; one that we are leaving is none any more."""
-    for cluster in seen.clusters(Role.BROKER):
-        state = seen.fact(ClusterState, cluster)
-        if state is not None and state.phase is not Phase.LEAVING:
-            return cluster
-    return None
+    return next(iter(seen.clusters(Role.BROKER)), None)
 
 
 def rules_of(seen: Snapshot, broker: ClusterId) -> ClusterSetSpec:

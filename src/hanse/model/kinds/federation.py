@@ -10,6 +10,8 @@ from hanse.model.schema import Column, Crd, Rule, Schema
 
 GROUP = "antreaplus.vmware-tanzu.com"
 VERSION = "v1alpha1"
+SYSTEM = "antrea-plus-system"
+"""The namespace of members' Secrets, of the Leases of their leaders, and of their records."""
 
 CLUSTER_ID = "id.k8s.io"
 CLUSTER_SET = "clusterset.k8s.io"

@@ -1,0 +1,84 @@
+"""The ways to clusters that others name: what a guide reads out of objects at home. Pure."""
+
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+from hanse.model.facts import BadWay, Role
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Snapshot, Watch
+
+
+class Direct(Struct, frozen=True):
+    """A server, by what its certificate is judged, and who we are there; never shown."""
+
+    server: str
+    ca: bytes = b""
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Direct({self.server!r}, <secret>)"
+
+
+class InKubeconfig(Struct, frozen=True):
+    """A context of a kubeconfig that somebody else wrote: nothing of this machine is used."""
+
+    text: bytes
+    context: str
+    origin: str
+    """What people know the text by, for messages."""
+
+    def __repr__(self) -> str:
+        return f"InKubeconfig({self.origin!r}, {self.context!r}, <secret>)"
+
+
+class Way(Struct, frozen=True):
+    """A cluster to be connected, and what it is to us."""
+
+    cluster: ClusterId
+    roles: frozenset[Role]
+    entrance: Direct | InKubeconfig
+    field: str = ""
+    """The field by which people named it, for messages."""
+    stands: bool = False
+    """Whether we stand for election in it."""
+    rank: int = 0
+    """How many others should lead it rather than us: they are given a little time."""
+
+
+class Retired(Struct, frozen=True):
+    """A cluster that others look after from now on: nothing is withdrawn from it."""
+
+    cluster: ClusterId
+
+
+class Abandoned(Struct, frozen=True):
+    """A cluster that a person gave up: what is ours there stays behind."""
+
+    cluster: ClusterId
+
+
+Direction: TypeAlias = Way | BadWay | Retired | Abandoned
+"""A cluster that is named by none is left: what is ours there is withdrawn first."""
+
+
+@runtime_checkable
+class Guide(Protocol):
+    """Who says which clusters are connected; a feature may be one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def watches(self) -> tuple[Watch, ...]: ...
+
+    @property
+    def guided_by(self) -> tuple[type[Object], ...]:
+        """The kinds at home that it goes by: before all are read it is not asked."""
+        ...
+
+    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+        """All clusters to connect, and what is wrong with those that cannot be."""
+        ...
