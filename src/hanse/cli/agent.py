@@ -95,11 +95,11 @@ def command(
     from hanse import app
     from hanse.cli.agent_process import Ways, run_agent
     from hanse.cli.running import run_async, start_logging
-    from hanse.features.services.manifests import LABEL
+    from hanse.model.naming import CLUSTER_ID
 
     settings = settings_of(context)
     start_logging(settings, service=True)
-    if not LABEL.fullmatch(cluster_id):
+    if not CLUSTER_ID.fullmatch(cluster_id):
         raise Oops(
             f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
             "letters, digits and hyphens, such as lubeck"

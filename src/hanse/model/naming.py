@@ -6,6 +6,9 @@ from hashlib import blake2b
 MOST_OF_A_NAME = 63
 """Characters of a Service's name and of a label's value."""
 
+CLUSTER_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A cluster's id becomes part of names, so it is a label (RFC 1123)."""
+
 _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 

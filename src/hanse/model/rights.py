@@ -38,13 +38,13 @@ class Rule(Struct, frozen=True, order=True):
 
 
 def rights(
-    watches: Iterable[Watch], role: Role, *, leases: Sequence[tuple[str, str]] = ()
+    watches: Iterable[Watch], *roles: Role, leases: Sequence[tuple[str, str]] = ()
 ) -> tuple[Rule, ...]:
-    """What an agent may do in clusters of a role; `leases` are the ones it holds or looks at.
+    """What an agent may do in clusters of these roles; `leases` are those it holds or looks at.
 
     A Lease must exist or be creatable, and RBAC cannot bound a create by name.
     """
-    here = [watch for watch in watches if watch.role is role]
+    here = [watch for watch in watches if watch.role in roles]
     verbs: dict[tuple[str, str, str], set[str]] = {}
     for namespace, kind, granted, subresource in _granted(here, leases):
         resource = f"{kind.plural}/{subresource}" if subresource else kind.plural

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from hanse.app import BROKER, Agent, Settings
+from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError, NotFound
@@ -77,6 +78,14 @@ class Ground(Protocol):
         """An agent's way to a cluster, with the account's rights where the engine has rights."""
         ...
 
+    def endpoint(self, cluster: ClusterId) -> Endpoint:
+        """Where a cluster is, as others write it down."""
+        ...
+
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
+        """The way to a cluster by credentials that an agent was given."""
+        ...
+
     async def restart_server(self, cluster: ClusterId) -> None:
         """Stop a cluster's API server and start it again: watches break, history may be lost."""
         ...
@@ -109,16 +118,17 @@ class Stage:
         self.random = Random(seed)  # noqa: S311 - replays by its seed
         self.network = Network(self.random)
         self.actors: dict[str, Actor] = {}
-        self._features = features
+        self.features = features
         self._people: dict[ClusterId, Client] = {}
         self.made: set[tuple[ClusterId, str]] = set()
         """The namespaces that go with the scenario."""
-        self._closing = AsyncExitStack()
+        self.closing = AsyncExitStack()
+        """What is done when no agent runs any more, last things first."""
 
     async def __aenter__(self) -> Self:
         for cluster in (*self.names, BROKER):
             transport = self.ground.connect(cluster)
-            self._closing.push_async_callback(transport.close)
+            self.closing.push_async_callback(transport.close)
             self._people[cluster] = Client(transport, field_manager="somebody")
         for cluster in self.names:
             await self.make_namespace(cluster, self.system)
@@ -131,7 +141,7 @@ class Stage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        async with self._closing:
+        async with self.closing:
             for name in list(self.actors):
                 await self.kill_agent(name)
             for cluster, namespace in self.made:
@@ -194,7 +204,10 @@ class Stage:
             ),
             home,
             broker=broker,
-            features=self._features(),
+            features=self.features(),
+            dial=lambda member, credentials: self.network.transport(
+                name, member, self.ground.dial(member, credentials)
+            ),
             clock=self.ground.clock,
             random=self.random,
         )
@@ -291,7 +304,7 @@ class Stage:
     def _account(
         self, cluster: ClusterId, role: Role, only: Callable[[Rule], bool] = lambda _: True
     ) -> Account:
-        return account_of(self._features(), cluster, role, self.system, only)
+        return account_of(self.features(), cluster, role, self.system, only)
 
 
 def _is_work(sent: Sent) -> bool:

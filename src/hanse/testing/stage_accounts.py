@@ -2,24 +2,43 @@
 
 from collections.abc import Callable, Iterable
 
+from msgspec import structs
+
 from hanse.engine.leaders import AGENT_LEASE
 from hanse.engine.pause import PAUSE_WATCHES
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.local.real import accounts
 from hanse.local.real.accounts import Account
 from hanse.model.facts import Role
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule, rights
+
+SUPERVISOR = "supervisor"
+"""The ServiceAccount of supervisors in a member."""
 
 
 def rules_of(
     features: Iterable[Feature], cluster: ClusterId, role: Role, system: str
 ) -> tuple[Rule, ...]:
-    """All that a cluster's agent with these features may do at home or on the broker."""
+    """All that a cluster's agent with these features may do at home or on the broker.
+
+    At home it may be its cluster's leader, too.
+    """
+    watches = [*(watch for feature in features for watch in feature.watches), *PAUSE_WATCHES]
+    if role is Role.LOCAL:
+        leases = [(system, AGENT_LEASE), (SYSTEM, cluster)]
+        return rights(watches, role, Role.MEMBER, Role.LED, leases=leases)
+    return rights(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
+
+
+def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:
+    """The account in a member by which supervisors see it and one of them leads it."""
     watches = [watch for feature in features for watch in feature.watches]
-    lease = (system, AGENT_LEASE) if role is Role.LOCAL else (BROKER_NAMESPACE, cluster)
-    return rights([*watches, *PAUSE_WATCHES], role, leases=[lease])
+    rules = rights(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, member)])
+    account = account_with(rules, member, SYSTEM)
+    return structs.replace(account, name=SUPERVISOR)
 
 
 def account_of(

@@ -6,13 +6,17 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from hanse.app import BROKER
-from hanse.kube.errors import Unreachable
+from hanse.kube.access import Credentials, Endpoint
+from hanse.kube.errors import Unreachable, error_of
 from hanse.kube.lease import Terms
 from hanse.kube.request import Request, Response, Transport
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.local.embedded.controllers import suite
 from hanse.local.embedded.controllers.suite import Controllers
+from hanse.local.embedded.dialling import Dialled, Listed
+from hanse.local.embedded.failures import Refusal
 from hanse.local.embedded.storage import Snapshot
+from hanse.local.embedded.users import ADMIN, User
 from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
@@ -33,13 +37,25 @@ class EmbeddedGround:
         self.names = tuple(names)
         self.clock = LoopClock()
         self.servers = {n: ApiServer(n, clock=self.clock, seed=seed) for n in (*names, BROKER)}
-        self._doors = {name: _Door(InProcess(server)) for name, server in self.servers.items()}
+        self._doors = {name: _Door(server) for name, server in self.servers.items()}
 
     def connect(self, cluster: ClusterId) -> Transport:
         return InProcess(self.servers[cluster])
 
     async def admit(self, account: Account, cluster: ClusterId) -> Transport:  # noqa: ARG002
-        return self._doors[cluster]
+        return _Way(self._doors[cluster])
+
+    def endpoint(self, cluster: ClusterId) -> Endpoint:
+        return Endpoint(f"https://{cluster}.example:6443", ca_of(cluster))
+
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
+        return Dialled(credentials, self._listed)
+
+    def _listed(self, url: str) -> Listed | None:
+        for name, door in self._doors.items():
+            if self.endpoint(name).url == url:
+                return Listed(door, ca_of(name))
+        return None
 
     async def restart_server(self, cluster: ClusterId) -> None:
         with self._doors[cluster].closed():
@@ -74,11 +90,16 @@ async def embedded_ground(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[E
             task.cancel()
 
 
-class _Door:
-    """The way that agents take into a cluster, shut while its server is down."""
+def ca_of(cluster: ClusterId) -> bytes:
+    """What stands for a certificate where there is no TLS: each cluster has another one."""
+    return f"-----BEGIN CERTIFICATE-----\n{cluster}\n-----END CERTIFICATE-----\n".encode()
 
-    def __init__(self, inner: InProcess) -> None:
-        self._inner = inner
+
+class _Door:
+    """A cluster as its callers meet it: shut while its server is down."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
         self._shut = False
 
     @contextmanager
@@ -89,19 +110,40 @@ class _Door:
         finally:
             self._shut = False
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request, user: User) -> Response:
         self._enter()
-        return await self._inner.send(request)
+        return await self._server.send(request, user)
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
         self._enter()
-        async with self._inner.stream(request) as lines:
+        async with self._server.stream(request, user) as lines:
             yield lines
 
-    async def close(self) -> None:
-        """Nothing is held."""
+    def authenticate(self, token: str) -> User | None:
+        return self._server.authenticate(token)
 
     def _enter(self) -> None:
         if self._shut:
             raise Unreachable("the API server is down")
+
+
+class _Way:
+    """The way of an agent to its own cluster or its broker."""
+
+    def __init__(self, door: _Door) -> None:
+        self._door = door
+
+    async def send(self, request: Request) -> Response:
+        return await self._door.send(request, ADMIN)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        try:
+            async with self._door.stream(request, ADMIN) as lines:
+                yield lines
+        except Refusal as refusal:
+            raise error_of(refusal.response) from refusal
+
+    async def close(self) -> None:
+        """Nothing is held."""

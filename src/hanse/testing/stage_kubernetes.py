@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from hanse.app import BROKER
-from hanse.kube.access import Access, Fixed
+from hanse.kube.access import Access, Credentials, Endpoint, Fixed
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
@@ -47,6 +47,12 @@ class KubernetesGround:
     async def admit(self, account: Account, cluster: ClusterId) -> Transport:
         access = await self.access(account, cluster)
         return HttpTransport(Fixed(access))
+
+    def endpoint(self, cluster: ClusterId) -> Endpoint:
+        return self._fleet.clusters[cluster].access.endpoint
+
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
+        return HttpTransport(credentials)
 
     async def access(self, account: Account, cluster: ClusterId) -> Access:
         """Credentials of an account that is given its rights first; they hold when this returns."""

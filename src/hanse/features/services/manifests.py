@@ -1,6 +1,5 @@
 """What a broker and its members are made of: every object, as values."""
 
-import re
 from base64 import b64encode
 from collections.abc import Iterable
 
@@ -8,6 +7,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hanse.features.services.policies import CLUSTER_UID, policies
+from hanse.model import naming
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
@@ -45,9 +45,6 @@ FIRST_LEASE_SECONDS = 3600
 RESERVED = ("broker", "default")
 """Ids that mean something else: the broker itself, and every namespace's own account."""
 
-LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""What a cluster id is: it becomes part of names."""
-
 
 class BrokerWay(Struct, frozen=True):
     """How a member's agent reaches the broker."""
@@ -64,7 +61,7 @@ class BrokerWay(Struct, frozen=True):
 
 def why_bad_id(cluster: ClusterId) -> str:
     """What is wrong with a cluster's id and what to do; empty if nothing is."""
-    if not LABEL.fullmatch(cluster):
+    if not naming.CLUSTER_ID.fullmatch(cluster):
         return (
             f"cluster id {cluster!r} is not a DNS label; use up to 63 lower-case letters, "
             "digits and dashes, with a letter or digit at both ends"

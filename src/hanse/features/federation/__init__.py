@@ -1,0 +1,1 @@
+"""Federation: members, their leaders, and what spans them. Pure."""

@@ -1,0 +1,38 @@
+"""What a cluster says about itself, by ClusterClaim or by ClusterProperty (KEP-2149)."""
+
+from msgspec import Struct
+
+from hanse.model.kinds import about
+from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, ClusterClaim
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+from hanse.model.spelling import spelled
+
+
+class Claims(Struct, frozen=True):
+    """A cluster's word about itself; what it does not say is empty."""
+
+    cluster_id: str = ""
+    cluster_set: str = ""
+    supervisor: bool = False
+
+
+def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
+    """What a cluster claims; None while its claims were never read."""
+    if not seen.listed(cluster, ClusterClaim):
+        return None
+    said = {claim.about: claim.value for claim in seen.all(cluster, ClusterClaim)}
+    told = {p.metadata.name: p.spec.value for p in seen.all(cluster, ClusterProperty)}
+    supervisor = spelled(said, "supervisor")
+    return Claims(
+        said.get(CLUSTER_ID) or told.get(about.CLUSTER_ID, ""),
+        said.get(CLUSTER_SET) or told.get(about.CLUSTER_SET, ""),
+        supervisor is not None and supervisor.strip().lower() != "false",
+    )
+
+
+def supervisors(seen: Snapshot, members: tuple[ClusterId, ...]) -> tuple[ClusterId, ...]:
+    """The members that claim to supervise, and those that may, since they were never read."""
+    known = {member: claims_of(seen, member) for member in members}
+    return tuple(sorted(m for m, claims in known.items() if claims is None or claims.supervisor))

@@ -1,0 +1,184 @@
+"""Where the members of a federation are, as its object and their Secrets say."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hanse.features.federation.claims import claims_of, supervisors
+from hanse.model.facts import BadWay, Role
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import SYSTEM, Federation, Member
+from hanse.model.naming import CLUSTER_ID
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+from hanse.model.ways import Abandoned, Direct, Direction, Retired, Way
+
+GUIDE = "membership"
+TOKEN = "token"  # noqa: S105 - the name of a key
+CA = "ca.crt"
+ABANDONED = "hanse.dev/abandoned"
+"""Annotation of a Federation: clusters (comma-joined) that are gone for good."""
+
+_PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong with a member's entry, and how to mend it."""
+
+    field: str
+    reason: str
+    message: str
+
+
+def federation_of(seen: Snapshot) -> Federation | None:
+    """The federation of this cluster: of several, which the webhook refuses, the oldest."""
+    found = [f for f in seen.all(seen.local, Federation) if f.metadata.deletion_timestamp is None]
+    return min(found, key=_age, default=None)
+
+
+def _age(federation: Federation) -> tuple[str, str]:
+    born = federation.metadata.creation_timestamp
+    return (born.isoformat() if born is not None else "~", federation.metadata.name)
+
+
+def directions(seen: Snapshot) -> tuple[Direction, ...]:
+    """Every member by its way; who has no federation or is no supervisor goes nowhere."""
+    federation = federation_of(seen)
+    claims = claims_of(seen, seen.local)
+    if federation is None or claims is None or not claims.supervisor:
+        return tuple(_handed_over(seen))
+    members = federation.spec.members
+    named = {member.cluster_id for member in members}
+    gone = [Abandoned(c) for c in abandoned_in(federation) if c not in named]
+    if claims.cluster_id not in ("", seen.local):
+        text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {seen.local!r}"
+        return tuple(
+            BadWay(GUIDE, m.cluster_id, f"spec.members[{i}].clusterID", "ClusterIDMismatch", text)
+            for i, m in enumerate(members)
+        )
+    order = _order(seen, tuple(sorted(named)))
+    ways = [_direction(i, m, members, seen, order) for i, m in enumerate(members)]
+    return (*ways, *gone)
+
+
+def abandoned_in(federation: Federation) -> tuple[ClusterId, ...]:
+    """The clusters that a person gave up."""
+    told = federation.metadata.annotations.get(ABANDONED, "")
+    return tuple(name.strip() for name in told.split(",") if name.strip())
+
+
+def _handed_over(seen: Snapshot) -> Iterator[Retired]:
+    """Who ceases to supervise leaves members to other supervisors; the last one withdraws."""
+    connected = seen.clusters(Role.MEMBER)
+    others = [c for c in connected if c != seen.local]
+    if any((claims := claims_of(seen, c)) is not None and claims.supervisor for c in others):
+        for cluster in connected:
+            yield Retired(cluster)
+
+
+def _direction(
+    index: int,
+    member: Member,
+    members: tuple[Member, ...],
+    seen: Snapshot,
+    order: dict[ClusterId, tuple[ClusterId, ...]],
+) -> Way | BadWay:
+    cluster, field = member.cluster_id, f"spec.members[{index}]"
+    fault = why_bad(index, member, members)
+    secret = seen.get(seen.local, Secret, member.secret, SYSTEM)
+    if fault is None and cluster != seen.local:  # home needs no Secret of itself
+        fault = why_bad_secret(index, member, secret)
+    if fault is not None:
+        return BadWay(GUIDE, cluster, fault.field, fault.reason, fault.message)
+    data = secret.data if secret is not None else {}
+    token = data.get(TOKEN, b"").decode("ascii", "replace").strip()
+    said = claims_of(seen, cluster)
+    turns = order[cluster]
+    return Way(
+        cluster,
+        frozenset({Role.MEMBER}),
+        Direct(member.server, data.get(CA, b""), token),
+        field=field,
+        stands=said is None or said.cluster_id in ("", cluster),  # another cluster is not led
+        rank=turns.index(seen.local) if seen.local in turns else len(turns),
+    )
+
+
+def why_bad(index: int, member: Member, members: tuple[Member, ...]) -> Fault | None:
+    """What is wrong with an entry as it stands, whatever its Secret holds."""
+    field = f"spec.members[{index}]"
+    earlier = members[:index]
+    if not CLUSTER_ID.fullmatch(member.cluster_id):
+        text = f"{member.cluster_id[:70]!r} is no DNS label; use small letters, digits and dashes"
+        return Fault(f"{field}.clusterID", "InvalidClusterID", text)
+    if member.cluster_id in {m.cluster_id for m in earlier}:
+        text = f"{member.cluster_id!r} is named twice; give each member an id of its own"
+        return Fault(f"{field}.clusterID", "DuplicateClusterID", text)
+    if why := why_bad_url(member.server):
+        return Fault(f"{field}.server", "InvalidServer", f"{member.server[:100]!r} {why}")
+    twin = next((m for m in earlier if m.server.rstrip("/") == member.server.rstrip("/")), None)
+    if twin is not None:
+        text = f"{member.server!r} is also the server of {twin.cluster_id!r}; each has its own"
+        return Fault(f"{field}.server", "DuplicateServer", text)
+    return None
+
+
+def why_bad_url(server: str) -> str:
+    """Why a URL cannot be an API server's; empty when it can."""
+    try:
+        parts = urlsplit(server)
+        port = parts.port
+    except ValueError:
+        return "is not a URL with a port from 1 to 65535; write https://HOST:6443"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "is not the URL of an API server; write https://HOST:6443"
+    if parts.username is not None or parts.query or parts.fragment:
+        return "carries more than a host and a path; write https://HOST:6443"
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        return "would show the token to everybody; use https"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def why_bad_secret(index: int, member: Member, secret: Secret | None) -> Fault | None:
+    """What is wrong with a member's Secret."""
+    field, name = f"spec.members[{index}].secret", f"Secret {SYSTEM}/{member.secret}"
+    if secret is None:
+        text = f"{name} does not exist; make it with the keys {TOKEN} and {CA}"
+        return Fault(field, "SecretMissing", text)
+    token = secret.data.get(TOKEN, b"").strip()
+    if not token:
+        text = f"{name} has no key {TOKEN}; put the token of the member's ServiceAccount there"
+        return Fault(field, "TokenMissing", text)
+    if not token.isascii() or not token.decode("ascii").isprintable():
+        return Fault(field, "InvalidToken", f"{TOKEN} in {name} is not one line of text")
+    ca = secret.data.get(CA, b"")
+    if ca and _PEM not in ca:
+        return Fault(field, "InvalidCertificate", f"{CA} in {name} holds no certificate in PEM")
+    return None
+
+
+def _order(
+    seen: Snapshot, members: tuple[ClusterId, ...]
+) -> dict[ClusterId, tuple[ClusterId, ...]]:
+    """For each member, who should lead it, best first: itself, or supervisors in turn."""
+    able = supervisors(seen, members)
+    order: dict[ClusterId, tuple[ClusterId, ...]] = {}
+    children = 0
+    for member in members:
+        if member in able:
+            start = able.index(member)
+        else:
+            start = children
+            children += 1
+        turn = start % len(able) if able else 0
+        order[member] = (*able[turn:], *able[:turn])
+    return order

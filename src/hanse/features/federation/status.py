@@ -1,0 +1,209 @@
+"""What a Federation tells about its members: who is reached, who leads, what is wrong."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hanse.features.federation.claims import claims_of
+from hanse.features.federation.members import GUIDE, federation_of
+from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.facts import BadWay, ClusterState, Leadership, Liveness, Phase
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.federation import (
+    SYSTEM,
+    Federation,
+    FederationStatus,
+    Member,
+    MemberState,
+)
+from hanse.model.objects import ClusterId, Place, ref_of
+from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+VALID, REACHABLE, LED = "Valid", "MembersReachable", "Led"
+_LONGEST_MESSAGE = 32000
+
+
+def plan_status(federation: Federation, seen: Snapshot) -> Plan:
+    """The status as a patch, and an Event for each condition that turned bad."""
+    standing = federation.status
+    chosen = federation_of(seen)
+    first = chosen is None or chosen.metadata.name == federation.metadata.name
+    supervises = _supervises(seen)
+    members = tuple(_member_states(federation, seen)) if first and supervises else ()
+    own_leader = _own_leader(seen, standing)
+    leaders = sorted({m.leader for m in members if m.leader} | ({own_leader} - {""}))
+    wanted = list(_conditions(federation, members, own_leader, seen) if first else _second(chosen))
+    told = FederationStatus(
+        leaders=tuple(leaders),
+        members=members,
+        conditions=merged(
+            standing.conditions, wanted, seen.now, generation=federation.metadata.generation
+        ),
+    )
+    place = Place(seen.local, ref_of(federation))
+    change = {"status": _wire(told)}
+    notices = tuple(
+        Notice(place, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
+        for c in wanted
+        if _turned(c, find(standing.conditions, c.type))
+    )
+    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
+
+
+def leader_in(holder: str) -> ClusterId:
+    """The supervisor that a lease's holder belongs to: ids have no underscore."""
+    return holder.partition("_")[0]
+
+
+def _wire(status: FederationStatus) -> dict[str, object]:
+    """All three fields, also where they are empty: a merge patch takes nothing back by itself."""
+    return {
+        "leaders": list(status.leaders),
+        "members": [
+            {"leader": "", "reachable": False, **msgspec.to_builtins(m)} for m in status.members
+        ],
+        "conditions": msgspec.to_builtins(status.conditions),
+    }
+
+
+def _supervises(seen: Snapshot) -> bool:
+    claims = claims_of(seen, seen.local)
+    return claims is not None and claims.supervisor
+
+
+def _member_states(federation: Federation, seen: Snapshot) -> Iterator[MemberState]:
+    """One entry for each member that anything is known of; what is unknown stays as it stands."""
+    standing = {m.cluster_id: m for m in federation.status.members}
+    for member in federation.spec.members:
+        before = standing.get(member.cluster_id)
+        reachable = _reachable(member.cluster_id, seen)
+        if reachable is None:
+            if before is not None:
+                yield before
+            continue
+        known = before or MemberState(cluster_id=member.cluster_id)
+        leader = _leader(member.cluster_id, known.leader, reachable, seen)
+        same = before is not None and (before.reachable, before.leader) == (reachable, leader)
+        yield MemberState(
+            cluster_id=member.cluster_id,
+            reachable=reachable,
+            leader=leader,
+            since=known.since if same else seen.now.replace(microsecond=0),
+        )
+
+
+def _reachable(cluster: ClusterId, seen: Snapshot) -> bool | None:
+    state = seen.fact(ClusterState, cluster)
+    if state is None:
+        return False if seen.fact(BadWay, (GUIDE, cluster)) is not None else None
+    match state.phase:
+        case Phase.CONNECTING:
+            return None
+        case Phase.UNREACHABLE:
+            return False
+        case Phase.SYNCED | Phase.RESTORED | Phase.LEAVING:
+            return True
+
+
+def _leader(cluster: ClusterId, before: str, reachable: bool, seen: Snapshot) -> ClusterId:
+    """Who leads a member: of one that we cannot ask, whoever led it last, but not us."""
+    lead = seen.fact(Leadership, cluster)
+    if lead is None:
+        return before
+    if lead.holder:
+        return leader_in(lead.holder)
+    return "" if not reachable and before == seen.local else before
+
+
+def _own_leader(seen: Snapshot, standing: FederationStatus) -> ClusterId:
+    """Who leads this cluster, by the Lease that its leader renews here."""
+    lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
+    if lease is None:
+        return ""
+    pulse = seen.fact(Liveness, (seen.local, SYSTEM, seen.local))
+    if pulse is None:  # just started: nobody has been watched for long enough
+        led = find(standing.conditions, LED)
+        alive = led is not None and led.status == "True"
+    else:
+        alive = pulse.alive
+    return leader_in(lease.spec.holder_identity) if alive else ""
+
+
+def _conditions(
+    federation: Federation, members: tuple[MemberState, ...], own_leader: str, seen: Snapshot
+) -> Iterator[Condition]:
+    faults = list(_faults(federation, seen))
+    if faults:
+        text = "; ".join(f"{f.field}: {f.message}" for f in faults)[:_LONGEST_MESSAGE]
+        yield condition(VALID, False, faults[0].reason, text)
+    else:
+        yield condition(VALID, True, "Valid")
+    if _supervises(seen):
+        yield from _reach(federation.spec.members, members, seen)
+    if own_leader:
+        yield condition(LED, True, "Led", f"{own_leader} leads {seen.local}")
+    elif _knows_its_leader(seen):
+        text = f"no supervisor renews the Lease {SYSTEM}/{seen.local}; what spans clusters rests"
+        yield condition(LED, False, "NoLeader", text)
+
+
+def _knows_its_leader(seen: Snapshot) -> bool:
+    lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
+    if lease is None:
+        return seen.synced(seen.local, Lease)
+    return seen.fact(Liveness, (seen.local, SYSTEM, seen.local)) is not None
+
+
+def _reach(
+    spec: tuple[Member, ...], members: tuple[MemberState, ...], seen: Snapshot
+) -> Iterator[Condition]:
+    if len(members) < len(spec):
+        return  # some are still being connected: what stands, stands
+    away = [m.cluster_id for m in members if not m.reachable]
+    if not away:
+        yield condition(REACHABLE, True, "AllReachable")
+        return
+    reasons = [f"{c}: {_why_away(c, seen)}" for c in away]
+    text = "; ".join(reasons)[:_LONGEST_MESSAGE]
+    yield condition(REACHABLE, False, "MemberUnreachable", text)
+
+
+def _why_away(cluster: ClusterId, seen: Snapshot) -> str:
+    bad = seen.fact(BadWay, (GUIDE, cluster))
+    if bad is not None:
+        return f"{bad.field}: {bad.message}"
+    state = seen.fact(ClusterState, cluster)
+    return state.reason if state is not None and state.reason else "it does not answer"
+
+
+def _faults(federation: Federation, seen: Snapshot) -> Iterator[BadWay]:
+    """What is wrong with what people wrote, each with its field."""
+    claims = claims_of(seen, seen.local)
+    wanted = federation.spec.cluster_set
+    if claims is not None and wanted and claims.cluster_set not in ("", wanted):
+        text = f"{wanted!r}, but ClusterClaim clusterset.k8s.io says {claims.cluster_set!r}"
+        yield BadWay(GUIDE, seen.local, "spec.clusterSet", "ClusterSetMismatch", text)
+    for index, member in enumerate(federation.spec.members):
+        bad = seen.fact(BadWay, (GUIDE, member.cluster_id))
+        if bad is not None:
+            yield bad
+            continue
+        said = claims_of(seen, member.cluster_id)
+        if said is not None and said.cluster_id not in ("", member.cluster_id):
+            field = f"spec.members[{index}].clusterID"
+            text = f"the cluster at {member.server} says that it is {said.cluster_id!r}"
+            yield BadWay(GUIDE, member.cluster_id, field, "ClusterIDMismatch", text)
+
+
+def _second(chosen: Federation | None) -> Iterator[Condition]:
+    name = chosen.metadata.name if chosen is not None else ""
+    text = f"Federation {name} was there first and counts; a cluster has one: delete this one"
+    yield condition(VALID, False, "SecondFederation", text)
+
+
+def _turned(now: Condition, before: Condition | None) -> bool:
+    """Whether a condition says something bad, or something good again, that it did not say."""
+    if before is None:
+        return now.status == "False"
+    return before.status != now.status
