@@ -25,6 +25,7 @@ from hanse.engine.presence import Presence
 from hanse.engine.roads import Dial, Roads, over_http
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
+from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions
@@ -56,6 +57,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
     """Every feature of the product; a new one is named here."""
     return (
         Services(options.broker_namespace),
+        Membership(),
         FederatedServices(options.federated),
         Machines(),
         Networks(options.networks),

@@ -1,13 +1,11 @@
 """Two supervisors and a child that cannot reach them: who leads, who takes over, who is told."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from hanse.features.federation.feature import Membership
 from hanse.model.facts import Phase
-from hanse.model.kinds.federation import SYSTEM, Federation
 from hanse.testing.stage import Features, Stage, told
 from hanse.testing.stage_federation import League, federate, put
 
@@ -20,12 +18,12 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def league(stage: Stage) -> AsyncIterator[League]:
+async def league(stage: Stage) -> League:
     """A federation whose agents run, and everybody is led."""
     league = await federate(stage)
     await stage.start_agents()
     await stage.eventually(league.all_led())
-    yield league
+    return league
 
 
 async def test_every_member_gets_a_leader_and_the_supervisors_share_the_work(

@@ -79,7 +79,9 @@ async def join(wish: Joining, *, dry_run: bool) -> None:
         made = manifests.member(watches(wish.home), wish.home, wish.cluster, uid, new=new)
         on_broker = await apply(broker, made, dry_run=dry_run)
         at_home = await define(member, definitions(), dry_run=dry_run)
-        at_home += await apply(member, manifests.at_home(watches(wish.home)), dry_run=dry_run)
+        at_home += await apply(
+            member, manifests.at_home(watches(wish.home), wish.cluster), dry_run=dry_run
+        )
         secret = await _secret(member, broker, wish, dry_run=dry_run)
         at_home += await apply(member, secret, dry_run=dry_run)
     show(wish.broker.name, on_broker, dry_run=dry_run)

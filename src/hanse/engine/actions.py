@@ -22,6 +22,7 @@ from hanse.model.plan import Creation, Desired, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 
 OMITTED = "no longer wanted"
+LEFT = "its cluster is being left"
 
 
 class Create(Struct, frozen=True):
@@ -98,6 +99,8 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
     sink = _Sink()
     wanted: set[Place] = set()
     for desired in plan.desired:
+        if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, seen):
+            continue
         wanted.add(Place(desired.where, ref_of(desired.object)))
         _compare_desired(desired, owner_by(feature, key, desired, seen), seen, sink)
     for creation in plan.creations:
@@ -254,6 +257,9 @@ def _compare_omitted(
     place = Place(where, ref_of(obj))
     if not _writable(place, type(obj), leader_of, seen, sink):
         return
+    if _goes_with_leaving(where, owner.led, seen):  # whatever it rests on, however many they are
+        sink.actions.append(Delete(where, obj, LEFT, step, leader_of))
+        return
     unsynced = {
         c for c in sources_of(obj) | {seen.local} if _is_party(c, seen) and not seen.synced(c)
     }
@@ -310,6 +316,11 @@ def _writable(
         sink.waiting_for.add(place.where)
         return False
     return True
+
+
+def _goes_with_leaving(where: ClusterId, led: bool, seen: Snapshot) -> bool:
+    """Whether nothing of a kind stays where it is, since we are leaving; at home: as its leader."""
+    return _is_leaving(where, seen) and (led or where != seen.local)
 
 
 def _is_leaving(where: ClusterId, seen: Snapshot) -> bool:

@@ -90,7 +90,7 @@ def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
 
 
 def test_an_agent_at_home_holds_its_own_lease_only() -> None:
-    role = _called("Role hanse-system/hanse-agent", at_home(WATCHES))
+    role = _called("Role hanse-system/hanse-agent", at_home(WATCHES, "lubeck"))
 
     patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
     assert [rule["resourceNames"] for rule in patched] == [["hanse-agent"]]

@@ -11,6 +11,7 @@ from hanse.model import naming
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.manifests import (
     SECRET,
@@ -121,11 +122,16 @@ def member(
     )
 
 
-def at_home(watches: Iterable[Watch]) -> tuple[Manifest, ...]:
-    """What an agent needs in its own cluster: its namespace, account and rights."""
-    rules = rights(watches, Role.LOCAL, leases=[(SYSTEM_NAMESPACE, AGENT)])
+def at_home(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
+    """What an agent needs in its own cluster: namespaces, an account, and its rights.
+
+    As a supervisor it may be its own cluster's leader, so it has a leader's rights at home.
+    """
+    leases = [(SYSTEM_NAMESPACE, AGENT), (SYSTEM, cluster)]
+    rules = rights(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases)
+    spaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
     return (
-        namespace(SYSTEM_NAMESPACE),
+        *(namespace(space) for space in spaces),
         manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
         *roles(AGENT, rules),
         *bindings(AGENT, AGENT, rules, Subject(AGENT, SYSTEM_NAMESPACE), {}),
