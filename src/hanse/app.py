@@ -22,6 +22,7 @@ from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
 from hanse.engine.presence import Presence
+from hanse.engine.resolving import Lookup
 from hanse.engine.roads import Dial, Roads, over_http
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
@@ -113,6 +114,7 @@ class Agent:
             random=random,
             system_namespace=settings.namespace,
             also=[watch for zone in zones for watch in zone.watches],
+            providers={"resolve": Lookup()},
         )
         self.leaders = Leaders(
             self.engine.fleet,

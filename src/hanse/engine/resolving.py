@@ -1,0 +1,41 @@
+"""Host names looked up for plans: addresses and how long they hold, by the system's resolver."""
+
+import asyncio
+
+from dns.asyncresolver import Resolver
+from dns.exception import DNSException
+from dns.resolver import NXDOMAIN, NoAnswer
+
+from hanse.model.objects import Wire
+
+NOT_FOUND_TTL = 30
+"""Seconds after which a name that does not exist is looked up again."""
+
+
+class Lookup:
+    """The provider `resolve`: all addresses of a host, of both families.
+
+    A name that does not exist has no addresses; one that could not be looked up is an error, so
+    that whoever asked goes on with what was known.
+    """
+
+    def __init__(self, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver
+
+    async def __call__(self, *, host: str) -> Wire:
+        resolver = self._resolver = self._resolver or Resolver()
+        found = await asyncio.gather(*(_records(resolver, host, t) for t in ("A", "AAAA")))
+        addresses = sorted({address for several, _ in found for address in several})
+        ttl = min((ttl for several, ttl in found if several), default=NOT_FOUND_TTL)
+        return {"addresses": addresses, "ttl": ttl}
+
+
+async def _records(resolver: Resolver, host: str, type_: str) -> tuple[list[str], int]:
+    try:
+        answer = await resolver.resolve(f"{host.rstrip('.')}.", type_, lifetime=5)
+    except (NXDOMAIN, NoAnswer):
+        return [], NOT_FOUND_TTL
+    except DNSException as error:
+        raise OSError(f"{host} could not be looked up: {error}") from error
+    rrset = answer.rrset
+    return [record.to_text() for record in answer], rrset.ttl if rrset is not None else 0

@@ -1,0 +1,250 @@
+"""Where a member Service is reached, type by type."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.federated.records import Backends
+from hanse.model.facts import Answer
+from hanse.model.kinds.core import (
+    IngressPort,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServicePort,
+    ServiceStatus,
+)
+from hanse.model.kinds.discovery import EndpointPort
+from hanse.model.kinds.federation import (
+    NativePort,
+    NativeService,
+    NativeServiceSpec,
+    NetworkInterface,
+    NetworkInterfaceSpec,
+)
+from hanse.model.objects import Meta, Object
+from hanse.model.plan import Call, Plan
+from hanse.testing.builders import stored
+from hanse.testing.time import EPOCH
+from tests.features.federated.given import (
+    GLOBAL_MARK,
+    HERE,
+    SHOP,
+    behind,
+    kept,
+    node,
+    planned,
+    record,
+    recording,
+    seen,
+    service,
+    told_by,
+)
+
+HTTP = (ServicePort(port=80, name="http", node_port=30080),)
+PODS = behind("web-here", "10.2.0.1", "10.2.0.2", nodes={"10.2.0.1": "n1", "10.2.0.2": "n2"})
+NODES = (
+    node("n1", InternalIP="10.1.0.1", ExternalIP="203.0.113.1"),
+    node("n2", InternalIP="10.1.0.2"),
+    node("n3", InternalIP="10.1.0.3", ready=False),
+    node("n4", InternalIP="10.1.0.4", InternalIP6="fd00::4"),
+)
+
+
+def reach(*objects: Object, **view: Any) -> list[tuple[str, tuple[str, ...], list[int | None]]]:
+    """Family, ready addresses and port numbers of each piece that the record tells."""
+    [told] = told_by(planned(recording(), seen({HERE: objects}, **view)))
+    return [(b.family, b.ready, [p.port for p in b.ports]) for b in told.backends]
+
+
+def balanced(*ingress: LoadBalancerIngress, **spec: Any) -> Service:
+    made = service(ports=HTTP, type="LoadBalancer", **spec)
+    return replace(
+        made, status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=tuple(ingress)))
+    )
+
+
+def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answer:
+    value = None if error else {"addresses": list(addresses), "ttl": ttl}
+    return Answer(Call("resolve", (("host", host),)).id, value, error, EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [
+        pytest.param(
+            (service(ports=HTTP), PODS),
+            [("IPv4", ("10.2.0.1", "10.2.0.2"), [8080])],
+            id="ClusterIP",
+        ),
+        pytest.param(
+            (service(ports=HTTP, external_ips=("198.51.100.7", "fd00::7")), PODS),
+            [("IPv4", ("198.51.100.7",), [80]), ("IPv6", ("fd00::7",), [80])],
+            id="ClusterIP with externalIPs",
+        ),
+        pytest.param(
+            (service(ports=HTTP, type="NodePort"), PODS, *NODES),
+            [
+                ("IPv4", ("10.1.0.2", "10.1.0.4", "203.0.113.1"), [30080]),
+                ("IPv6", ("fd00::4",), [30080]),
+            ],
+            id="NodePort",
+        ),
+        pytest.param(
+            (
+                service(ports=HTTP, type="NodePort", external_traffic_policy="Local"),
+                behind("web-here", "10.2.0.1", nodes={"10.2.0.1": "n1"}),
+                *NODES,
+            ),
+            [("IPv4", ("203.0.113.1",), [30080])],
+            id="NodePort, Local",
+        ),
+        pytest.param(
+            (balanced(LoadBalancerIngress(ip="192.0.2.1")), PODS),
+            [("IPv4", ("192.0.2.1",), [80])],
+            id="LoadBalancer",
+        ),
+        pytest.param((balanced(), PODS), [], id="LoadBalancer that has no address yet"),
+        pytest.param(
+            (
+                balanced(
+                    LoadBalancerIngress(
+                        ip="192.0.2.1", ports=(IngressPort(port=80), IngressPort(port=81))
+                    ),
+                    LoadBalancerIngress(
+                        ip="192.0.2.2", ports=(IngressPort(port=80, error="NoRoute"),)
+                    ),
+                ),
+            ),
+            [("IPv4", ("192.0.2.1",), [80]), ("IPv4", ("192.0.2.2",), [])],
+            id="LoadBalancer that tells its ports",
+        ),
+        pytest.param(
+            (balanced(LoadBalancerIngress(ip="127.0.0.1")),), [], id="no loopback in slices"
+        ),
+        pytest.param(
+            (service(ports=HTTP, cluster_ip="None"), PODS),
+            [("IPv4", ("10.2.0.1", "10.2.0.2"), [8080])],
+            id="headless",
+        ),
+    ],
+)
+def test_where_others_reach_a_service(
+    objects: tuple[Object, ...], told: list[tuple[str, tuple[str, ...], list[int | None]]]
+) -> None:
+    assert reach(*objects) == told
+
+
+def test_endpoints_are_told_by_how_they_are() -> None:
+    [told] = told_by(
+        planned(
+            recording(),
+            seen({HERE: [service(), behind("web-here", "10.2.0.1", unready=["10.2.0.9"])]}),
+        )
+    )
+
+    [piece] = told.backends
+    assert (piece.ready, piece.unready) == (("10.2.0.1",), ("10.2.0.9",))
+
+
+def test_dual_stack_is_a_piece_for_each_family() -> None:
+    told = reach(service(), behind("web-here", "10.2.0.1"), behind("web-here", "fd00::1", slot="b"))
+
+    assert [family for family, _, _ in told] == ["IPv4", "IPv6"]
+
+
+def test_a_host_name_is_asked_for_and_stands_as_a_name_until_it_is_known() -> None:
+    lb = balanced(LoadBalancerIngress(hostname="LB.example.org"))
+
+    plan = planned(recording(), seen({HERE: [lb]}))
+
+    [told] = told_by(plan)
+    assert [(b.family, b.ready) for b in told.backends] == [("FQDN", ("lb.example.org",))]
+    assert [q.ask.id for q in plan.questions] == ["resolve {'host': 'LB.example.org'}"]
+    assert plan.again_after == timedelta(seconds=5)
+
+
+def test_a_host_name_is_asked_again_as_its_ttl_says() -> None:
+    lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
+    known = answered("lb.example.org", "192.0.2.8", "fd00::8", ttl=120)
+
+    plan = planned(recording(), seen({HERE: [lb]}, facts=[known]))
+
+    [told] = told_by(plan)
+    assert [(b.family, b.ready) for b in told.backends] == [
+        ("FQDN", ("lb.example.org",)),
+        ("IPv4", ("192.0.2.8",)),
+        ("IPv6", ("fd00::8",)),
+    ]
+    assert plan.again_after == timedelta(seconds=120)
+    assert plan.questions[0].max_age == timedelta(seconds=120)
+
+
+def test_a_host_name_that_cannot_be_looked_up_keeps_the_addresses_that_were_known() -> None:
+    lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
+    port = EndpointPort(port=80, name="http")
+    standing = record(
+        HERE,
+        name="web-here",
+        backends=(Backends("ingress 0 IPv4", "IPv4", (port,), ready=("192.0.2.8",)),),
+    )
+    failed = answered("lb.example.org", error="timed out")
+
+    plan = planned(recording(), seen({HERE: [lb, kept(standing)]}, facts=[failed]))
+
+    [told] = told_by(plan)
+    assert ("IPv4", ("192.0.2.8",)) in [(b.family, b.ready) for b in told.backends]
+
+
+def native(**fields: Any) -> tuple[Object, Object]:
+    marks = {GLOBAL_MARK: "web"}
+    return (
+        stored(
+            NativeService(
+                metadata=Meta(name="db", namespace=SHOP, annotations=marks),
+                spec=NativeServiceSpec(
+                    network_interface="nic", ports=(NativePort(port=5432, name="sql"),)
+                ),
+            )
+        ),
+        stored(
+            NetworkInterface(
+                metadata=Meta(name="nic", namespace=SHOP), spec=NetworkInterfaceSpec(**fields)
+            )
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "address"),
+    [
+        pytest.param({"internal_ip": "10.5.0.1"}, "10.5.0.1", id="internal"),
+        pytest.param(
+            {"internal_ip": "10.5.0.1", "external_ip": "203.0.113.9"}, "203.0.113.9", id="external"
+        ),
+    ],
+)
+def test_a_native_service_is_reached_at_its_interface(fields: dict[str, str], address: str) -> None:
+    plan = planned(recording("native.db"), seen({HERE: native(**fields)}))
+
+    [told] = told_by(plan)
+    assert (told.kind, told.name) == ("NativeService", "db")
+    assert [(b.ready, [p.port for p in b.ports]) for b in told.backends] == [((address,), [5432])]
+
+
+def test_an_external_name_is_ignored_and_told_so() -> None:
+    named = service(type="ExternalName", external_name="example.org")
+
+    plan = planned(recording(), seen({HERE: [named]}))
+
+    assert told_by(plan) == []
+    [notice] = plan.notices
+    assert (notice.reason, notice.type) == ("ExternalName", "Warning")
+
+
+def test_a_follower_says_nothing() -> None:
+    view = seen({HERE: [service(), PODS]}, led=())
+
+    assert planned(recording(), view) == Plan()

@@ -1,0 +1,131 @@
+"""One federated Service of several members: in whatever order they are looked at."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.features.federated.merge import merge
+from hanse.features.federated.records import MemberPort, Origin
+from hanse.model.kinds.core import Protocol
+from hanse.testing.time import EPOCH
+
+
+def origin(cluster: str, *ports: MemberPort, age: float = 1, name: str = "web") -> Origin:
+    since = EPOCH - timedelta(seconds=age)
+    return Origin(cluster, "Service", "shop", name, since, ports)
+
+
+def port(number: int, name: str = "", protocol: Protocol = "TCP") -> MemberPort:
+    return MemberPort(port=number, name=name, protocol=protocol)
+
+
+def told(merged_ports: Sequence[object]) -> list[tuple[str, int, str]]:
+    return [(p.name, p.port, p.protocol) for p in merged_ports]  # type: ignore[attr-defined]  # ServicePort
+
+
+def test_ports_are_the_union_and_the_oldest_member_names_them() -> None:
+    old = origin("lubeck", port(80, "http"), age=9)
+    young = origin("bergen", port(80, "web"), port(443, "tls"), age=1)
+
+    together = merge([young, old])
+
+    assert told(together.ports) == [("http", 80, "TCP"), ("tls", 443, "TCP")]
+    assert [m.cluster for m in together.members] == ["lubeck", "bergen"]
+
+
+def test_members_of_one_age_count_by_their_cluster() -> None:
+    together = merge([origin("lubeck", port(80, "a")), origin("bergen", port(80, "b"))])
+
+    assert told(together.ports) == [("b", 80, "TCP")]
+
+
+def test_one_name_for_two_ports_becomes_two_names() -> None:
+    old = origin("lubeck", port(80, "http"), age=9)
+    young = origin("bergen", port(8080, "http"), age=1)
+
+    assert told(merge([old, young]).ports) == [("http", 80, "TCP"), ("http-tcp-8080", 8080, "TCP")]
+
+
+def test_a_single_port_may_have_no_name_and_several_may_not() -> None:
+    assert told(merge([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
+    both = merge([origin("lubeck", port(80), age=2), origin("bergen", port(53, "", "UDP"))])
+    assert told(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
+
+
+def test_whoever_joins_later_with_another_protocol_is_left_out() -> None:
+    old = origin("lubeck", port(53, "dns", "UDP"), age=9)
+    young = origin("bergen", port(53, "dns", "TCP"), age=1)
+
+    together = merge([young, old])
+
+    assert told(together.ports) == [("dns", 53, "UDP")]
+    assert [m.cluster for m in together.members] == ["lubeck"]
+    [reason] = together.left_out.values()
+    assert reason.startswith("port 53 is TCP here and UDP in Service shop/web of lubeck")
+
+
+def test_one_protocol_in_common_is_enough() -> None:
+    both = origin("lubeck", port(53, "dns", "UDP"), port(53, "dns-tcp", "TCP"), age=9)
+    one = origin("bergen", port(53, "dns", "TCP"), age=1)
+
+    together = merge([one, both])
+
+    assert together.left_out == {}
+    assert told(together.ports) == [("dns-tcp", 53, "TCP"), ("dns", 53, "UDP")]
+
+
+protocols: st.SearchStrategy[Protocol] = st.sampled_from(("TCP", "UDP", "SCTP"))
+names = st.sampled_from(("", "a", "http", "tcp-80", "http-tcp-81", "p-tcp-80", "x" * 63))
+ports = st.builds(port, st.integers(79, 82), names, protocols)
+origins = st.builds(
+    lambda cluster, age, several, name: origin(cluster, *several, age=age, name=name),
+    st.sampled_from(("lubeck", "hamburg", "bergen")),
+    st.integers(0, 3),
+    st.lists(ports, max_size=4, unique_by=lambda p: (p.port, p.protocol)),
+    st.sampled_from(("web", "shop")),
+)
+members = st.lists(origins, max_size=4, unique_by=lambda o: o.whose)
+
+
+@settings(max_examples=60)
+@given(members, st.randoms(use_true_random=False))
+def test_the_order_of_members_is_irrelevant(several: list[Origin], random: object) -> None:
+    shuffled = list(several)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]  # a Random of hypothesis
+
+    assert merge(shuffled) == merge(several)
+
+
+@settings(max_examples=60)
+@given(members)
+def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> None:
+    together = merge(several)
+
+    found = [p.name for p in together.ports]
+    assert len(set(found)) == len(found)
+    assert all(len(name) <= 63 for name in found)
+    assert len({(p.protocol, p.port) for p in together.ports}) == len(found)
+    assert len(found) <= 1 or all(found)
+
+
+@settings(max_examples=60)
+@given(members)
+def test_everybody_is_part_of_it_or_told_why_not(several: list[Origin]) -> None:
+    together = merge(several)
+
+    assert {m.whose for m in together.members} | set(together.left_out) == {
+        o.whose for o in several
+    }
+    assert not {m.whose for m in together.members} & set(together.left_out)
+    served = {(p.protocol, p.port) for p in together.ports}
+    assert served == {(p.protocol, p.port) for m in together.members for p in m.ports}
+
+
+@settings(max_examples=60)
+@given(members)
+def test_who_left_out_is_leaves_no_trace(several: list[Origin]) -> None:
+    together = merge(several)
+
+    assert merge(together.members).ports == together.ports

@@ -1,0 +1,417 @@
+"""One federated Service in one member: what is written there, and what is left alone."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hanse.engine.actions import todo
+from hanse.features.federated.joining import Federated
+from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOME, HOSTNAME_SET
+from hanse.features.federated.options import FederatedOptions
+from hanse.features.federated.records import Backends, MemberPort
+from hanse.model.facts import KindServed, Outcome, Phase
+from hanse.model.kinds.antrea import ClusterGroup, Group
+from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
+from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.federation import Federation, FederationSpec, Member
+from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import annotated, stored
+from hanse.testing.time import EPOCH
+from tests.features.federated.given import (
+    HERE,
+    SHOP,
+    WEB,
+    addresses,
+    behind,
+    conditions,
+    kept,
+    member,
+    planned,
+    record,
+    recording,
+    seen,
+    service,
+    serving,
+    wanted,
+)
+
+OURS = {HERE: [kept(record(HERE, "10.1.0.1"), age=9)]}
+BERGEN = {"bergen": [kept(record("bergen", "10.3.0.1"), age=5)]}
+
+
+def written(plan: Plan, view: Snapshot) -> list[Object]:
+    """What the engine would create of a plan, as an API server would give it back."""
+    actions = todo("federated", serving(), plan, (), view).actions
+    return [stored(a.object) for a in actions if hasattr(a, "object")]
+
+
+def test_the_service_is_a_selectorless_cluster_ip_with_everybodys_slices() -> None:
+    plan = planned(serving(), seen({**OURS, **BERGEN}))
+
+    [made] = wanted(plan, Service)
+    assert (made.metadata.name, made.metadata.namespace) == ("web", HOME)
+    assert made.metadata.annotations == {FEDERATED: "true"}
+    assert (made.spec.type, made.spec.selector) == ("ClusterIP", {})
+    assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
+    for piece in wanted(plan, EndpointSlice):
+        assert piece.metadata.labels["kubernetes.io/service-name"] == "web"
+    assert {d.as_leader_of for d in plan.desired} == {HERE}
+
+
+def test_slice_ports_have_the_names_of_the_federated_ports() -> None:
+    theirs = record(
+        "bergen",
+        ports=(MemberPort(port=80, name="web"),),
+        backends=(
+            Backends("a", "IPv4", (EndpointPort(port=8081, name="web"),), ready=("10.3.0.1",)),
+        ),
+    )
+    view = seen({**OURS, "bergen": [kept(theirs)]})
+
+    plan = planned(serving(), view)
+
+    ports = {
+        s.metadata.annotations[CLUSTER]: [(p.name, p.port) for p in s.ports or ()]
+        for s in wanted(plan, EndpointSlice)
+    }
+    assert ports == {HERE: [("http", 80)], "bergen": [("http", 8081)]}
+
+
+def test_a_local_member_service_is_reached_by_its_own_pods_whatever_its_type() -> None:
+    local = service(
+        "web-lubeck", [ServicePort(port=80, name="http", node_port=30080)], type="NodePort"
+    )
+    told = kept(record(HERE, "192.0.2.1"))
+    view = seen({HERE: [local, behind("web-lubeck", "10.2.0.1"), told], **BERGEN})
+
+    assert addresses(planned(serving(), view)) == {HERE: ["10.2.0.1"], "bergen": ["10.3.0.1"]}
+
+
+def test_elsewhere_the_same_member_is_reached_from_outside() -> None:
+    local = service("web-lubeck", type="NodePort")
+    told = kept(record(HERE, "192.0.2.1"))
+    view = seen(
+        {HERE: [local, behind("web-lubeck", "10.2.0.1"), told], "bergen": []}, led=[HERE, "bergen"]
+    )
+
+    assert addresses(planned(serving("bergen"), view)) == {HERE: ["192.0.2.1"]}
+
+
+def test_endpoints_are_split_over_slices() -> None:
+    many = record("bergen", *(f"10.3.{n // 200}.{n % 200 + 1}" for n in range(250)))
+
+    plan = planned(serving(), seen({"bergen": [kept(many)]}))
+
+    sizes = sorted(len(s.endpoints or ()) for s in wanted(plan, EndpointSlice))
+    assert sizes == [50, 100, 100]
+
+
+def test_members_of_two_families_have_slices_of_each() -> None:
+    six = Backends("b", "IPv6", (EndpointPort(port=80, name="http"),), ready=("fd00::1",))
+    view = seen({**OURS, "bergen": [kept(record("bergen", backends=(six,)))]})
+
+    families = {s.address_type for s in wanted(planned(serving(), view), EndpointSlice)}
+
+    assert families == {"IPv4", "IPv6"}
+
+
+def test_a_service_of_a_namespace_stands_only_where_that_is() -> None:
+    of = Federated("harbour", "web")
+    told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of, space="harbour"))]}
+
+    assert planned(serving(of=of), seen(told)) == Plan()
+    plan = planned(serving(of=of), seen(told, spaces=[SHOP, HOME, "harbour"]))
+    assert {o.metadata.namespace for o in wanted(plan, EndpointSlice)} == {"harbour"}
+
+
+def test_without_any_port_it_is_headless_and_is_made_anew_once_there_is_one() -> None:
+    bare = record("bergen", ports=(), backends=(Backends("a", "IPv4", (), ready=("10.3.0.1",)),))
+    view = seen({"bergen": [kept(bare)]})
+
+    [made] = wanted(planned(serving(), view), Service)
+    assert made.spec.cluster_ip == "None"
+
+    standing = stored(replace(made, metadata=replace(made.metadata, uid="u")))
+    assert planned(serving(), seen({HERE: [standing], **BERGEN})).desired == ()
+
+
+def test_nothing_is_wanted_without_members_or_without_the_lead() -> None:
+    assert planned(serving(), seen({})) == Plan()
+    assert planned(serving(), seen(OURS, led=())) == Plan()
+
+
+# -- who cannot be seen
+
+
+def settled(view: Snapshot) -> list[Object]:
+    """What stands in lubeck after a plan was carried out."""
+    return written(planned(serving(), view), view)
+
+
+def test_after_a_restart_what_came_from_a_cluster_out_of_sight_stands() -> None:
+    standing = settled(seen({**OURS, **BERGEN}))
+    blind = [member("bergen", phase=Phase.CONNECTING)]
+
+    view = seen({HERE: [*standing, *OURS[HERE]]}, states=blind)
+    plan = planned(serving(), view)
+
+    assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
+    wanted_now = todo("federated", serving(), plan, (), view)
+    assert wanted_now.actions == ()
+
+
+def test_a_cluster_out_of_sight_holds_up_no_other() -> None:
+    standing = settled(seen(BERGEN))
+    blind = [member("bergen", phase=Phase.CONNECTING)]
+
+    view = seen({HERE: [*standing, *OURS[HERE]]}, states=blind)
+    plan = planned(serving(), view)
+
+    created = written(plan, view)
+    assert [s.metadata.annotations[CLUSTER] for s in created if isinstance(s, EndpointSlice)] == [
+        HERE
+    ]
+
+
+def test_ports_that_only_a_cluster_out_of_sight_serves_stay() -> None:
+    theirs = record("bergen", "10.3.0.1", ports=(MemberPort(port=443, name="tls"),))
+    standing = settled(seen({**OURS, "bergen": [kept(theirs)]}))
+    blind = [member("bergen", phase=Phase.CONNECTING)]
+
+    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]]}, states=blind))
+
+    [made] = wanted(plan, Service)
+    assert {p.name for p in made.spec.ports} == {"http", "tls"}
+
+
+def test_a_restored_cluster_is_out_of_sight_for_a_while() -> None:
+    standing = settled(seen({**OURS, **BERGEN}))
+    back = replace(member("bergen"), recovering=True)
+
+    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]]}, states=[back]))
+
+    assert addresses(plan)["bergen"] == ["10.3.0.1"]
+
+
+def test_a_record_of_a_later_version_is_a_cluster_out_of_sight() -> None:
+    standing = settled(seen({**OURS, **BERGEN}))
+    later = kept(record("bergen", "10.9.9.9", schema=2))
+
+    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]], "bergen": [later]}))
+
+    assert addresses(plan)["bergen"] == ["10.3.0.1"]
+
+
+def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
+    standing = settled(seen({**OURS, **BERGEN}))
+
+    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]], "bergen": []}))
+
+    assert addresses(plan) == {HERE: ["10.1.0.1"]}
+
+
+def test_what_came_from_a_member_that_left_unseen_is_removed() -> None:
+    standing = settled(seen({**OURS, **BERGEN}))
+    here = Member(cluster_id=HERE, server="https://lubeck", secret="lubeck")
+    league = stored(Federation(metadata=Meta(name="hanse"), spec=FederationSpec(members=(here,))))
+
+    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE], league]}))
+
+    assert addresses(plan) == {HERE: ["10.1.0.1"]}
+    assert [r.cause for r in plan.removals] == ["bergen has left the federation"]
+
+
+def test_a_member_about_to_leave_is_given_nothing_and_gives_nothing() -> None:
+    leaving = [member("bergen", phase=Phase.LEAVING)]
+
+    view = seen({**OURS, **BERGEN}, states=leaving, led=[HERE])
+
+    assert addresses(planned(serving(), view)) == {HERE: ["10.1.0.1"]}
+    assert planned(serving("bergen"), view) == Plan()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param({}, id="empty"),
+        pytest.param({"member.json": "{"}, id="no JSON"),
+        pytest.param({"member.json": '{"cluster": "hamburg"}'}, id="half"),
+    ],
+)
+def test_what_is_no_record_counts_for_nothing(data: dict[str, str]) -> None:
+    broken = replace(kept(record("bergen", "10.3.0.1")), data=data)
+
+    assert addresses(planned(serving(), seen({**OURS, "bergen": [broken]}))) == {HERE: ["10.1.0.1"]}
+
+
+def test_a_cluster_speaks_for_itself_alone() -> None:
+    forged = kept(record("hamburg", "10.6.6.6"))
+
+    assert addresses(planned(serving(), seen({**OURS, "bergen": [forged]}))) == {HERE: ["10.1.0.1"]}
+
+
+# -- what people are told
+
+
+def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
+    foreign = service("web", space=HOME, marks={})
+    taken = Outcome(Place(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
+
+    plan = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
+
+    assert conditions(plan) == {"FederatedNameFree": ("False", "NameTaken")}
+    assert [n.reason for n in plan.notices] == ["NameTaken"]
+
+
+def test_whoever_joins_later_with_another_protocol_is_told() -> None:
+    udp = [ServicePort(port=80, name="http", protocol="UDP")]
+    mine = record(HERE, "10.1.0.1", name="web-here", ports=(MemberPort(80, "http", "UDP"),))
+    view = seen({HERE: [service(ports=udp), kept(mine, age=1)], **BERGEN})
+
+    plan = planned(recording(), view)
+
+    assert conditions(plan) == {"Federated": ("False", "ProtocolConflict")}
+    assert "which joined before" in plan.notices[0].message
+
+
+def test_a_name_that_cannot_be_is_told_and_mended() -> None:
+    bad = service(marks={"svc.global.federated.antreaplus.vmware.com": "Web!"})
+    plan = planned(recording(), seen({HERE: [bad]}))
+    assert conditions(plan) == {"Federated": ("False", "InvalidName")}
+    assert wanted(plan, ConfigMap) == []
+
+    told = _with_conditions(service(), plan)
+    again = planned(recording(), seen({HERE: [told]}))
+    assert conditions(again) == {"Federated": ("True", "Joined")}
+    asks_nothing = replace(told, metadata=replace(told.metadata, annotations={}))
+    assert conditions(planned(recording(), seen({HERE: [asks_nothing]}))) == {}
+
+
+def _with_conditions(obj: Service, plan: Plan) -> Service:
+    [patch] = plan.patches
+    return replace(obj, status=msgspec.convert(patch.change["status"], ServiceStatus))
+
+
+# -- names outside
+
+
+HOST = f"{EXTERNAL_DNS[0]}/hostname"
+
+
+def marks_of(plan: Plan) -> dict[str, str]:
+    [made] = wanted(plan, Service)
+    return made.metadata.annotations
+
+
+def test_an_outside_name_is_copied_from_the_oldest_member_that_has_one() -> None:
+    view = seen(
+        {
+            HERE: [kept(record(HERE, "10.1.0.1"), age=9)],
+            "bergen": [kept(record("bergen", "203.0.113.3", hostname="web.example.org"), age=5)],
+            "hamburg": [kept(record("hamburg", "203.0.113.4", hostname="late.example.org"), age=1)],
+        }
+    )
+
+    marks = marks_of(planned(serving(), view))
+
+    for prefix in EXTERNAL_DNS:
+        assert marks[f"{prefix}/hostname"] == "web.example.org"
+        assert marks[f"{prefix}/target"] == "10.1.0.1,203.0.113.3,203.0.113.4"
+
+
+def test_an_outside_name_is_made_by_the_template() -> None:
+    options = FederatedOptions(hostname="{name}.{namespace}.example.org")
+
+    marks = marks_of(planned(serving(), seen(OURS, options=options), options))
+
+    assert marks[HOST] == f"web.{HOME}.example.org"
+
+
+def test_a_persons_outside_name_is_kept_and_gets_our_addresses() -> None:
+    [standing] = [o for o in settled(seen(OURS)) if isinstance(o, Service)]
+    theirs = annotated(standing, {HOST: "shop.example.com"})
+    options = FederatedOptions(hostname="{name}.example.org")
+
+    marks = marks_of(planned(serving(), seen({HERE: [theirs, *OURS[HERE]]}), options))
+
+    assert marks[HOST] == "shop.example.com"
+    assert marks[f"{EXTERNAL_DNS[1]}/target"] == "10.1.0.1"
+
+
+def test_our_own_outside_name_follows_the_template() -> None:
+    view = seen(OURS)
+    first = FederatedOptions(hostname="{name}.old.example")
+    [standing] = [
+        o for o in written(planned(serving(), view, first), view) if isinstance(o, Service)
+    ]
+
+    options = FederatedOptions(hostname="{name}.new.example")
+    marks = marks_of(planned(serving(), seen({HERE: [standing, *OURS[HERE]]}), options))
+
+    assert marks[HOST] == marks[HOSTNAME_SET] == "web.new.example"
+
+
+def served(kind: type[Object], where: str = HERE) -> KindServed:
+    return KindServed(where, kind.kind, served=True)
+
+
+def test_where_it_is_served_a_dns_endpoint_is_written_with_each_family() -> None:
+    six = Backends("b", "IPv6", (EndpointPort(port=80, name="http"),), ready=("fd00::1",))
+    view = seen(
+        {**OURS, "bergen": [kept(record("bergen", backends=(six,), hostname="web.example.org"))]},
+        facts=[served(DNSEndpoint)],
+    )
+
+    [made] = wanted(planned(serving(), view), DNSEndpoint)
+
+    assert [(e.dns_name, e.record_type, e.targets) for e in made.spec.endpoints] == [
+        ("web.example.org", "A", ("10.1.0.1",)),
+        ("web.example.org", "AAAA", ("fd00::1",)),
+    ]
+
+
+def test_a_name_stands_for_a_member_that_has_no_address_yet() -> None:
+    named = Backends("a", "FQDN", (), ready=("lb.example.net",))
+    told = record("bergen", backends=(named,), hostname="web.example.org")
+
+    plan = planned(serving(), seen({"bergen": [kept(told)]}, facts=[served(DNSEndpoint)]))
+
+    [made] = wanted(plan, DNSEndpoint)
+    assert [(e.record_type, e.targets) for e in made.spec.endpoints] == [
+        ("CNAME", ("lb.example.net",))
+    ]
+
+
+# -- groups that policies name
+
+
+def groups(plan: Plan, kind: Any) -> list[tuple[str, str, list[str]]]:
+    return [
+        (g.metadata.namespace, g.metadata.name, [b.cidr for b in g.spec.ip_blocks])
+        for g in wanted(plan, kind)
+    ]
+
+
+def test_a_federated_service_is_a_group_where_groups_are_served() -> None:
+    facts = [served(ClusterGroup), served(Group)]
+    plan = planned(serving(), seen({**OURS, **BERGEN}, facts=facts))
+
+    blocks = ["10.1.0.1/32", "10.3.0.1/32"]
+    assert groups(plan, ClusterGroup) == [("", "web", blocks)]
+    assert groups(plan, Group) == [(HOME, "web", blocks)]
+    assert groups(planned(serving(), seen(OURS)), ClusterGroup) == []
+
+
+def test_the_group_of_a_namespaced_service_tells_its_namespace() -> None:
+    of = Federated(SHOP, "web")
+    told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of))]}
+    plan = planned(serving(of=of), seen(told, facts=[served(ClusterGroup), served(Group)]))
+
+    assert groups(plan, ClusterGroup) == [("", "web.shop", ["10.3.0.1/32"])]
+    assert groups(plan, Group) == [(SHOP, "web", ["10.3.0.1/32"])]
+    assert of != WEB
