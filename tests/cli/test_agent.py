@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -82,6 +82,39 @@ def test_it_can_be_told_everything_by_its_environment(fleet: Running) -> None:
 
     assert waited.status == 0, waited.err
     assert holder.out == "paris_one"
+
+
+def test_it_shows_what_it_sees_to_those_who_have_the_token(fleet: Running, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("a-token-nobody-guesses\n")
+    shown = ("--dashboard-listen", "127.0.0.1:0", "--dashboard-token-file", str(secret))
+
+    with agent(fleet, "--cluster-id", "rome", *shown) as running_one:
+        url = f"http://{running_one.first['dashboard']}/api/board"
+        asked = Request(url, headers={"Authorization": "Bearer a-token-nobody-guesses"})
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            board = json.load(answer)
+        with pytest.raises(HTTPError) as refused:
+            urlopen(url, timeout=PATIENCE)
+        refused.value.close()
+
+    assert refused.value.code == 401
+    assert board["may"] == ["resolve"]
+    assert board["sections"]["clusters"]["rome"]["agent"]
+
+
+def test_a_dashboard_without_a_token_or_with_a_weak_one_is_refused(tmp_path: Path) -> None:
+    weak = tmp_path / "token"
+    weak.write_text("secret")
+    asked = ("agent", "--cluster-id", "rome", "--dashboard-listen", "127.0.0.1:0")
+
+    without = hanse(*asked, cwd=tmp_path)
+    guessed = hanse(*asked, "--dashboard-token-file", str(weak), cwd=tmp_path)
+
+    assert (without.status, guessed.status) == (2, 2)
+    assert "needs --dashboard-token-file" in without.err
+    assert "at least 16" in guessed.err
+    assert "secret" not in guessed.err
 
 
 def test_a_context_that_is_not_there_is_named(fleet: Running, tmp_path: Path) -> None:

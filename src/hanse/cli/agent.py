@@ -8,6 +8,8 @@ import click
 from hanse.cli.oops import Oops
 from hanse.cli.settings import settings_of
 
+SHORTEST_TOKEN = 16
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -70,6 +72,31 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="NAME",
     help="This replica's name among those of the cluster; by default the host's.",
 )
+@click.option(
+    "--dashboard-listen",
+    default="",
+    envvar="HANSE_DASHBOARD_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Where the dashboard is served; without it there is none.",
+)
+@click.option(
+    "--dashboard-token-file",
+    type=_FILE,
+    envvar="HANSE_DASHBOARD_TOKEN_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="The token that lets people in, of at least 16 characters.",
+)
+@click.option(
+    "--dashboard-host",
+    "dashboard_hosts",
+    multiple=True,
+    envvar="HANSE_DASHBOARD_HOST",
+    show_envvar=True,
+    metavar="NAME[:PORT]",
+    help="A name under which browsers reach it, beside localhost. Repeatable.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -80,12 +107,15 @@ def command(
     namespace: str,
     listen: str,
     identity: str,
+    dashboard_listen: str,
+    dashboard_token_file: Path | None,
+    dashboard_hosts: tuple[str, ...],
 ) -> None:
     """Run one cluster's agent.
 
     It watches its cluster and the broker, decides, and writes, until it is told to stop. Of several
     replicas one works and the others stand by. In a pod it finds its cluster by itself; elsewhere
-    --kubeconfig and --context say which it is.
+    --kubeconfig and --context say which it is. With --dashboard-listen it also shows what it sees.
 
     \b
     Examples:
@@ -93,7 +123,7 @@ def command(
       hanse agent --cluster-id lubeck --context lubeck --broker-context broker --listen 127.0.0.1:0
     """
     from hanse import app
-    from hanse.cli.agent_process import Ways, run_agent
+    from hanse.cli.agent_process import Shows, Ways, run_agent
     from hanse.cli.running import run_async, start_logging
     from hanse.model.naming import CLUSTER_ID
 
@@ -104,7 +134,12 @@ def command(
             f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
             "letters, digits and hyphens, such as lubeck"
         )
-    listener = _listener(listen)
+    listener = _listener("--listen", listen)
+    shows = None
+    if dashboard_listen:
+        token = _token(dashboard_token_file)
+        door = _listener("--dashboard-listen", dashboard_listen)
+        shows = Shows(door, token, dashboard_hosts)
     ways = Ways(
         home_file=settings.kubeconfig,
         home_context=settings.context,
@@ -113,14 +148,31 @@ def command(
     )
     options = app.Options(broker_namespace=broker_namespace)
     who = app.Settings(cluster_id, identity, namespace, options)
-    context.exit(run_async(lambda: run_agent(who, ways, listener), lasting=True))
+    context.exit(run_async(lambda: run_agent(who, ways, listener, shows), lasting=True))
 
 
-def _listener(address: str) -> socket.socket:
+def _token(file: Path | None) -> str:
+    """The dashboard's token; one that can be guessed is refused."""
+    if file is None:
+        raise Oops("--dashboard-listen needs --dashboard-token-file: whoever looks has to show it")
+    try:
+        token = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise Oops(f"--dashboard-token-file {file}: {why}; name a readable file") from None
+    if len(token) < SHORTEST_TOKEN:
+        raise Oops(
+            f"--dashboard-token-file {file}: the token has {len(token)} characters; "
+            f"use at least {SHORTEST_TOKEN}, as of `openssl rand -hex 16`"
+        )
+    return token
+
+
+def _listener(option: str, address: str) -> socket.socket:
     """A bound socket; IPv6 addresses stand in brackets."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise Oops(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
+        raise Oops(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
     bare = host.removeprefix("[").removesuffix("]")
     made = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -129,5 +181,5 @@ def _listener(address: str) -> socket.socket:
     except OSError as error:
         made.close()
         why = error.strerror or "the address cannot be used"
-        raise Oops(f"--listen {address}: {why}; choose another address or port") from None
+        raise Oops(f"{option} {address}: {why}; choose another address or port") from None
     return made

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -37,7 +39,33 @@ class Ways(Struct, frozen=True):
         return credentials.found(self.broker_file, context=self.broker_context)
 
 
-async def run_agent(settings: app.Settings, ways: Ways, listener: socket.socket) -> int:
+class Shows(Struct, frozen=True):
+    """Where and to whom an agent shows its dashboard."""
+
+    listener: socket.socket
+    token: str
+    hosts: tuple[str, ...] = ()
+
+    @asynccontextmanager
+    async def showing(self, agent: app.Agent) -> AsyncIterator[None]:
+        """Show what an agent sees until the block ends; nothing can be tried with its rights."""
+        from hanse.cli.windows import Window
+        from hanse.dashboard.entry import Entry
+        from hanse.dashboard.server import Doors, serving
+
+        window = Window(lambda _: None)
+        door = Entry(self.token)
+        asks = Doors(resolve=window.resolve)
+        async with (
+            window.onto(agent),
+            serving(window.live, door, asks, self.listener, self.hosts),
+        ):
+            yield
+
+
+async def run_agent(
+    settings: app.Settings, ways: Ways, listener: socket.socket, shows: Shows | None = None
+) -> int:
     """Work until a signal says to stop; raises `Oops` if credentials cannot even be read."""
     home, broker = await _readable(ways.home), ways.broker
     agent = app.Agent(
@@ -51,9 +79,15 @@ async def run_agent(settings: app.Settings, ways: Ways, listener: socket.socket)
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
     try:
-        async with agent.running(listener):
+        async with AsyncExitStack() as stack:
+            if shows is not None:
+                await stack.enter_async_context(shows.showing(agent))
+            await stack.enter_async_context(agent.running(listener))
             host, port = listener.getsockname()[:2]
-            log.info("agent runs", extra={"cluster": settings.cluster, "listen": f"{host}:{port}"})
+            where = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
+            if shows is not None:
+                where["dashboard"] = "{}:{}".format(*shows.listener.getsockname()[:2])
+            log.info("agent runs", extra=where)
             await stop.wait()
             log.info("agent stops", extra={"cluster": settings.cluster})
     finally:

@@ -217,7 +217,7 @@ async def _run_agent(
         zones=names.zones_of(member.name),
     )
     try:
-        async with page.shown_by(agent), agent.running(), names.told_by(agent):
+        async with page.onto(agent), agent.running(), names.told_by(agent):
             await _at_work(agent)
             yield lambda: _seen_by(agent)
     finally:

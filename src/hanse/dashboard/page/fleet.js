@@ -15,7 +15,7 @@ export const condition = (c) => {
   return { state: c.state, text: c.state === "good" ? "healthy" : c.phase.toLowerCase() };
 };
 
-function inOrder() {
+export function inOrder() {
   const order = (state.around?.clusters || []).map((c) => c.name);
   const rank = (c) => (isBroker(c) ? 1e6 : order.includes(c.name) ? order.indexOf(c.name) : 1e5);
   return items("clusters").sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));

@@ -1,6 +1,7 @@
 // What would change where, if something were applied. Nothing is written.
 import { h, badge, head, panel, table } from "/page/dom.js";
-import { state, items, ask } from "/page/store.js";
+import { state, ask } from "/page/store.js";
+import { inOrder } from "/page/fleet.js";
 
 const SIGNS = { create: "good", update: "warn", delete: "bad", refused: "bad", unchanged: "idle" };
 const EXAMPLE = `apiVersion: multicluster.x-k8s.io/v1beta1
@@ -22,7 +23,7 @@ export const whatIf = {
   offered: () => state.may.includes("plan"),
   draw() {
     const box = h("textarea", { class: "field", id: "yaml", "aria-label": "Objects as YAML", spellcheck: "false", oninput: () => { text = box.value; } }, text);
-    const where = h("select", { class: "field", id: "cluster", "aria-label": "Cluster" }, items("clusters").map((c) => h("option", {}, c.name)));
+    const where = h("select", { class: "field", id: "cluster", "aria-label": "Cluster" }, inOrder().map((c) => h("option", {}, c.name)));
     const out = h("div", { "aria-live": "polite" });
     const look = async () => {
       out.replaceChildren(h("div", { class: "empty" }, "Asking every agent…"));
