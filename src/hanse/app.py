@@ -32,6 +32,8 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
+from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
@@ -52,6 +54,7 @@ class Options(Struct, frozen=True):
     broker_namespace: str = BROKER_NAMESPACE
     networks: NetworksOptions = NetworksOptions()
     federated: FederatedOptions = FederatedOptions()
+    statefulsets: StatefulSetOptions = StatefulSetOptions()
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
@@ -62,6 +65,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         FederatedServices(options.federated),
         Machines(),
         Networks(options.networks),
+        StatefulSets(options.broker_namespace),
     )
 
 

@@ -17,6 +17,7 @@ from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConf
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object, Wire
 
 GOOD: dict[type[Object], str] = {
@@ -117,6 +118,26 @@ GOOD: dict[type[Object], str] = {
           ipFamilies: [IPv4, IPv6]
           sessionAffinity: ClientIP
           sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}
+        """,
+    StatefulSetPart: """
+        metadata: {name: shop-store-lubeck}
+        spec:
+          namespace: shop
+          name: store
+          cluster: lubeck
+          share: 2
+          revision: store-5c1f
+          replicas: [{name: store-lubeck-0, ready: true, addresses: [198.19.0.1]},
+                     {name: store-lubeck-1}]
+        """,
+    StatefulSetShares: """
+        metadata: {name: store}
+        spec:
+          shares: [{name: lubeck, replicas: 2}, {name: bergen, replicas: 1}]
+          told: lubeck 2, bergen 1
+          service: etcd
+          ports: [{name: store, port: 80}]
+          loadBalanced: true
         """,
     Tenant: "{metadata: {name: acme}, spec: {namespaces: [default, kube-system]}}",
     VirtualMachine: """
@@ -224,6 +245,10 @@ BAD = (
     ),
     Refused(NativeService, ("spec", "ports", 0, "port"), 65536, "spec.ports[0].port"),
     Refused(NativeService, ("spec", "networkInterface"), None, "spec.networkInterface"),
+    Refused(StatefulSetPart, ("spec", "cluster"), None, "spec.cluster"),
+    Refused(StatefulSetPart, ("spec", "share"), -1, "spec.share"),
+    Refused(StatefulSetShares, ("spec", "shares", 0, "replicas"), -1, "spec.shares[0].replicas"),
+    Refused(StatefulSetShares, ("spec", "shares", 1, "name"), "lubeck", "spec.shares[1]"),
     Refused(Network, ("spec", "type"), None, "spec.type"),
     Refused(Network, ("spec", "vpcID"), None, "spec.vpcID", by_rule=True),
     Refused(Network, ("spec", "tenant"), "globex", "spec.tenant", by_rule=True),

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hanse.features.networks.feature import Networks
-from hanse.features.services.feature import Services
+from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.statefulsets.feature import StatefulSets
 from hanse.local.real.fleet import RealFleet
 from hanse.testing.stage import Features, Ground, Stage
 from hanse.testing.stage_embedded import embedded_ground
@@ -18,6 +19,7 @@ from tests.scenarios.city import City
 from tests.scenarios.engines import missing
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import Market, shop_of
+from tests.scenarios.shipyard import Shipyard
 
 HERE = Path(__file__).parent
 
@@ -118,3 +120,18 @@ async def city(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[
         for actor in list(stage.actors):
             await stage.kill_agent(actor)
         await city.close()
+
+
+@pytest.fixture
+async def shipyard(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Shipyard]:
+    """What people submit to the federation; every cluster has its agent, with that feature."""
+    shop = shop_of(request.node.nodeid)
+    async with Stage(ground, shop, lambda: (StatefulSets(BROKER_NAMESPACE),)) as stage:
+        shipyard = Shipyard(stage)
+        await shipyard.open()
+        await stage.start_agents()
+        await stage.eventually(shipyard.all_have_joined())
+        yield shipyard
+        for actor in list(stage.actors):
+            await stage.kill_agent(actor)
+        await shipyard.close()

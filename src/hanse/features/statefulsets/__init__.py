@@ -1,0 +1,1 @@
+"""StatefulSets whose replicas are spread over the clusters of a fleet."""

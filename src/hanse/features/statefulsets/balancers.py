@@ -1,0 +1,111 @@
+"""A load balancer for each replica: its Service in its cluster, a stand-in at the door, a label."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.door import Door
+from hanse.features.statefulsets.names import (
+    CLUSTER,
+    ELSEWHERE,
+    OWNER,
+    POD_NAME,
+    REPLICA,
+    SET,
+    replica_in,
+    set_in,
+)
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Pod, Service, ServiceSpec
+from hanse.model.objects import ClusterId, Meta, Place, Ref, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Removal
+from hanse.model.snapshot import Snapshot
+
+OVERWRITTEN = "Overwritten"
+
+
+def balancers(door: Door, headless: Service | None, replicas: Sequence[str]) -> tuple[Service, ...]:
+    """One Service for each replica of this cluster; it leads to that pod as soon as it is there."""
+    if headless is None:
+        return ()
+    ports = tuple(replace(port, node_port=0) for port in headless.spec.ports)
+    return tuple(
+        Service(
+            metadata=Meta(
+                name=replica, namespace=door.namespace, labels={SET: door.name, REPLICA: replica}
+            ),
+            spec=ServiceSpec(
+                type="LoadBalancer",
+                selector={POD_NAME: replica},
+                ports=ports,
+                publish_not_ready_addresses=headless.spec.publish_not_ready_addresses,
+            ),
+        )
+        for replica in replicas
+    )
+
+
+def stand_ins(several: Sequence[Service], seen: Snapshot, broker: ClusterId) -> Iterator[Desired]:
+    """Each replica's Service at the door, with its address and the one cluster that has it."""
+    for service in several:
+        meta = service.metadata
+        given = seen.get(seen.local, Service, meta.name, meta.namespace)
+        known = given is not None and OWNER in given.metadata.labels
+        spec = replace(
+            service.spec,
+            load_balancer_class=ELSEWHERE,
+            allocate_load_balancer_node_ports=False,
+        )
+        there = Service(
+            metadata=replace(meta, annotations={CLUSTER: seen.local}),
+            spec=spec,
+            status=given.status if known and given is not None else Service(metadata=meta).status,
+        )
+        yield Desired(there, broker, sources=frozenset({seen.local, broker}))
+
+
+def labels_of_pods(door: Door, seen: Snapshot) -> Iterator[Patch]:
+    """Each replica's pod is labelled with its own name while balancers are wanted, and kept so."""
+    for pod in pods_of(door, seen):
+        name = pod.metadata.name if door.balanced else None
+        change = {"metadata": {"labels": {REPLICA: name}}}
+        yield Patch(Place(seen.local, ref_of(pod)), change)
+
+
+def pods_of(door: Door, seen: Snapshot) -> Iterator[Pod]:
+    """The pods of a set in this cluster, by their ordinals."""
+    own = seen.get(seen.local, StatefulSet, set_in(door.name, seen.local), door.namespace)
+    if own is None:
+        return
+    most = max(own.spec.replicas, own.status.replicas)
+    for ordinal in range(door.first_ordinal, door.first_ordinal + min(most, 10_000)):
+        name = replica_in(door.name, seen.local, ordinal)
+        pod = seen.get(seen.local, Pod, name, door.namespace)
+        if pod is not None and any(
+            o.uid == own.metadata.uid for o in pod.metadata.owner_references
+        ):
+            yield pod
+
+
+def overwritten(several: Sequence[Service], seen: Snapshot) -> Iterator[Notice]:
+    """What is said of Services that had a replica's name and were somebody else's."""
+    for service in several:
+        if _foreign(service, seen) is not None:
+            text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"
+            place = Place(seen.local, ref_of(service))
+            yield Notice(place, OVERWRITTEN, text, "Warning")
+
+
+def in_the_way(several: Sequence[Service], seen: Snapshot) -> Iterator[Removal]:
+    """Somebody else's Services that cannot become a load balancer, since they have no address."""
+    for service in several:
+        foreign = _foreign(service, seen)
+        if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):
+            place = Place(seen.local, Ref(Service.kind, foreign.name, foreign.namespace))
+            yield Removal(place, foreign.metadata.uid, "a replica's load balancer takes its name")
+
+
+def _foreign(service: Service, seen: Snapshot) -> Service | None:
+    meta = service.metadata
+    found = seen.get(seen.local, Service, meta.name, meta.namespace)
+    return found if found is not None and OWNER not in found.metadata.labels else None

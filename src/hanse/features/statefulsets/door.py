@@ -1,0 +1,155 @@
+"""A federated set as it was submitted, by whichever of the two doors."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.statefulsets.names import (
+    BALANCERS,
+    ON_LEAVE,
+    PREFERENCES,
+    REBALANCE,
+    UPDATE,
+    revision_of,
+    users,
+    why_bad_name,
+)
+from hanse.features.statefulsets.preferences import Preferences, preferences_in, preferences_of
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
+from hanse.model.kinds.core import Node
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.objects import ClusterId, Ref, ref_of
+from hanse.model.snapshot import Snapshot
+
+_CHOICES = {
+    BALANCERS: ("true", "false"),
+    ON_LEAVE: ("keep", "redistribute"),
+    UPDATE: ("everywhere", "cluster-by-cluster"),
+}
+MOST_BALANCERS = 5000
+"""Replicas whose names fit into one annotation, each with a load balancer."""
+
+
+class Door(Struct, frozen=True):
+    """One set as the federation was asked for it."""
+
+    object: StatefulSet | FederatedStatefulSet
+    spec: StatefulSetSpec
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    """The user's, as each cluster's StatefulSet gets them."""
+    marks: dict[str, str]
+    """All annotations, by which the set is steered."""
+    preferences: Preferences = Preferences()
+    faults: tuple[str, ...] = ()
+    """Why nothing is done for it as it stands."""
+
+    @property
+    def name(self) -> str:
+        return self.object.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.object.metadata.namespace
+
+    @property
+    def ref(self) -> Ref:
+        return ref_of(self.object)
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it was deleted and is about to go."""
+        return self.object.metadata.deletion_timestamp is not None
+
+    @property
+    def balanced(self) -> bool:
+        """Whether each replica gets a load balancer."""
+        return self.marks.get(BALANCERS, "false") == "true"
+
+    @property
+    def redistributes(self) -> bool:
+        """Whether others take over the share of a cluster that has left."""
+        return self.marks.get(ON_LEAVE, "keep") == "redistribute"
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether new templates go to one cluster at a time."""
+        return self.marks.get(UPDATE, "everywhere") == "cluster-by-cluster"
+
+    @property
+    def rebalance(self) -> str:
+        return self.marks.get(REBALANCE, "")
+
+    @property
+    def revision(self) -> str:
+        return revision_of(self.name, self.spec.template)
+
+    @property
+    def first_ordinal(self) -> int:
+        return self.spec.ordinals.start if self.spec.ordinals is not None else 0
+
+
+def door_at(key: Key, seen: Snapshot, broker: ClusterId) -> Door | None:
+    """The set of that name as it was submitted; a StatefulSet goes before the other kind."""
+    plain = seen.get(broker, StatefulSet, key.name, key.namespace)
+    if plain is not None and is_open(seen, broker):
+        return plain_door(plain)
+    placed = seen.get(broker, FederatedStatefulSet, key.name, key.namespace)
+    return placed_door(placed) if placed is not None else None
+
+
+def is_open(seen: Snapshot, broker: ClusterId) -> bool:
+    """Whether plain StatefulSets there are ours to spread: not where nodes run them."""
+    return seen.listed(broker, Node) and next(seen.all(broker, Node), None) is None
+
+
+def plain_door(submitted: StatefulSet) -> Door:
+    """A StatefulSet in the federation's own API."""
+    meta = submitted.metadata
+    marks = meta.annotations
+    wishes = preferences_in(marks[PREFERENCES]) if PREFERENCES in marks else Preferences()
+    faults = (*_faults(meta.name, submitted.spec, marks), *wishes.faults)
+    return Door(
+        submitted, submitted.spec, users(meta.labels), users(marks), marks, wishes, tuple(faults)
+    )
+
+
+def placed_door(submitted: FederatedStatefulSet) -> Door:
+    """A FederatedStatefulSet, in a host cluster or as its agent passed it on."""
+    meta, template = submitted.metadata, submitted.spec.template
+    own = template.metadata
+    marks = {**own.annotations, **meta.annotations}
+    wishes = preferences_of(submitted.spec.placement)
+    try:
+        spec = msgspec.convert(template.spec, StatefulSetSpec)
+        faults = [*_faults(meta.name, spec, marks), *wishes.faults]
+    except msgspec.ValidationError as error:
+        spec = StatefulSetSpec()
+        faults = [f"spec.template.spec: {error}; mend that field"]
+    return Door(
+        submitted,
+        spec,
+        users(own.labels),
+        users(own.annotations),
+        marks,
+        wishes,
+        tuple(faults),
+    )
+
+
+def _faults(name: str, spec: StatefulSetSpec, marks: dict[str, str]) -> Iterator[str]:
+    if bad := why_bad_name(name, ()):
+        yield bad
+    for mark, choices in _CHOICES.items():
+        if mark in marks and marks[mark] not in choices:
+            allowed = " or ".join(repr(choice) for choice in choices)
+            yield f"annotation {mark}: {marks[mark][:40]!r} is not {allowed}"
+    if marks.get(BALANCERS) == "true" and spec.replicas > MOST_BALANCERS:
+        yield (
+            f"annotation {BALANCERS}: {spec.replicas} replicas would need as many load balancers; "
+            f"{MOST_BALANCERS} is the most"
+        )
+    if marks.get(BALANCERS) == "true" and not spec.service_name:
+        yield f"annotation {BALANCERS}: it needs spec.serviceName, whose ports replicas serve"

@@ -1,0 +1,155 @@
+"""The feature: what it watches, what wakes which decision, and the decisions."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.statefulsets.fleet import BY_SET, broker_of
+from hanse.features.statefulsets.holding import SERVICES, SETS
+from hanse.features.statefulsets.local import plan_local
+from hanse.features.statefulsets.names import POD_NAME, SET, set_in
+from hanse.features.statefulsets.shares import plan_shares
+from hanse.model.facts import ClusterState, Liveness, Outcome, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace, Node, Pod, Service
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.objects import Object
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
+
+GOVERNED = Index(
+    StatefulSet,
+    "statefulsets-governed",
+    lambda s: [f"{s.metadata.namespace}/{s.spec.service_name}"],
+)
+GOVERNED_PLACED = Index(
+    FederatedStatefulSet,
+    "statefulsets-governed-placed",
+    lambda s: [f"{s.metadata.namespace}/{s.spec.template.spec.get('serviceName', '')}"],
+)
+OBJECTS, STATUS, FIELDS = Writes.OBJECTS, Writes.STATUS, Writes.FIELDS
+
+
+class StatefulSets:
+    """StatefulSets over clusters, by one broker namespace."""
+
+    name = "statefulsets"
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, StatefulSet, indexes=(SETS,), writes=OBJECTS),
+            Watch(Role.LOCAL, Service, indexes=(SERVICES,), writes=OBJECTS),
+            Watch(Role.LOCAL, Pod, labels=POD_NAME, writes=FIELDS),
+            Watch(Role.LOCAL, Namespace, writes=Writes.MISSING),
+            Watch(Role.BROKER, StatefulSet, indexes=(GOVERNED,), writes=STATUS),
+            Watch(
+                Role.BROKER,
+                FederatedStatefulSet,
+                indexes=(GOVERNED_PLACED,),
+                writes=OBJECTS | STATUS,
+            ),
+            Watch(Role.BROKER, Service, indexes=(SERVICES,), writes=OBJECTS | STATUS | FIELDS),
+            Watch(Role.BROKER, StatefulSetShares, writes=OBJECTS),
+            Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(BY_SET,), writes=OBJECTS),
+            Watch(Role.BROKER, Lease, namespace=home),
+            Watch(Role.BROKER, Node),
+        )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where) if where == seen.local:
+                return self._woken_at_home(change.object, seen)
+            case ObjectChange():
+                return self._woken_by_broker(change, seen)
+            case FactChange():
+                return self._woken_by_fact(change, seen)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        if key.topic == "shares":
+            return plan_shares(key, seen, self._home)
+        return plan_local(key, seen, self._home)
+
+    def _woken_at_home(self, obj: Object, seen: Snapshot) -> Iterator[Key]:
+        meta = obj.metadata
+        match obj:
+            case Pod():
+                yield from _of_pod(obj, seen)
+            case Namespace():
+                broker = broker_of(seen)
+                for record in (
+                    seen.in_namespace(broker, StatefulSetShares, meta.name) if broker else ()
+                ):
+                    yield Key("local", record.metadata.name, meta.name)
+            case _:
+                if SET in meta.labels:
+                    yield Key("local", meta.labels[SET], meta.namespace)
+
+    def _woken_by_broker(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+        obj = change.object
+        meta = obj.metadata
+        match obj:
+            case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
+                yield from _both(meta.name, meta.namespace)
+            case StatefulSetPart():
+                yield from _both(obj.spec.name, obj.spec.namespace)
+            case Service():
+                place = f"{meta.namespace}/{meta.name}"
+                plain = seen.by(change.where, GOVERNED, place)
+                for governed in (*plain, *seen.by(change.where, GOVERNED_PLACED, place)):
+                    yield from _both(governed.metadata.name, governed.metadata.namespace)
+            case Lease() if change.before is None or _holder(change.before) != _holder(
+                change.after
+            ):
+                yield from self._all_shares(seen)
+            case Node() if change.before is None or change.after is None:
+                yield from self._everything(seen)
+            case _:
+                return
+
+    def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
+        match change.fact:
+            case ClusterState():
+                yield from self._everything(seen)
+            case Liveness(where) if where == broker_of(seen):
+                yield from self._all_shares(seen)
+            case Outcome(place) if place.where == seen.local:
+                yield from self._troubled(place.ref.name, place.ref.namespace, seen)
+            case _:
+                return
+
+    def _troubled(self, name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+        """The sets that an object of that name in this cluster may belong to."""
+        broker = broker_of(seen)
+        for record in seen.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
+            own = set_in(record.metadata.name, seen.local)
+            if name == record.spec.service or name == own or name.startswith(f"{own}-"):
+                yield Key("local", record.metadata.name, namespace)
+
+    def _all_shares(self, seen: Snapshot) -> Iterator[Key]:
+        return (key for key in self._everything(seen) if key.topic == "shares")
+
+    def _everything(self, seen: Snapshot) -> Iterator[Key]:
+        broker = broker_of(seen)
+        kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
+        for kind in kinds if broker is not None else ():
+            for obj in seen.all(broker or "", kind):
+                yield from _both(obj.metadata.name, obj.metadata.namespace)
+
+
+def _both(name: str, namespace: str) -> Iterator[Key]:
+    yield Key("shares", name, namespace)
+    yield Key("local", name, namespace)
+
+
+def _holder(lease: Object | None) -> str:
+    return lease.spec.holder_identity if isinstance(lease, Lease) else ""
+
+
+def _of_pod(pod: Pod, seen: Snapshot) -> Iterator[Key]:
+    meta = pod.metadata
+    for owner in meta.owner_references:
+        own = seen.get(seen.local, StatefulSet, owner.name, meta.namespace)
+        if own is not None and SET in own.metadata.labels:
+            yield Key("local", own.metadata.labels[SET], meta.namespace)

@@ -1,0 +1,89 @@
+"""What the feature knows of the fleet: its broker, its members, and who is alive."""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hanse.model.facts import ClusterState, Liveness, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Index, Snapshot
+
+BY_SET = Index(
+    StatefulSetPart, "statefulsets-parts", lambda p: [f"{p.spec.namespace}/{p.spec.name}"]
+)
+
+
+class Member(Struct, frozen=True):
+    """A cluster of the fleet."""
+
+    cluster: ClusterId
+    healthy: bool
+
+
+def broker_of(seen: Snapshot) -> ClusterId | None:
+    """The broker that clusters share by; one that we are leaving is none any more."""
+    for cluster in seen.clusters(Role.BROKER):
+        if not _is_leaving(cluster, seen):
+            return cluster
+    return None
+
+
+def is_leaving_fleet(seen: Snapshot) -> bool:
+    """Whether this cluster is taking leave of its broker."""
+    return any(_is_leaving(cluster, seen) for cluster in seen.clusters(Role.BROKER))
+
+
+def members(seen: Snapshot, broker: ClusterId, home: str) -> tuple[Member, ...]:
+    """The clusters whose agents have worked, in the order of their names."""
+    leases = [
+        lease
+        for lease in seen.in_namespace(broker, Lease, home)
+        if lease.spec.holder_identity == lease.metadata.name
+    ]
+    leases.sort(key=lambda lease: lease.metadata.name)
+    return tuple(Member(le.metadata.name, _is_healthy(le, seen, broker, home)) for le in leases)
+
+
+def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
+    """Whether a cluster counts for what it reports: all do but those seen to have died."""
+    pulse = seen.fact(Liveness, (broker, home, cluster))
+    return cluster == seen.local or pulse is None or pulse.alive
+
+
+def parts_of(key: Key, seen: Snapshot, broker: ClusterId) -> dict[ClusterId, StatefulSetPartSpec]:
+    """What clusters report of one set."""
+    found = seen.by(broker, BY_SET, f"{key.namespace}/{key.name}")
+    return {part.spec.cluster: part.spec for part in found}
+
+
+def _is_healthy(lease: Lease, seen: Snapshot, broker: ClusterId, home: str) -> bool:
+    """Whether a cluster may be given replicas: alive, and as far as we know not for the last time.
+
+    Before we have watched a Lease for a while its own time must do; clocks that are far apart only
+    make us wait.
+    """
+    cluster = lease.metadata.name
+    pulse = seen.fact(Liveness, (broker, home, cluster))
+    if cluster == seen.local:
+        return True
+    if pulse is not None:
+        return pulse.alive
+    renewed = _time_in(lease.spec.renew_time)
+    if renewed is None:
+        return False
+    return abs(seen.now - renewed) < timedelta(seconds=lease.spec.lease_duration_seconds)
+
+
+def _time_in(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def _is_leaving(cluster: ClusterId, seen: Snapshot) -> bool:
+    state = seen.fact(ClusterState, cluster)
+    return state is not None and state.phase is Phase.LEAVING

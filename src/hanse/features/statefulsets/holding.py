@@ -1,0 +1,72 @@
+"""What a cluster holds of a set, found again by its marks, and how it is let go of."""
+
+from collections.abc import Iterator
+
+from hanse.features.statefulsets.names import CLUSTER, OWNER, RELEASED, SET, part_name
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.snapshot import Index, Snapshot
+
+
+def _of_set(obj: Object) -> list[str]:
+    marks = obj.metadata.labels
+    return [f"{obj.metadata.namespace}/{marks[SET]}"] if SET in marks and OWNER in marks else []
+
+
+SETS = Index(StatefulSet, "statefulsets-sets", _of_set)
+SERVICES = Index(Service, "statefulsets-services", _of_set)
+
+
+def standing(key: Key, seen: Snapshot) -> list[Object]:
+    """What is ours of a set in this cluster."""
+    place = f"{key.namespace}/{key.name}"
+    return [*seen.by(seen.local, SETS, place), *seen.by(seen.local, SERVICES, place)]
+
+
+def kept(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+    """Everything as it stands, here and at the door."""
+    sources = frozenset({broker})
+    here = [Desired(o, seen.local, sources=sources) for o in standing(key, seen)]
+    there = [
+        Desired(o, broker, sources=frozenset({seen.local}))
+        for o in _at_door(key, seen, broker, home)
+    ]
+    return Plan((*here, *there))
+
+
+def _at_door(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Iterator[Object]:
+    own = part_name(key.namespace, key.name, seen.local)
+    if (part := seen.get(broker, StatefulSetPart, own, home)) is not None:
+        yield part
+    for service in seen.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
+        if service.metadata.annotations.get(CLUSTER) == seen.local:
+            yield service
+
+
+def released(key: Key, seen: Snapshot) -> Plan:
+    """Leave what runs here to the cluster's people: it is nobody's from now on."""
+    objects = standing(key, seen)
+    return Plan(
+        tuple(Desired(o, seen.local) for o in objects),
+        patches=tuple(_freed(o, key, seen.local) for o in objects),
+    )
+
+
+def was_released(obj: Object | None, key: Key) -> bool:
+    """Whether something was left behind by an orphaned set of this name."""
+    return (
+        obj is not None
+        and OWNER not in obj.metadata.labels
+        and obj.metadata.annotations.get(RELEASED) == f"{key.namespace}/{key.name}"
+    )
+
+
+def _freed(obj: Object, key: Key, here: ClusterId) -> Patch:
+    ours = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
+    marks = {**ours, RELEASED: f"{key.namespace}/{key.name}"}
+    change = {"metadata": {"labels": {OWNER: None}, "annotations": marks}}
+    return Patch(Place(here, ref_of(obj)), change)

@@ -1,0 +1,171 @@
+"""What one cluster does for a set: its StatefulSet, the headless Service, replicas' balancers."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.balancers import (
+    balancers,
+    in_the_way,
+    labels_of_pods,
+    overwritten,
+    stand_ins,
+)
+from hanse.features.statefulsets.door import Door, door_at
+from hanse.features.statefulsets.fleet import broker_of, is_leaving_fleet, parts_of
+from hanse.features.statefulsets.holding import kept, released, was_released
+from hanse.features.statefulsets.names import OWNER, REVISION, SET, set_in, users
+from hanse.features.statefulsets.reports import report
+from hanse.features.statefulsets.shares import replicas_of
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Namespace, Service, ServiceSpec
+from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetShares
+from hanse.model.objects import ClusterId, Meta
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Snapshot
+
+
+class _Case(Struct, frozen=True):
+    """One set that this cluster has to do with."""
+
+    key: Key
+    door: Door
+    record: StatefulSetShares
+    broker: ClusterId
+    service: Service | None
+    """The headless Service at the door."""
+    parts: dict[ClusterId, StatefulSetPartSpec]
+
+
+def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
+    """All that this cluster has of one set, and its report about it."""
+    broker = broker_of(seen)
+    if broker is None:
+        return released(key, seen) if is_leaving_fleet(seen) else Plan()
+    door = door_at(key, seen, broker)
+    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    if door is None or door.terminating:
+        if record is None:
+            return Plan()  # nothing desired: what is left of the set goes
+        orphaned = not record.metadata.owner_references
+        return released(key, seen) if orphaned else kept(key, seen, broker, home)
+    if record is None or door.faults:
+        return kept(key, seen, broker, home)
+    service = seen.get(broker, Service, door.spec.service_name, door.namespace)
+    case = _Case(key, door, record, broker, service, parts_of(key, seen, broker))
+    return _held(case, seen, home)
+
+
+def _held(case: _Case, seen: Snapshot, home: str) -> Plan:
+    door, share = case.door, case.record.spec.of(seen.local)
+    here = _of_set(case, share, seen)
+    replicas = replicas_of(door.name, case.record.spec, seen.local) if door.balanced else []
+    several = balancers(door, case.service, replicas)
+    sources = frozenset({case.broker})
+    here += [Desired(s, seen.local, step=3, sources=sources, takes_over=True) for s in several]
+    there = list(stand_ins(several, seen, case.broker))
+    part = report(door, share, here, seen, home)
+    if share or part.spec.replicas or part.spec.trouble:
+        there.append(Desired(part, case.broker, sources=frozenset({seen.local})))
+    return Plan(
+        (*here, *there),
+        removals=tuple(in_the_way(several, seen)),
+        patches=tuple(labels_of_pods(door, seen)),
+        notices=tuple(overwritten(several, seen)),
+    )
+
+
+def _of_set(case: _Case, share: int, seen: Snapshot) -> list[Desired]:
+    """The set itself and what it stands on, one after the other."""
+    sources = frozenset({case.broker})
+    key, desired = case.key, list[Desired]()
+    if seen.get(seen.local, Namespace, key.namespace) is None:
+        space = Namespace(metadata=Meta(name=key.namespace))
+        desired.append(Desired(space, seen.local, sources=sources, unowned=True))
+    headless = _headless(case, seen)
+    own = _stateful_set(case, share, seen)
+    for step, obj in ((1, headless), (2, own)):
+        if obj is not None:
+            meta = obj.metadata
+            found = seen.get(seen.local, type(obj), meta.name, meta.namespace)
+            again = was_released(found, key)
+            desired.append(Desired(obj, seen.local, step=step, sources=sources, takes_over=again))
+    return desired
+
+
+def _headless(case: _Case, seen: Snapshot) -> Service | None:
+    """The copy of the headless Service; none where people here have the same already."""
+    service = case.service
+    if service is None:
+        return None
+    meta, spec = service.metadata, service.spec
+    standing = seen.get(seen.local, Service, meta.name, meta.namespace)
+    if standing is not None and OWNER not in standing.metadata.labels:
+        same = standing.headless and standing.spec.selector == spec.selector
+        if same and not was_released(standing, case.key):
+            return None
+    labels = {**users(meta.labels), SET: case.key.name}
+    return Service(
+        metadata=Meta(
+            name=meta.name,
+            namespace=meta.namespace,
+            labels=labels,
+            annotations=users(meta.annotations),
+        ),
+        spec=_copied(spec),
+    )
+
+
+def _copied(spec: ServiceSpec) -> ServiceSpec:
+    """The spec as it was written; addresses and their families are each cluster's own."""
+    policy = "" if spec.ip_family_policy == "SingleStack" else spec.ip_family_policy
+    own_address = "None" if spec.cluster_ip == "None" else ""
+    ports = tuple(replace(port, node_port=0) for port in spec.ports)
+    return replace(
+        spec,
+        cluster_ip=own_address,
+        cluster_ips=(),
+        ip_families=(),
+        ip_family_policy=policy,
+        ports=ports,
+    )
+
+
+def _stateful_set(case: _Case, share: int, seen: Snapshot) -> StatefulSet | None:
+    door, name = case.door, set_in(case.key.name, seen.local)
+    found = seen.get(seen.local, StatefulSet, name, case.key.namespace)
+    standing = found if found is not None and OWNER in found.metadata.labels else None
+    if not share and not (standing is not None and _keeps_claims(door)):
+        return None
+    template, revision = door.spec.template, door.revision
+    if standing is not None and not _may_update(case, seen.local):
+        template = standing.spec.template
+        revision = standing.metadata.annotations.get(REVISION, "")
+    return StatefulSet(
+        metadata=Meta(
+            name=name,
+            namespace=case.key.namespace,
+            labels={**door.labels, SET: case.key.name},
+            annotations={**door.annotations, REVISION: revision},
+        ),
+        spec=replace(door.spec, replicas=share, template=template),
+    )
+
+
+def _keeps_claims(door: Door) -> bool:
+    """Whether deleting the StatefulSet would delete claims, which only its own deletion may."""
+    policy = door.spec.persistent_volume_claim_retention_policy
+    return bool(policy.get("whenDeleted") == "Delete")
+
+
+def _may_update(case: _Case, here: ClusterId) -> bool:
+    """Whether the newest template may come here: at once, or after every cluster before us."""
+    if not case.door.stepwise:
+        return True
+    for share in case.record.spec.shares:
+        if share.name == here:
+            return True
+        part = case.parts.get(share.name)
+        if part is None or part.revision != case.door.revision or part.share != share.replicas:
+            return False
+    return True

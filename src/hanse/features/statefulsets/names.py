@@ -1,0 +1,96 @@
+"""Names, labels and annotations of federated StatefulSets, and how long names may be."""
+
+import re
+from hashlib import blake2b
+
+import msgspec
+
+from hanse.model.objects import ClusterId, Wire
+
+US = "statefulsets.hanse.dev"
+
+SET = f"{US}/set"
+"""Label of all that a cluster holds of a set: the set's name."""
+CLUSTER = f"{US}/cluster"
+"""Annotation of a replica's Service at the door: the one cluster that has it."""
+REVISION = f"{US}/revision"
+"""Annotation of a cluster's StatefulSet: the revision of the set that it was last told to run."""
+RELEASED = f"{US}/released"
+"""Annotation of what an orphaned set left behind: a set of that name takes it up again."""
+REBALANCE = f"{US}/rebalance"
+"""Annotation of a set: a new value asks for shares as if the set were new."""
+ON_LEAVE = f"{US}/on-leave"
+"""Annotation of a set: `keep` or `redistribute` the share of a cluster that has left for good."""
+UPDATE = f"{US}/update"
+"""Annotation of a set: new templates go `everywhere` at once, or `cluster-by-cluster`."""
+
+SEED = "federation.kubernetes.io"
+BALANCERS = f"{SEED}/statefulset-lb-needed"
+REPLICAS = f"{SEED}/stateful-replica-list"
+PREFERENCES = f"{SEED}/statefulset-preferences"
+
+REPLICA = "federated-statefulset"
+"""Label of a pod: its own name, as the design has it."""
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+"""Label of every pod of a StatefulSet, there from the start."""
+OWNER = "hanse.dev/owner"
+"""Label of what the engine owns."""
+ELSEWHERE = "hanse.dev/elsewhere"
+"""Class of load balancers that stand in another cluster: no controller here makes one."""
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+MOST_OF_A_SET = 52
+"""Characters of a StatefulSet's name: its pods' revision label adds a dash and ten more."""
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def set_in(name: str, cluster: ClusterId) -> str:
+    """What a set is called in one cluster."""
+    return f"{name}-{cluster}"
+
+
+def replica_in(name: str, cluster: ClusterId, ordinal: int) -> str:
+    """What a replica is called, in the whole fleet."""
+    return f"{name}-{cluster}-{ordinal}"
+
+
+def why_bad_name(name: str, clusters: tuple[ClusterId, ...]) -> str:
+    """What is wrong with a set's name and what to do; empty if nothing is."""
+    if not _LABEL.fullmatch(name):
+        return (
+            f"metadata.name: {name!r} cannot be part of its pods' host names; use lower-case "
+            "letters, digits and dashes, beginning with a letter"
+        )
+    longest = max(clusters, key=lambda c: (len(c), c), default="")
+    local = set_in(name, longest)
+    if len(local) > MOST_OF_A_SET:
+        most = MOST_OF_A_SET - len(longest) - 1
+        return (
+            f"metadata.name: in cluster {longest} it becomes {local!r}, {len(local)} characters; "
+            f"{MOST_OF_A_SET} leave room for the revision in its pods' labels, so the name may "
+            f"have {max(most, 0)} here"
+        )
+    return ""
+
+
+def revision_of(name: str, template: Wire) -> str:
+    """The name of one state of the pod template, the same for everybody."""
+    told = msgspec.json.encode(template, order="sorted")
+    return f"{name}-{blake2b(told, digest_size=5).hexdigest()}"
+
+
+def part_name(namespace: str, name: str, cluster: ClusterId) -> str:
+    """The name of a cluster's report on the broker."""
+    digest = blake2b("\0".join((namespace, name, cluster)).encode(), digest_size=10).hexdigest()
+    return f"{name[:100]}-{cluster}-{digest}"
+
+
+def users(marks: dict[str, str]) -> dict[str, str]:
+    """Labels or annotations as the user wrote them, for copies: without anybody's bookkeeping."""
+    return {
+        name: value
+        for name, value in marks.items()
+        if not name.startswith(("hanse.dev/", f"{US}/")) and name not in (LAST_APPLIED, REPLICAS)
+    }

@@ -1,0 +1,81 @@
+"""What this cluster reports of its part of a set."""
+
+from collections.abc import Iterator
+
+from hanse.features.statefulsets.balancers import pods_of
+from hanse.features.statefulsets.door import Door
+from hanse.features.statefulsets.names import OWNER, REVISION, part_name, set_in
+from hanse.model.facts import Outcome
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
+from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.plan import Desired
+from hanse.model.snapshot import Snapshot
+
+TROUBLE = ("Foreign", "Refused", "Forbidden")
+
+
+def report(
+    door: Door, share: int, desired: list[Desired], seen: Snapshot, home: str
+) -> StatefulSetPart:
+    """The part as it stands, with what is in its way."""
+    own = seen.get(seen.local, StatefulSet, set_in(door.name, seen.local), door.namespace)
+    ours = own if own is not None and OWNER in own.metadata.labels else None
+    applied = ours.metadata.annotations.get(REVISION, "") if ours is not None else ""
+    told = ours is not None and ours.status.observed_generation >= ours.metadata.generation
+    status = ours.status if ours is not None and told else None
+    spec = StatefulSetPartSpec(
+        namespace=door.namespace,
+        name=door.name,
+        cluster=seen.local,
+        share=share,
+        applied=applied,
+        revision=applied if ours is not None and _is_complete(ours) else "",
+        current_replicas=status.current_replicas if status else 0,
+        updated_replicas=status.updated_replicas if status else 0,
+        available_replicas=status.available_replicas if status else 0,
+        replicas=tuple(_replicas(door, seen)) if ours is not None else (),
+        trouble="; ".join(_troubles(door, desired, seen))[:32000],
+    )
+    name = part_name(door.namespace, door.name, seen.local)
+    return StatefulSetPart(metadata=Meta(name=name, namespace=home), spec=spec)
+
+
+def _is_complete(own: StatefulSet) -> bool:
+    """Whether every replica exists, is ready and runs the template as it stands."""
+    status = own.status
+    return (
+        status.observed_generation >= own.metadata.generation
+        and status.current_revision == status.update_revision
+        and status.replicas == status.ready_replicas == status.updated_replicas == own.spec.replicas
+    )
+
+
+def _replicas(door: Door, seen: Snapshot) -> Iterator[Replica]:
+    for pod in pods_of(door, seen):
+        name = pod.metadata.name
+        yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, door, seen))
+
+
+def _addresses(replica: str, door: Door, seen: Snapshot) -> tuple[str, ...]:
+    service = seen.get(seen.local, Service, replica, door.namespace)
+    if not door.balanced or service is None or OWNER not in service.metadata.labels:
+        return ()
+    given = service.status.load_balancer.ingress
+    return tuple(i.ip or i.hostname for i in given if i.ip or i.hostname)[:16]
+
+
+def _troubles(door: Door, desired: list[Desired], seen: Snapshot) -> Iterator[str]:
+    space = seen.get(seen.local, Namespace, door.namespace)
+    if space is not None and space.terminating:
+        yield f"namespace {door.namespace} is being deleted here"
+    for one in desired:
+        if (text := trouble_of(one.object, seen)) and one.where == seen.local:
+            yield text
+
+
+def trouble_of(obj: Object, seen: Snapshot) -> str:
+    """Why an object could not be written in this cluster; empty if nothing is known."""
+    outcome = seen.fact(Outcome, Place(seen.local, ref_of(obj)))
+    return outcome.message if outcome is not None and outcome.result in TROUBLE else ""

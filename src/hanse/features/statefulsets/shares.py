@@ -1,0 +1,168 @@
+"""The shared decisions about one set: who runs how many replicas, and what the door is told."""
+
+from msgspec import Struct
+
+from hanse.features.statefulsets.door import Door, door_at
+from hanse.features.statefulsets.fleet import Member, broker_of, is_alive, members, parts_of
+from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
+from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
+from hanse.features.statefulsets.telling import Situation, told
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.stateful import (
+    NamedPort,
+    Share,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, ref_of
+from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+
+class _Fleet(Struct, frozen=True):
+    """Who there is, as one set sees them."""
+
+    everyone: tuple[ClusterId, ...]
+    healthy: tuple[ClusterId, ...]
+    """Those that may be given replicas, in the fleet's order."""
+    unfit: tuple[ClusterId, ...]
+    """Those whose own name is too long for the set's."""
+
+
+def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
+    """The shares of one set beside it, its status, and what its headless Service is told."""
+    broker = broker_of(seen)
+    if broker is None:
+        return Plan()
+    door = door_at(key, seen, broker)
+    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    parts = parts_of(key, seen, broker)
+    everyone = members(seen, broker, home)
+    rank = _rank(seen.local, everyone)
+    if door is None or door.terminating:
+        stays = record is not None and (record.metadata.owner_references or parts)
+        return Plan((_shared(record, broker, rank),) if record is not None and stays else ())
+    fleet = _fleet(door, everyone)
+    spread = _spread(door, record, parts, fleet)
+    service = seen.get(broker, Service, door.spec.service_name, door.namespace)
+    wanted = record if door.faults else _record(door, spread, service)
+    alive = {c: p for c, p in parts.items() if is_alive(c, seen, broker, home)}
+    situation = Situation(
+        door=door,
+        shares=wanted.spec if wanted is not None else StatefulSetSharesSpec(),
+        spread=spread,
+        parts=alive,
+        away=tuple(c for c in spread.shares if c not in fleet.healthy),
+        left=tuple(c for c in spread.shares if c not in fleet.everyone),
+        unfit=fleet.unfit,
+        known=fleet.everyone,
+        service_missing=bool(door.spec.service_name) and service is None,
+    )
+    desired = () if wanted is None else (_shared(wanted, broker, rank),)
+    status = told(situation, seen, broker, rank)
+    noted = _noted(door, wanted, service, broker, rank)
+    return Plan(desired, patches=(*status.patches, *noted), notices=status.notices)
+
+
+def _rank(local: ClusterId, everyone: tuple[Member, ...]) -> int:
+    """Our place among those who could write what is shared."""
+    alive = [m.cluster for m in everyone if m.healthy]
+    return alive.index(local) if local in alive else len(alive)
+
+
+def _shared(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
+    return Desired(record, broker, sources=frozenset({broker}), shared=True, rank=rank)
+
+
+def _fleet(door: Door, everyone: tuple[Member, ...]) -> _Fleet:
+    unfit = tuple(m.cluster for m in everyone if why_bad_name(door.name, (m.cluster,)))
+    return _Fleet(
+        tuple(m.cluster for m in everyone),
+        tuple(m.cluster for m in everyone if m.healthy and m.cluster not in unfit),
+        unfit,
+    )
+
+
+def _spread(
+    door: Door,
+    record: StatefulSetShares | None,
+    parts: dict[ClusterId, StatefulSetPartSpec],
+    fleet: _Fleet,
+) -> Distribution:
+    """The shares as they should be from here on."""
+    before = shares_in(record, parts)
+    if door.faults:
+        return Distribution(before)
+    anew = record is not None and door.rebalance not in ("", record.spec.rebalanced)
+    if anew:
+        before = {c: n for c, n in before.items() if c in fleet.everyone and c not in fleet.healthy}
+    elif door.redistributes:
+        before = {c: n for c, n in before.items() if c in fleet.everyone}
+    return distribute(door.spec.replicas, before, fleet.healthy, _wishes(door, fleet, before))
+
+
+def _wishes(door: Door, fleet: _Fleet, before: dict[ClusterId, int]) -> dict[ClusterId, Wish]:
+    wishes = door.preferences.of((*fleet.healthy, *before))
+    return {cluster: wish for cluster, wish in wishes.items() if wish != USUAL}
+
+
+def shares_in(
+    record: StatefulSetShares | None, parts: dict[ClusterId, StatefulSetPartSpec]
+) -> dict[ClusterId, int]:
+    """The shares that stand; where somebody removed their record, as clusters report them."""
+    if record is not None:
+        return {share.name: share.replicas for share in record.spec.shares}
+    return {cluster: part.share for cluster, part in sorted(parts.items()) if part.share}
+
+
+def _record(door: Door, spread: Distribution, service: Service | None) -> StatefulSetShares:
+    meta = door.object.metadata
+    kind = type(door.object).kind
+    owner = OwnerReference(
+        api_version=kind.api_version, kind=kind.name, name=meta.name, uid=meta.uid
+    )
+    ports = service.spec.ports if service is not None else ()
+    return StatefulSetShares(
+        metadata=Meta(name=door.name, namespace=door.namespace, owner_references=(owner,)),
+        spec=StatefulSetSharesSpec(
+            shares=tuple(Share(name=c, replicas=n) for c, n in spread.shares.items()),
+            told=", ".join(f"{c} {n}" for c, n in spread.shares.items())[:32000],
+            service=door.spec.service_name,
+            ports=tuple(NamedPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
+            load_balanced=door.balanced,
+            first_ordinal=door.first_ordinal,
+            rebalanced=door.rebalance[:253],
+        ),
+    )
+
+
+def replicas_of(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> list[str]:
+    """The names of a cluster's replicas."""
+    first = spec.first_ordinal
+    return [replica_in(name, cluster, n) for n in range(first, first + spec.of(cluster))]
+
+
+def _noted(
+    door: Door,
+    record: StatefulSetShares | None,
+    service: Service | None,
+    broker: ClusterId,
+    rank: int,
+) -> tuple[Patch, ...]:
+    """What the headless Service at the door says of the set: balancers, and replicas if so."""
+    if service is None or record is None:
+        return ()
+    marks: dict[str, str | None] = {BALANCERS: "true" if door.balanced else "false", REPLICAS: None}
+    if door.balanced:
+        names = [
+            replica
+            for share in record.spec.shares
+            for replica in replicas_of(door.name, record.spec, share.name)
+        ]
+        marks[REPLICAS] = ", ".join(names) or None
+    elif REPLICAS not in service.metadata.annotations and BALANCERS not in door.marks:
+        return ()  # nobody ever asked for any
+    place = Place(broker, ref_of(service))
+    return (Patch(place, {"metadata": {"annotations": marks}}, rank=rank),)

@@ -1,0 +1,251 @@
+"""What the door is told: sums of what clusters report, and conditions that say what to do."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.statefulsets.door import Door
+from hanse.features.statefulsets.names import MOST_OF_A_SET
+from hanse.features.statefulsets.planner import Distribution
+from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.hanse import ClusterShare
+from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetSharesSpec
+from hanse.model.objects import ClusterId, Place, Wire
+from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+MOST_OF_A_MESSAGE = 1000
+_QUIET = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"})
+
+
+class Situation(Struct, frozen=True):
+    """All that the status of one set is made of."""
+
+    door: Door
+    shares: StatefulSetSharesSpec
+    spread: Distribution
+    parts: dict[ClusterId, StatefulSetPartSpec]
+    """Reports of clusters that are alive."""
+    away: tuple[ClusterId, ...] = ()
+    """Clusters with a share that cannot be heard."""
+    left: tuple[ClusterId, ...] = ()
+    """Those of them that are no longer in the fleet."""
+    unfit: tuple[ClusterId, ...] = ()
+    known: tuple[ClusterId, ...] = ()
+    service_missing: bool = False
+
+    @property
+    def ready(self) -> int:
+        return sum(part.ready for part in self.parts.values())
+
+    @property
+    def updated(self) -> int:
+        """Replicas of the newest template; who was not told of it yet has none."""
+        revision = self.door.revision
+        return sum(p.updated_replicas for p in self.parts.values() if p.applied == revision)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every share runs the newest template."""
+        return all(
+            cluster in self.parts and self.parts[cluster].revision == self.door.revision
+            for cluster in self.spread.shares
+        )
+
+
+def told(situation: Situation, seen: Snapshot, broker: ClusterId, rank: int) -> Plan:
+    """The status of the set at its door as a patch, with Events for what turned bad."""
+    door = situation.door
+    place = Place(broker, door.ref)
+    standing = _standing_conditions(door)
+    wanted = tuple(_conditions(situation, standing))
+    generation = door.object.metadata.generation
+    conditions = merged(standing, wanted, seen.now, generation)
+    status = _status(situation, conditions)
+    notices = tuple(
+        Notice(place, c.reason, c.message, "Warning" if _is_bad(c) else "Normal")
+        for c in wanted
+        if _turned(c, find(standing, c.type)) and c.message
+    )
+    patch = Patch(place, {"status": status}, "status", rank=rank)
+    return Plan(patches=(patch,), notices=notices)
+
+
+def _status(situation: Situation, conditions: Sequence[Condition]) -> Wire:
+    door, parts = situation.door, situation.parts
+    exist = sum(len(part.replicas) for part in parts.values())
+    counted: Wire = {
+        "observedGeneration": door.object.metadata.generation,
+        "replicas": exist,
+        "readyReplicas": min(situation.ready, exist),
+        "currentReplicas": min(sum(p.current_replicas for p in parts.values()), exist),
+        "updatedReplicas": min(situation.updated, exist),
+    }
+    told = msgspec.to_builtins(tuple(conditions))
+    if isinstance(door.object, StatefulSet):
+        available = sum(p.available_replicas for p in parts.values())
+        standing = door.object.status.current_revision
+        done = situation.complete or not standing
+        for one in told:
+            one.pop("observedGeneration", None)
+        return {
+            **counted,
+            "availableReplicas": min(available, counted["readyReplicas"]),
+            "updateRevision": door.revision,
+            "currentRevision": door.revision if done else standing,
+            "conditions": told,
+        }
+    shares = [_share(cluster, n, situation) for cluster, n in situation.spread.shares.items()]
+    return {
+        **counted,
+        "selector": _selector(door.spec.selector),
+        "clusters": msgspec.to_builtins(shares),
+        "conditions": told,
+    }
+
+
+def _share(cluster: ClusterId, replicas: int, situation: Situation) -> ClusterShare:
+    part = situation.parts.get(cluster)
+    if part is None:
+        return ClusterShare(name=cluster, replicas=replicas)
+    return ClusterShare(
+        name=cluster,
+        replicas=replicas,
+        ready_replicas=part.ready,
+        current_replicas=part.current_replicas,
+        updated_replicas=part.updated_replicas if part.applied == situation.door.revision else 0,
+    )
+
+
+def _conditions(situation: Situation, standing: Sequence[Condition]) -> Iterator[Condition]:
+    door = situation.door
+    if door.faults:
+        text = "; ".join(door.faults)
+        yield condition("Valid", False, "Invalid", text[:MOST_OF_A_MESSAGE])
+    else:
+        yield condition("Valid", True, "Valid", "it can be spread")
+    yield _placed(situation)
+    yield _ready(situation)
+    trouble = [f"{c}: {p.trouble}" for c, p in sorted(situation.parts.items()) if p.trouble]
+    if trouble:
+        yield condition("Trouble", True, "InClusters", "; ".join(trouble)[:MOST_OF_A_MESSAGE])
+    elif find(standing, "Trouble") is not None:
+        yield condition("Trouble", False, "NoTrouble", "every cluster does its part")
+    if door.stepwise:
+        yield _update(situation)
+
+
+def _placed(situation: Situation) -> Condition:
+    spread = situation.spread
+    problems = list(_misplaced(situation))
+    if problems:
+        text = "; ".join(problems)[:MOST_OF_A_MESSAGE]
+        reason = "Unplaced" if spread.unplaced else "NotAsWished"
+        return condition("Placed", False, reason, text)
+    shares = ", ".join(f"{c} {n}" for c, n in spread.shares.items()) or "no replicas"
+    return condition("Placed", True, "Placed", shares[:MOST_OF_A_MESSAGE])
+
+
+def _misplaced(situation: Situation) -> Iterator[str]:
+    spread, door = situation.spread, situation.door
+    if spread.unplaced:
+        why = "raise max or add clusters" if situation.known else "no cluster has joined the fleet"
+        yield f"{spread.unplaced} of {door.spec.replicas} replicas have no place: {why}"
+    if spread.surplus:
+        yield f"{spread.surplus} replicas too many are in clusters that cannot be reached"
+    if spread.starved:
+        names = ", ".join(spread.starved)
+        yield f"preferences: {names} have fewer than their min; more replicas are needed"
+    unknown = sorted(door.preferences.wishes.keys() - set(situation.known))
+    if unknown:
+        yield f"preferences: there is no cluster {', '.join(unknown)} in the fleet"
+    if situation.unfit:
+        names = ", ".join(situation.unfit)
+        yield (
+            f"metadata.name: {door.name!r} is too long for {names}, "
+            f"since name, dash and cluster may have {MOST_OF_A_SET} characters"
+        )
+    if situation.left:
+        yield (
+            f"{', '.join(situation.left)} left the fleet with a share; annotate "
+            "statefulsets.hanse.dev/on-leave=redistribute to give it to others"
+        )
+
+
+def _ready(situation: Situation) -> Condition:
+    wanted, ready = situation.door.spec.replicas, situation.ready
+    shown = ", ".join(
+        f"{c} {situation.parts[c].ready if c in situation.parts else 0}/{n}"
+        for c, n in situation.spread.shares.items()
+    )
+    if situation.away:
+        text = f"{', '.join(situation.away)} cannot be heard; their replicas wait there: {shown}"
+        return condition("Ready", False, "ClustersAway", text[:MOST_OF_A_MESSAGE])
+    if ready >= wanted and sum(situation.spread.shares.values()) == wanted:
+        return condition("Ready", True, "AllReady", shown[:MOST_OF_A_MESSAGE])
+    if situation.service_missing:
+        text = f"there is no Service {situation.door.spec.service_name}, which names the pods"
+        return condition("Ready", False, "NoService", text)
+    return condition("Ready", False, "Progressing", shown[:MOST_OF_A_MESSAGE])
+
+
+def _update(situation: Situation) -> Condition:
+    """How far a template has come that goes to one cluster at a time."""
+    if situation.complete:
+        return condition("Updated", True, "UpToDate", "every cluster runs the newest template")
+    revision = situation.door.revision
+    waiting = [
+        c
+        for c in situation.spread.shares
+        if c not in situation.parts or situation.parts[c].revision != revision
+    ]
+    text = f"waiting for {waiting[0]} to be ready with the newest template"
+    rest = f"; then {', '.join(waiting[1:])}" if waiting[1:] else ""
+    return condition("Updated", False, "Halted", (text + rest)[:MOST_OF_A_MESSAGE])
+
+
+def _standing_conditions(door: Door) -> tuple[Condition, ...]:
+    if not isinstance(door.object, StatefulSet):
+        return door.object.status.conditions
+    return tuple(
+        Condition(
+            type=c.type,
+            status=c.status,
+            reason=c.reason,
+            message=c.message,
+            last_transition_time=c.last_transition_time,
+        )
+        for c in door.object.status.conditions
+    )
+
+
+def _selector(selector: Wire) -> str:
+    """The selector in text form, for the scale subresource."""
+    terms = [f"{name}={value}" for name, value in sorted(selector.get("matchLabels", {}).items())]
+    terms += [_term(one) for one in selector.get("matchExpressions", ())]
+    return ",".join(terms)
+
+
+def _term(expression: dict[str, Any]) -> str:
+    key, values = expression.get("key", ""), ",".join(expression.get("values") or ())
+    match expression.get("operator"):
+        case "In":
+            return f"{key} in ({values})"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case "DoesNotExist":
+            return f"!{key}"
+        case _:
+            return str(key)
+
+
+def _is_bad(told_: Condition) -> bool:
+    return (told_.status == "True") == (told_.type == "Trouble")
+
+
+def _turned(now: Condition, before: Condition | None) -> bool:
+    changed = before is None or before.status != now.status or before.reason != now.reason
+    return changed and now.reason not in _QUIET

@@ -1,0 +1,126 @@
+"""How replicas of a federated set are shared out, and what each cluster reports of its part."""
+
+from typing import Annotated, ClassVar
+
+from hanse.model.kinds.field_types import ClusterName, Count, ObjectName, PortNumber
+from hanse.model.objects import Kind, Object, Value
+from hanse.model.schema import Column, Crd, Schema
+
+
+class Share(Value, frozen=True, kw_only=True):
+    """How many replicas are one cluster's."""
+
+    name: Annotated[ClusterName, Schema("The cluster's id.")]
+    replicas: Annotated[Count, Schema("Its replicas.", default=0)] = 0
+
+
+class NamedPort(Value, frozen=True, kw_only=True):
+    """A port that replicas are found by."""
+
+    port: Annotated[PortNumber, Schema("Its number.")]
+    name: Annotated[str, Schema("Its name, for SRV records.", max_length=63)] = ""
+    protocol: Annotated[str, Schema("TCP, UDP or SCTP.", max_length=4)] = "TCP"
+
+
+class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
+    """Who runs how many replicas, and how they are found."""
+
+    shares: Annotated[
+        tuple[Share, ...],
+        Schema(
+            "Each cluster's replicas; kept while a cluster is away.",
+            keys=("name",),
+            max_items=1000,
+        ),
+    ] = ()
+    told: Annotated[str, Schema("The shares in a line, for people.", max_length=32000)] = ""
+    service: Annotated[str, Schema("The headless Service.", max_length=63)] = ""
+    ports: Annotated[
+        tuple[NamedPort, ...], Schema("The ports of the headless Service.", max_items=100)
+    ] = ()
+    load_balanced: Annotated[
+        bool, Schema("Whether each replica has a load balancer of its own.", default=False)
+    ] = False
+    first_ordinal: Annotated[Count, Schema("Where ordinals begin.", default=0)] = 0
+    rebalanced: Annotated[
+        str, Schema("The last wish to rebalance that was granted.", max_length=253)
+    ] = ""
+
+    def of(self, cluster: str) -> int:
+        """The replicas of one cluster."""
+        return next((s.replicas for s in self.shares if s.name == cluster), 0)
+
+
+class StatefulSetShares(Object, frozen=True, kw_only=True):
+    """The shares of one federated StatefulSet, beside it; it goes with the set, or is orphaned."""
+
+    kind: ClassVar[Kind] = Kind("hanse.dev", "v1alpha1", "StatefulSetShares", "statefulsetshares")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("stsshares",),
+        columns=(
+            Column("Shares", ".spec.told"),
+            Column("Balanced", ".spec.loadBalanced", "boolean", 1),
+        ),
+        status=False,
+    )
+    status_apart: ClassVar[bool] = False
+
+    spec: StatefulSetSharesSpec = StatefulSetSharesSpec()
+
+
+class Replica(Value, frozen=True, kw_only=True):
+    """One replica as its cluster sees it."""
+
+    name: Annotated[ObjectName, Schema("Its pod's name, unique in the fleet.")]
+    ready: Annotated[bool, Schema("Whether its pod is ready.", default=False)] = False
+    addresses: Annotated[
+        tuple[str, ...],
+        Schema("Addresses or host names of its load balancer.", max_items=16),
+    ] = ()
+
+
+class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
+    """What one cluster runs of a set."""
+
+    namespace: Annotated[ObjectName, Schema("The set's namespace.")]
+    name: Annotated[ObjectName, Schema("The set's name.")]
+    cluster: Annotated[ClusterName, Schema("The cluster that tells this.")]
+    share: Annotated[Count, Schema("The replicas it was given and took up.", default=0)] = 0
+    revision: Annotated[
+        str, Schema("The set's revision that all of its replicas run.", max_length=253)
+    ] = ""
+    applied: Annotated[
+        str, Schema("The set's revision that it was last told to run.", max_length=253)
+    ] = ""
+    current_replicas: Annotated[Count, Schema("Those of the current revision.", default=0)] = 0
+    updated_replicas: Annotated[Count, Schema("Those of the newest revision.", default=0)] = 0
+    available_replicas: Annotated[Count, Schema("Those ready for long enough.", default=0)] = 0
+    replicas: Annotated[
+        tuple[Replica, ...],
+        Schema("The replicas that exist.", keys=("name",), max_items=10000),
+    ] = ()
+    trouble: Annotated[str, Schema("What stands in the way, in a sentence.", max_length=32000)] = ""
+
+    @property
+    def ready(self) -> int:
+        """How many of its replicas are ready."""
+        return sum(replica.ready for replica in self.replicas)
+
+
+class StatefulSetPart(Object, frozen=True, kw_only=True):
+    """One cluster's report of its part of a federated StatefulSet; that cluster alone writes it."""
+
+    kind: ClassVar[Kind] = Kind("hanse.dev", "v1alpha1", "StatefulSetPart", "statefulsetparts")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("stspart",),
+        columns=(
+            Column("Set", ".spec.name"),
+            Column("Cluster", ".spec.cluster"),
+            Column("Share", ".spec.share", "integer"),
+            Column("Trouble", ".spec.trouble", priority=1),
+        ),
+        status=False,
+    )
+    status_apart: ClassVar[bool] = False
+
+    spec: StatefulSetPartSpec

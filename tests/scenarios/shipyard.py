@@ -1,0 +1,238 @@
+"""What people do with federated StatefulSets, and what they see, as short sentences."""
+
+from typing import Any
+
+import msgspec
+
+from hanse.app import BROKER
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.statefulsets.names import OWNER
+from hanse.kube.client import Client
+from hanse.kube.errors import AlreadyExists, Conflict, NotFound
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import PersistentVolumeClaim, Pod, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.objects import ClusterId, K, Meta, Wire
+from hanse.testing.stage import Check, Stage
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+KINDS: tuple[type[Any], ...] = (
+    ClusterSet,
+    FederatedStatefulSet,
+    StatefulSetPart,
+    StatefulSetShares,
+)
+
+
+def spec_of(replicas: int = 11, image: str = "etcd:3.6", **fields: Any) -> StatefulSetSpec:
+    """The design's example, in today's words."""
+    labels = {"app": "etcd"}
+    container = {
+        "name": "etcd",
+        "image": image,
+        "ports": [{"containerPort": 80, "name": "store"}],
+        "volumeMounts": [{"name": "etcd-store", "mountPath": "/usr/share/etcd"}],
+    }
+    claim = {
+        "metadata": {"name": "etcd-store"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    return StatefulSetSpec(
+        service_name="etcd",
+        replicas=replicas,
+        selector={"matchLabels": labels},
+        template={
+            "metadata": {"labels": labels},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+        },
+        volume_claim_templates=(claim,),
+        pod_management_policy="Parallel",
+        **fields,
+    )
+
+
+def headless(name: str, namespace: str) -> Service:
+    return Service(
+        metadata=Meta(name=name, namespace=namespace, labels={"app": "etcd"}),
+        spec=ServiceSpec(
+            cluster_ip="None",
+            selector={"app": "etcd"},
+            ports=(ServicePort(port=80, name="store"),),
+        ),
+    )
+
+
+class Shipyard:
+    """Sets in the scenario's namespace, submitted to the broker or to a host cluster."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    def person(self, cluster: ClusterId) -> Client:
+        return self.stage.person(cluster)
+
+    async def open(self, lease: int = 3) -> None:
+        """Teach every cluster the kinds, and give the fleet its rules."""
+        for cluster in (*self.stage.names, BROKER):
+            for kind in KINDS:
+                await self._define(cluster, kind)
+        await self.stage.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
+        await self.stage.make_namespace(BROKER, self.stage.shop)
+        spec = ClusterSetSpec(lease_duration_seconds=lease)
+        await self.stage.eventually(
+            lambda: self.person(BROKER).create(
+                ClusterSet(metadata=Meta(name=self.stage.shop), spec=spec)
+            )
+        )
+
+    def all_have_joined(self) -> Check[None]:
+        """That every cluster has shown a sign of life."""
+
+        async def check() -> None:
+            leases = (await self.person(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
+            assert {le.spec.holder_identity for le in leases} >= set(self.stage.names)
+
+        return check
+
+    async def close(self) -> None:
+        """Leave nothing behind for the next scenario."""
+        inside = f"namespaces/{BROKER_NAMESPACE}"
+        for path in (
+            f"/apis/hanse.dev/v1alpha1/clustersets/{self.stage.shop}",
+            f"/apis/hanse.dev/v1alpha1/{inside}/statefulsetparts",
+            f"/apis/coordination.k8s.io/v1/{inside}/leases",
+        ):
+            await self.person(BROKER).send(Request("DELETE", path))
+
+    async def _define(self, cluster: ClusterId, kind: type[Any]) -> None:
+        body = msgspec.json.encode(crd_of(kind))
+        try:
+            await self.person(cluster).send(Request("POST", CRDS, body=body))
+        except (AlreadyExists, Conflict):
+            return
+
+        async def served() -> None:
+            await self.person(cluster).list(kind)
+
+        await self.stage.eventually(served)
+
+    # -- doing
+
+    async def launch(
+        self, replicas: int = 11, *, balanced: bool = False, marks: dict[str, str] | None = None
+    ) -> StatefulSet:
+        """Submit the design's example to the federation."""
+        notes = dict(marks or {})
+        if balanced:
+            notes["federation.kubernetes.io/statefulset-lb-needed"] = "true"
+        await self.person(BROKER).create(headless("etcd", self.stage.shop))
+        meta = Meta(name="store", namespace=self.stage.shop, annotations=notes)
+        return await self.person(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
+
+    async def edit(self, change: Wire, where: ClusterId = BROKER, name: str = "store") -> None:
+        """Change a StatefulSet as people do."""
+        await self.person(where).patch(StatefulSet, name, self.stage.shop, change)
+
+    async def scale(self, replicas: int) -> None:
+        """As `kubectl scale` does."""
+        path = f"/apis/apps/v1/namespaces/{self.stage.shop}/statefulsets/store/scale"
+        body = msgspec.json.encode({"spec": {"replicas": replicas}})
+        content = "application/merge-patch+json"
+        await self.person(BROKER).send(Request("PATCH", path, body=body, content_type=content))
+
+    async def annotate(self, **marks: str | None) -> None:
+        """Annotate the set; names are those of the feature, with underscores."""
+        notes = {
+            f"statefulsets.hanse.dev/{name.replace('_', '-')}": value
+            for name, value in marks.items()
+        }
+        await self.edit({"metadata": {"annotations": notes}})
+
+    # -- seeing
+
+    async def found(self, cluster: ClusterId, kind: type[K], name: str) -> K | None:
+        try:
+            return await self.person(cluster).read(kind, name, self.stage.shop)
+        except NotFound:
+            return None
+
+    async def door(self) -> StatefulSet:
+        return await self.person(BROKER).read(StatefulSet, "store", self.stage.shop)
+
+    def shares(self, **expected: int) -> Check[None]:
+        """That each cluster runs so many replicas, all ready; others have no StatefulSet."""
+
+        async def check() -> None:
+            for cluster in self.stage.names:
+                own = await self.found(cluster, StatefulSet, f"store-{cluster}")
+                wanted = expected.get(cluster, 0)
+                if not wanted:
+                    assert own is None, f"{cluster} has {own}"
+                    continue
+                assert own is not None, f"{cluster} has none"
+                assert own.spec.replicas == wanted, (cluster, own.spec.replicas)
+                assert own.status.ready_replicas == wanted, (cluster, own.status)
+
+        return check
+
+    def is_ready(self, ready: int, wanted: int | None = None) -> Check[StatefulSet]:
+        """That the door's status says so."""
+
+        async def check() -> StatefulSet:
+            door = await self.door()
+            assert door.status.observed_generation == door.metadata.generation
+            assert door.spec.replicas == (ready if wanted is None else wanted)
+            assert door.status.ready_replicas == ready, door.status
+            return door
+
+        return check
+
+    def is_told(self, **reasons: str) -> Check[dict[str, str]]:
+        """That the door's conditions have these reasons; gives their messages."""
+
+        async def check() -> dict[str, str]:
+            door = await self.door()
+            told = {c.type: c for c in door.status.conditions}
+            assert {n: told[n].reason for n in reasons if n in told} == reasons, told
+            return {c.type: c.message for c in told.values()}
+
+        return check
+
+    async def listed(self, cluster: ClusterId, kind: type[K]) -> list[K]:
+        return list((await self.person(cluster).list(kind, namespace=self.stage.shop)).objects)
+
+    async def pods(self, cluster: ClusterId) -> dict[str, Pod]:
+        return {p.metadata.name: p for p in await self.listed(cluster, Pod)}
+
+    async def claims(self, cluster: ClusterId) -> set[str]:
+        return {c.metadata.name for c in await self.listed(cluster, PersistentVolumeClaim)}
+
+    async def balancers(self, cluster: ClusterId) -> dict[str, tuple[str, ...]]:
+        """Load-balancer Services of ours and their addresses."""
+        services = await self.listed(cluster, Service)
+        return {
+            s.metadata.name: tuple(i.ip for i in s.status.load_balancer.ingress)
+            for s in services
+            if s.spec.type == "LoadBalancer" and OWNER in s.metadata.labels
+        }
+
+    def is_gone(self) -> Check[None]:
+        """That no cluster and no door has anything of the set but claims."""
+
+        async def check() -> None:
+            for cluster in (*self.stage.names, BROKER):
+                for kind in (StatefulSet, Service):
+                    left = [o.metadata.name for o in await self.listed(cluster, kind)]
+                    assert left in ([], ["etcd"]), (cluster, left)
+            assert await self.listed(BROKER, StatefulSetShares) == []
+            parts = (await self.person(BROKER).list(StatefulSetPart)).objects
+            assert [p for p in parts if p.spec.namespace == self.stage.shop] == []
+
+        return check
