@@ -1,6 +1,5 @@
 """StatefulSets over clusters: submitted at the door, run everywhere, scaled without a move."""
 
-
 from hanse.model.kinds.apps import StatefulSet
 from tests.scenarios.shipyard import Shipyard
 
