@@ -1,4 +1,4 @@
-"""An agent with the toy feature as a process of its own, which tells what it does when asked.
+"""An agent with all features as a process of its own, which tells what it does when asked.
 
     python -m bench.agent CLUSTER KUBECONFIG
 
@@ -17,11 +17,10 @@ from msgspec import Struct
 
 from bench.counted import Counted
 from bench.processes import most_resident, resident
-from hanse.app import BROKER, Agent, Settings
+from hanse.app import BROKER, Agent, Settings, features
 from hanse.kube import credentials
 from hanse.kube.http import HttpTransport
 from hanse.model.facts import ClusterState, Phase
-from hanse.testing.toy import Toy
 
 
 class Told(Struct, frozen=True):
@@ -44,7 +43,7 @@ async def main(cluster: str, kubeconfig: Path) -> None:
         for context in (cluster, BROKER)
     )
     settings = Settings(cluster=cluster, identity="bench", replicated=False)
-    agent = Agent(settings, home, broker=broker, features=(Toy(),))
+    agent = Agent(settings, home, broker=broker, features=features())
     async with agent.running():
         await synced(agent)
         _say("synced")

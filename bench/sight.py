@@ -1,59 +1,59 @@
-"""What a person sees in one cluster, by one watch: which ConfigMaps are there and complete."""
+"""What a person sees in one cluster, by watches: which objects are there and complete."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from random import Random
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from hanse.kube.client import Client
 from hanse.kube.events import Applied, Listed
 from hanse.kube.request import Transport
 from hanse.kube.watching import follow
-from hanse.model.kinds.core import ConfigMap
-from hanse.testing.toy import OFFER, OFFERED
+from hanse.model.objects import Object
+
+Mark: TypeAlias = Callable[[Object], str | None]
+"""The name that an object is waited for by; None while it is not complete, or nobody's."""
 
 
-def is_complete(seen: ConfigMap, sources: int) -> bool:
-    """Whether an object of the toy feature tells of as many clusters as there are."""
-    name, data = seen.metadata.name, seen.data
-    if name.startswith("copy-of-"):
-        return len(data) == sources
-    if name.startswith("receipt-of-"):
-        return data.get("from", "").count(",") == sources - 1
-    if name.startswith("sum."):
-        return data.get("clusters", "").count(",") == sources - 1
-    return OFFER not in seen.metadata.labels or OFFERED in seen.metadata.annotations
+class Look(Struct, frozen=True):
+    """What to look at in a cluster."""
+
+    kinds: tuple[type[Object], ...]
+    namespace: str
+    mark: Mark
 
 
 class Sight:
-    """The ConfigMaps of one namespace that were ever complete; others wait for names among them."""
+    """The objects of one namespace that were ever complete; others wait for names among them."""
 
-    def __init__(self, sources: int) -> None:
-        self.begun = asyncio.Event()
+    def __init__(self, look: Look) -> None:
+        self.look = look
         self._complete: set[str] = set()
-        self._sources = sources
         self._waiting: list[tuple[set[str], asyncio.Future[None]]] = []
 
-    async def follow(self, way: Transport, namespace: str) -> None:
+    async def follow(self, way: Transport, kind: type[Object], begun: asyncio.Event) -> None:
         """Look until cancelled; a server may end a watch that is read too slowly, so resume."""
-        events = follow(Client(way), ConfigMap, namespace=namespace, random=Random(0))
+        events = follow(Client(way), kind, namespace=self.look.namespace, random=Random(0))
         async with aclosing(events) as told:
             async for event in told:
                 match event:
                     case Listed(objects):
                         for obj in objects:
                             self.take(obj)
-                        self.begun.set()
+                        begun.set()
                     case Applied(obj):
                         self.take(obj)
                     case _:
                         pass
 
-    def take(self, obj: ConfigMap) -> None:
+    def take(self, obj: Object) -> None:
         """An object as it is now."""
-        if not is_complete(obj, self._sources):
+        name = self.look.mark(obj)
+        if name is None:
             return
-        name = obj.metadata.name
         self._complete.add(name)
         for missing, found in self._waiting:
             missing.discard(name)
@@ -75,18 +75,21 @@ class Sight:
 
 @asynccontextmanager
 async def sights(
-    ways: Mapping[str, Transport], namespaces: Mapping[str, str], sources: int
+    ways: Mapping[str, Transport], looks: Mapping[str, Look]
 ) -> AsyncIterator[dict[str, Sight]]:
     """One look at each cluster, from now on, until the block ends."""
-    seen = {cluster: Sight(sources) for cluster in ways}
+    seen = {cluster: Sight(looks[cluster]) for cluster in ways}
+    begun: list[asyncio.Event] = []
+    tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(seen[cluster].follow(way, namespaces[cluster]), name=f"see {cluster}")
-            for cluster, way in ways.items()
-        ]
+        for cluster, sight in seen.items():
+            for kind in sight.look.kinds:
+                begun.append(asyncio.Event())
+                watch = sight.follow(ways[cluster], kind, begun[-1])
+                tasks.append(group.create_task(watch, name=f"see {cluster}"))
         try:
-            for sight in seen.values():
-                await sight.begun.wait()
+            for one in begun:
+                await one.wait()
             yield seen
         finally:
             for task in tasks:

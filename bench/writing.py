@@ -7,17 +7,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.client import Client
 from hanse.kube.limit import Limit
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.real.fleet import BROKER, NAMES
-from hanse.testing.toy import HOME, OFFER, OFFERED
+from hanse.model.objects import Kind
 
 WORK = "bench"
 """The namespace of the load in every cluster."""
 
-NAMESPACES = {**dict.fromkeys(NAMES, WORK), BROKER: HOME}
 AT_ONCE = 64
 _SERVERS_OWN = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 _NOT_OURS = "kube-root-ca.crt"
@@ -51,16 +48,6 @@ async def _write_to(way: Transport, requests: Sequence[Request]) -> None:
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-def offers(cluster: str, names: Iterable[str]) -> list[Write]:
-    """The load: each name offered by one cluster."""
-    return [Write(cluster, _create(offer(cluster, name))) for name in names]
-
-
-def offer(cluster: str, name: str) -> dict[str, Any]:
-    """What a person creates to have it shared."""
-    return configmap(name, WORK, {OFFER: ""}, {"from": cluster, "text": "x" * 100})
-
-
 def configmap(
     name: str, namespace: str, labels: Mapping[str, str], data: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -69,81 +56,80 @@ def configmap(
 
 
 def create(cluster: str, obj: Mapping[str, Any]) -> Write:
-    return Write(cluster, _create(obj))
+    """The create of any object in a namespace, of a kind with a regular plural."""
+    path = f"{base_of(obj['apiVersion'], obj['metadata']['namespace'])}/{obj['kind'].lower()}s"
+    return Write(cluster, Request("POST", path, body=msgspec.json.encode(obj)))
 
 
-async def bare_writes(ways: Mapping[str, Transport]) -> list[Write]:
-    """What a client would send that knew the end from the start: each object once, as it stands.
+def patch(
+    cluster: str, obj: Mapping[str, Any], change: Mapping[str, Any], subresource: str = ""
+) -> Write:
+    """The merge patch of any object in a namespace."""
+    meta = obj["metadata"]
+    base = base_of(obj["apiVersion"], meta["namespace"])
+    path = f"{base}/{obj['kind'].lower()}s/{meta['name']}{subresource}"
+    body = msgspec.json.encode(change)
+    return Write(cluster, Request("PATCH", path, body=body, content_type=MERGE_PATCH))
 
-    Offers are created and then told that they are offered, as the feature has to.
-    """
-    return [
-        write
-        for cluster in ways
-        for write in _in_order(cluster, await _standing(ways[cluster], NAMESPACES[cluster]))
-    ]
+
+def base_of(api_version: str, namespace: str) -> str:
+    start = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    return f"{start}/namespaces/{namespace}"
 
 
-async def prepare(ways: Mapping[str, Transport]) -> None:
-    """The namespaces of the load, and connections that stand: no repeat pays for the first."""
-    for cluster, way in ways.items():
-        await _namespace(way, NAMESPACES[cluster])
+async def warm(ways: Mapping[str, Transport]) -> None:
+    """Connections that stand: no repeat pays for the first."""
+    for way in ways.values():
         await _write_to(way, [Request("GET", "/version")] * (4 * AT_ONCE))
-    await _namespace(ways[BROKER], BROKER_NAMESPACE)
 
 
-async def _namespace(way: Transport, name: str) -> None:
+async def namespace(way: Transport, name: str) -> None:
+    """A namespace that is there."""
     wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     body = msgspec.json.encode(wanted)
     answer = await way.send(Request("POST", "/api/v1/namespaces", body=body))
     assert answer.status in (201, 409), answer.body
 
 
-async def clear(ways: Mapping[str, Transport]) -> None:
+class Collection(Struct, frozen=True):
+    """Objects of one kind that a load leaves behind."""
+
+    kind: Kind
+    namespace: str
+    labels: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{base_of(self.kind.api_version, self.namespace)}/{self.kind.plural}"
+
+    @property
+    def query(self) -> tuple[tuple[str, str], ...]:
+        return (("labelSelector", self.labels),) if self.labels else ()
+
+
+async def clear(ways: Mapping[str, Transport], left: Mapping[str, Sequence[Collection]]) -> None:
     """Delete everything that a repeat has left."""
     for cluster, way in ways.items():
-        for path in _collections(NAMESPACES[cluster]):
-            _successful(await way.send(Request("DELETE", path)))
+        for one in left[cluster]:
+            _successful(await way.send(Request("DELETE", one.path, one.query)))
     for cluster, way in ways.items():
-        left = await _standing(way, NAMESPACES[cluster])
-        assert not left, f"{len(left)} objects are left in {cluster}"
+        standing = await standing_in(way, left[cluster])
+        assert not standing, f"{len(standing)} objects are left in {cluster}"
 
 
-async def _standing(way: Transport, namespace: str) -> list[dict[str, Any]]:
+async def standing_in(way: Transport, wanted: Iterable[Collection]) -> list[dict[str, Any]]:
+    """Everything there is of some collections, without what a server says of it by itself."""
     found: list[dict[str, Any]] = []
-    for path in _collections(namespace):
-        listed = msgspec.json.decode(_successful(await way.send(Request("GET", path))).body)
-        kind = listed["kind"].removesuffix("List")
-        found += [{"apiVersion": "v1", "kind": kind, **one} for one in listed["items"]]
+    for one in wanted:
+        answer = _successful(await way.send(Request("GET", one.path, one.query)))
+        listed = msgspec.json.decode(answer.body)
+        head = {"apiVersion": one.kind.api_version, "kind": one.kind.name}
+        found += [{**obj, **head, "metadata": _own(obj["metadata"])} for obj in listed["items"]]
     return [one for one in found if one["metadata"]["name"] != _NOT_OURS]
 
 
-def _in_order(cluster: str, standing: Iterable[dict[str, Any]]) -> list[Write]:
-    creates: list[Write] = []
-    patches: list[Write] = []
-    for obj in standing:
-        meta = {k: v for k, v in obj["metadata"].items() if k not in _SERVERS_OWN}
-        if OFFER in meta.get("labels", {}):
-            patches.append(Write(cluster, _told_offered(meta)))
-            meta = {k: v for k, v in meta.items() if k != "annotations"}
-        creates.append(Write(cluster, _create({**obj, "metadata": meta})))
-    return [*creates, *patches]
-
-
-def _told_offered(meta: Mapping[str, Any]) -> Request:
-    change = {"metadata": {"annotations": {OFFERED: meta["annotations"][OFFERED]}}}
-    path = f"/api/v1/namespaces/{meta['namespace']}/configmaps/{meta['name']}"
-    body = msgspec.json.encode(change)
-    return Request("PATCH", path, body=body, content_type=MERGE_PATCH)
-
-
-def _create(obj: Mapping[str, Any]) -> Request:
-    path = f"/api/v1/namespaces/{obj['metadata']['namespace']}/{obj['kind'].lower()}s"
-    return Request("POST", path, body=msgspec.json.encode(obj))
-
-
-def _collections(namespace: str) -> tuple[str, ...]:
-    return tuple(f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("configmaps", "events"))
+def _own(meta: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in meta.items() if name not in _SERVERS_OWN}
 
 
 def _successful(answer: Response) -> Response:

@@ -3,37 +3,43 @@
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from bench.agents import agent_process, agents_of, real_fleet
 from bench.figures import AtMost, Figure
 from bench.row import Effort, Once, Row
-from bench.rows.throughput import shared_by
+from bench.rows.throughput import load_of
+from bench.services_load import LEFT, imported, looks, prepare
+from bench.sharing import shared_by
 from bench.sight import sights
-from bench.writing import NAMESPACES, WORK, clear, configmap, create, prepare, write_all
+from bench.writing import WORK, Write, clear, create, write_all
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.services.records import Record
+from hanse.features.services.slices import Backing, published
 from hanse.local.real.fleet import BROKER, NAMES
-from hanse.testing.toy import FROM, HOME, RECORD
+from hanse.model.kinds.multicluster import ImportedPort
+from hanse.model.objects import to_wire
 
 IMPORTS = 5_000
-OFFERS = 600
+SERVICES = 600
 HERE, ELSEWHERE = NAMES[0], "visby"
-"""The agent's cluster, and one that offers everything and has no agent here."""
+"""The agent's cluster, and one that exports everything and has no agent here."""
 
 
 @asynccontextmanager
 async def _imported(effort: Effort) -> AsyncIterator[Once]:
-    names = [f"offer-{number}" for number in range(effort.of(IMPORTS, 300))]
+    names = [f"service-{number}" for number in range(effort.of(IMPORTS, 300))]
     async with real_fleet() as fleet:
         ways = {name: fleet.clusters[name].connect() for name in (HERE, BROKER)}
         try:
-            await prepare(ways)
+            await prepare(ways, ())
             async with (
-                sights(ways, NAMESPACES, 1) as seen,
+                sights(ways, looks(1)) as seen,
                 agent_process(HERE, fleet.kubeconfig) as first,
             ):
-                await write_all(ways, [create(BROKER, _record(name)) for name in names])
-                copies = {f"{made}-of-{name}" for made in ("copy", "receipt") for name in names}
-                await seen[HERE].until(copies)
-                await seen[BROKER].until({f"sum.{WORK}.{name}" for name in names})
+                await write_all(ways, [_published(name) for name in names])
+                for cluster in ways:
+                    await seen[cluster].until(imported(names, [ELSEWHERE]))
                 await first.quiet()
 
             async def once() -> Mapping[str, float]:
@@ -45,6 +51,7 @@ async def _imported(effort: Effort) -> AsyncIterator[Once]:
                     "renewals of Leases": float(told.leases),
                     "until everything is read": agent.synced_after,
                     "until everything is planned": agent.settled_after,
+                    "CPU": told.cpu,
                     "memory": told.most_resident,
                 }
 
@@ -54,24 +61,35 @@ async def _imported(effort: Effort) -> AsyncIterator[Once]:
                 await way.close()
 
 
-def _record(name: str) -> dict[str, object]:
-    labels = {RECORD: f"{WORK}.{name}", FROM: ELSEWHERE}
-    return configmap(f"{WORK}.{name}.{ELSEWHERE}", HOME, labels, {"text": "x" * 100})
+def _published(name: str) -> Write:
+    """What the agent of another cluster would publish of one Service."""
+    record = Record(
+        cluster=ELSEWHERE,
+        namespace=WORK,
+        name=name,
+        exported_at=datetime(2026, 1, 1, tzinfo=UTC),
+        type="ClusterSetIP",
+        ports=(ImportedPort(port=80, name="http"),),
+        ip_families=("IPv4",),
+    )
+    backing = Backing(addresses=("10.96.0.10",))
+    (piece,) = published(record, backing, BROKER_NAMESPACE, as_pods=False)
+    return create(BROKER, to_wire(piece))
 
 
 @asynccontextmanager
 async def _at_work(effort: Effort) -> AsyncIterator[Once]:
-    names = [f"offer-{number}" for number in range(effort.of(OFFERS, 100))]
+    names = [f"service-{number}" for number in range(effort.of(SERVICES, 100))]
     async with real_fleet() as fleet:
         ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         try:
-            await prepare(ways)
+            await prepare(ways, names)
 
             async def once() -> Mapping[str, float]:
                 async with agents_of(fleet, NAMES) as agents:
-                    await shared_by(agents, ways, names, time.process_time)
+                    await shared_by(agents, ways, load_of(names), time.process_time)
                     told = [await agent.quiet() for agent in agents]
-                await clear(ways)
+                await clear(ways, LEFT)
                 return {
                     "most memory": max(one.most_resident for one in told),
                     "CPU": max(one.cpu for one in told),
@@ -92,6 +110,7 @@ RESTART = Row(
         Figure("renewals of Leases", ""),
         Figure("until everything is read", "s", AtMost(5.0)),
         Figure("until everything is planned", "s", AtMost(5.0)),
+        Figure("CPU", "s"),
         Figure("memory", "MiB"),
     ),
     prepare=_imported,
@@ -99,7 +118,7 @@ RESTART = Row(
 
 FOOTPRINT = Row(
     name="footprint",
-    about="the agents of three real clusters that share 600 offers each: the largest of the three",
+    about="the agents of three real clusters that export 600 Services each: the largest",
     against="fixed goals; a peer's agent in Go took 170 to 236 MiB and 29 to 39 s CPU",
     figures=(Figure("most memory", "MiB", AtMost(100)), Figure("CPU", "s", AtMost(10.0))),
     prepare=_at_work,

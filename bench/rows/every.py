@@ -8,9 +8,10 @@ from bench.rows.dns import DNS
 from bench.rows.dns_names import DNS_NAMES
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
+from bench.rows.in_process import IN_PROCESS
 from bench.rows.latency import LATENCY
 from bench.rows.reading import EVENT, LIST
-from bench.rows.throughput import IN_PROCESS, THROUGHPUT
+from bench.rows.throughput import THROUGHPUT
 from bench.rows.up import UP
 
 ROWS: tuple[Row, ...] = (

@@ -1,4 +1,4 @@
-"""One offer on an idle fleet: how soon every cluster has it, against the trips this has to take."""
+"""One export on an idle fleet: how soon all clusters have it, against the trips it has to take."""
 
 import asyncio
 import time
@@ -9,14 +9,20 @@ from itertools import count, cycle
 from bench.agents import agents_of, real_fleet
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
+from bench.services_load import LEFT, exports, imported, looks, prepare, told
 from bench.sight import Sight, sights
-from bench.writing import NAMESPACES, WORK, clear, configmap, create, offers, prepare, write_all
+from bench.writing import WORK, Collection, clear, configmap, create, write_all
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
+from hanse.model.kinds.core import ConfigMap
 
 SAMPLES = 200
 CALM = 0.1
-"""Seconds between two samples: long enough for what comes after an offer, as events, to end."""
+"""Seconds between two samples: long enough for what comes after an export, as events, to end."""
+
+PLACES = {**dict.fromkeys(NAMES, WORK), BROKER: BROKER_NAMESPACE}
+TRIPS = {cluster: (Collection(ConfigMap.kind, place),) for cluster, place in PLACES.items()}
 
 
 @asynccontextmanager
@@ -26,8 +32,9 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
         ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         numbers, homes = count(), cycle(NAMES)
         try:
-            await prepare(ways)
-            async with agents_of(fleet, NAMES), sights(ways, NAMESPACES, 1) as seen:
+            names = [f"service-{number}" for number in range(samples * effort.repeats)]
+            await prepare(ways, names)
+            async with agents_of(fleet, NAMES), sights(ways, looks(1)) as seen:
 
                 async def once() -> Mapping[str, float]:
                     trips: list[float] = []
@@ -35,11 +42,12 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
                     for _ in range(samples):
                         number, home = next(numbers), next(homes)
                         trips.append(await _trips(ways, seen, home, f"trip-{number}"))
-                        shared.append(await _shared(ways, seen, home, f"offer-{number}"))
+                        shared.append(await _shared(ways, seen, home, f"service-{number}"))
                     return _milliseconds(trips, shared)
 
                 yield once
-            await clear(ways)
+            await clear(ways, LEFT)
+            await clear(ways, TRIPS)
         finally:
             for way in ways.values():
                 await way.close()
@@ -48,16 +56,13 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
 async def _shared(
     ways: Mapping[str, Transport], seen: Mapping[str, Sight], home: str, name: str
 ) -> float:
-    """Seconds from the sending of an offer until its copy is seen in each cluster."""
+    """Seconds from the sending of an export until import and slice are seen in each cluster."""
     began = time.perf_counter()
-    await write_all(ways, offers(home, [name]))
-    await asyncio.gather(*(seen[cluster].until({f"copy-of-{name}"}) for cluster in NAMES))
+    await write_all(ways, exports(home, [name]))
+    all_of_it = imported([name], [home])
+    await asyncio.gather(*(seen[cluster].until(all_of_it) for cluster in NAMES))
     seconds = time.perf_counter() - began
-    await asyncio.gather(
-        seen[home].until({name}),
-        *(seen[cluster].until({f"receipt-of-{name}"}) for cluster in NAMES),
-        seen[BROKER].until({f"sum.{WORK}.{name}"}),
-    )
+    await asyncio.gather(seen[home].until(told([name])), seen[BROKER].until(all_of_it))
     await asyncio.sleep(CALM)
     return seconds
 
@@ -70,9 +75,7 @@ async def _trips(
     for clusters in ((home,), (BROKER,), NAMES):
         step = f"{name}-{len(clusters)}-{clusters[0]}"
         data = {"text": "x" * 100}
-        await write_all(
-            ways, [create(c, configmap(step, NAMESPACES[c], {}, data)) for c in clusters]
-        )
+        await write_all(ways, [create(c, configmap(step, PLACES[c], {}, data)) for c in clusters])
         await asyncio.gather(*(seen[cluster].until({step}) for cluster in clusters))
     seconds = time.perf_counter() - began
     await asyncio.sleep(CALM)
@@ -90,7 +93,7 @@ def _milliseconds(trips: list[float], shared: list[float]) -> dict[str, float]:
 
 LATENCY = Row(
     name="latency",
-    about="one offer on an idle fleet of real clusters until its copy is seen in each, 200 times",
+    about="one export on an idle fleet of real clusters until each has its import, 200 times",
     against="its three unavoidable writes one after another, each seen on a watch before the next",
     figures=(
         Figure("p50", "ms", against="trips p50"),

@@ -7,9 +7,11 @@ from bench.figures import percentile
 from bench.processes import apart, most_resident, resident
 from bench.row import Row
 from bench.rows.every import ROWS
-from bench.rows.throughput import sharing_in_process
-from bench.sight import Sight, is_complete
+from bench.rows.in_process import sharing_in_process
+from bench.sight import Sight
+from bench.toy_load import is_complete, looks
 
+from hanse.local.real.fleet import NAMES
 from hanse.model.kinds.core import ConfigMap
 from hanse.testing.builders import annotated, configmap
 from hanse.testing.toy import OFFER, OFFERED
@@ -56,7 +58,7 @@ def test_an_offer_is_complete_when_it_was_told_so() -> None:
 
 
 async def test_whoever_waits_for_names_goes_on_with_the_last_of_them() -> None:
-    sight = Sight(sources=1)
+    sight = Sight(looks(1)[NAMES[0]])
     sight.take(configmap("a"))
 
     await sight.until({"a"})

@@ -1,0 +1,91 @@
+"""What the engine itself costs: the toy feature on embedded clusters, all in one process."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+
+import uvloop
+from msgspec.structs import replace
+
+from bench.agent import Told, synced, told_by
+from bench.counted import Counted
+from bench.figures import AtMost, Figure
+from bench.processes import apart
+from bench.row import Effort, Row, unprepared
+from bench.sharing import Load, shared_by, written_barely
+from bench.toy_load import (
+    LEFT,
+    bare_writes,
+    everywhere,
+    is_by_people,
+    looks,
+    offers,
+    prepare,
+)
+from hanse.app import Agent, Settings
+from hanse.kube.clock import WallClock
+from hanse.kube.request import Transport
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.local.real.fleet import BROKER, NAMES
+from hanse.testing.toy import Toy
+
+OFFERS = 300
+
+
+class AgentHere:
+    """An agent in this process, on embedded clusters of this process."""
+
+    def __init__(self, name: str, clusters: Mapping[str, ApiServer]) -> None:
+        self._ways = [Counted(InProcess(clusters[cluster])) for cluster in (name, BROKER)]
+        settings = Settings(cluster=name, identity="bench", replicated=False)
+        home, broker = self._ways
+        self.agent = Agent(settings, home, broker=broker, features=(Toy(),))
+
+    async def ask(self) -> Told:
+        return replace(told_by(self.agent, *self._ways), cpu=0.0)  # counted with all the rest
+
+    async def quiet(self) -> Told:
+        await self.agent.engine.settled()
+        return await self.ask()
+
+
+async def _once(effort: Effort) -> Mapping[str, float]:
+    return await apart(sharing_in_process, effort.of(OFFERS, 50))
+
+
+def sharing_in_process(count: int) -> dict[str, float]:
+    """Clusters, agents, load and observer on one loop: no network, one core."""
+    return uvloop.run(_shared_in_process([f"offer-{number}" for number in range(count)]))
+
+
+async def _shared_in_process(names: Sequence[str]) -> dict[str, float]:
+    clusters = {name: ApiServer(name, clock=WallClock()) for name in (*NAMES, BROKER)}
+    ways: dict[str, Transport] = {name: InProcess(api) for name, api in clusters.items()}
+    await prepare(ways)
+    load = Load(
+        [write for name in NAMES for write in offers(name, names)],
+        looks(len(NAMES)),
+        lambda seen: everywhere(seen, names),
+    )
+    async with AsyncExitStack() as stack:
+        agents = [AgentHere(name, clusters) for name in NAMES]
+        for one in agents:
+            await stack.enter_async_context(one.agent.running())
+            await synced(one.agent)
+        shared = await shared_by(agents, ways, load, time.process_time)
+    bare = await bare_writes(ways)
+    by_people = sum(map(is_by_people, bare))
+    return {**shared, **await written_barely(ways, bare, LEFT, by_people, time.process_time)}
+
+
+IN_PROCESS = Row(
+    name="in-process",
+    about="300 offers of the toy feature in each of three embedded clusters: the engine's own cost",
+    against="the bare client on the same clusters; there is no network to hide behind",
+    figures=(
+        Figure("CPU of everything", "s", against="bare client's"),
+        Figure("writes", "", AtMost(1.1), against="objects"),
+        Figure("refused", "writes"),
+    ),
+    prepare=unprepared(_once),
+)
