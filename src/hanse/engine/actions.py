@@ -32,7 +32,8 @@ class Create(Struct, frozen=True):
     object: Object
     step: int
     as_leader_of: ClusterId | None = None
-    rank: int = 0
+    rank: int | None = None
+    """The place in the order of those who may write a shared object; None: it is ours alone."""
 
 
 class Update(Struct, frozen=True):
@@ -44,7 +45,7 @@ class Update(Struct, frozen=True):
     subresource: str
     step: int
     as_leader_of: ClusterId | None = None
-    rank: int = 0
+    rank: int | None = None
 
 
 class Delete(Struct, frozen=True):
@@ -169,10 +170,11 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
             sink.actions.append(Create(where, obj, desired.step, desired.as_leader_of))
         return
     epoch = _epoch(desired.as_leader_of, seen)
+    rank = desired.rank if desired.shared else None
     wanted = recorded(stamped(obj, owner, desired.sources, epoch))
     standing = seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
     if standing is None:
-        sink.actions.append(Create(where, wanted, desired.step, desired.as_leader_of, desired.rank))
+        sink.actions.append(Create(where, wanted, desired.step, desired.as_leader_of, rank))
         return
     if not _ours_to_write(standing, owner, desired, epoch, place, sink):
         sink.blocked_by.add(place)
@@ -191,7 +193,7 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
                 subresource,
                 desired.step,
                 desired.as_leader_of,
-                desired.rank,
+                rank,
             )
         )
 

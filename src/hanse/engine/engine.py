@@ -21,6 +21,7 @@ from hanse.engine.patience import Patience
 from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of, unread_brakes
 from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
+from hanse.engine.slots import Slots
 from hanse.engine.suspicion import Suspicion
 from hanse.engine.writer import Fence, NoFence, Writer
 from hanse.kube.clock import Clock
@@ -44,8 +45,6 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 log = logging.getLogger(__name__)
 
 SLOW_PLAN = timedelta(milliseconds=20)
-MOST_AT_ONCE = 256
-"""Keys in progress: enough to keep every cluster's own limit busy."""
 
 FACTS: tuple[type[Fact], ...] = (
     ClusterState,
@@ -95,7 +94,7 @@ class Engine:
         self.queue = Queue(_loop_time)
         self.guard = guard or Guard(_loop_time)
         self._system_namespace = system_namespace
-        self._patience = Patience(_loop_time, random)
+        self._patience = Patience(_loop_time, random, lambda: self.queue.crowd)
         self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
         self._herald = Herald(self.fleet, clock)
         self._pulses = Pulses(self.fleet, clock)
@@ -294,15 +293,16 @@ class Engine:
             self.queue.add(item, Lane.BACKLOG)
 
     async def _dispatch(self) -> None:
-        slots = asyncio.Semaphore(MOST_AT_ONCE)
+        slots = Slots()
         async with asyncio.TaskGroup() as group:
             while True:
-                await slots.acquire()
+                await slots.wait()
                 turn = await self.queue.take()
                 self.metrics.queue_depth(len(self.queue))
                 name = f"{turn.item[0]} {turn.item[1]}"
                 task = group.create_task(self._work(turn), name=name)
-                task.add_done_callback(lambda _: slots.release())
+                slot = slots.take()
+                task.add_done_callback(lambda _, slot=slot: slot.give_back())  # type: ignore[misc]
 
     async def _work(self, turn: Turn) -> None:
         feature, key = turn.item

@@ -29,6 +29,12 @@ REPEATS = 5
 
 WHILE = 300.0
 MOST_PLACES = 20_000
+SETTLE = 0.3
+"""Seconds that a shared object waits for what else is about to change it: nobody waits for it."""
+
+CROWDED = 9.0
+"""Seconds more for each who is before us where keys crowd: others have a backlog as we have."""
+
 ROUNDING = 0.001
 """What a delay may lose on its way through a timedelta."""
 
@@ -49,16 +55,26 @@ class _Repeats(Struct, frozen=True):
     until: float
 
 
+class _Need(Struct, frozen=True):
+    """Since when a shared object needs a write, and the version that it had then."""
+
+    since: float
+    version: str
+
+
 class Patience:
     """The engine's memory of what did not work, lost without harm when the agent ends."""
 
-    def __init__(self, time: Callable[[], float], random: Random) -> None:
+    def __init__(
+        self, time: Callable[[], float], random: Random, crowd: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._time = time
+        self._crowd = crowd
         self._random = random
         self._attempts: dict[Item, int] = {}
         self._crashes: dict[Item, int] = {}
         self._refusals: dict[Place, _Refusal] = {}
-        self._noticed: dict[Item, dict[Place, float]] = {}
+        self._noticed: dict[Item, dict[Place, _Need]] = {}
         self._repeats: dict[Place, tuple[_Repeats, ...]] = {}
 
     def ripe(
@@ -124,17 +140,30 @@ class Patience:
         self._crashes.pop(item, None)
 
     def _notice(self, item: Item, actions: Iterable[Action], now: float) -> None:
-        """Remember since when a key's shared objects need a write, and no longer than they do."""
+        """Remember since when a key's shared objects need a write, and no longer than they do.
+
+        For all but the first in the order that begins anew when somebody writes: he is at work.
+        """
         known = self._noticed.pop(item, {})
-        needed = [place_of(a) for a in actions if not isinstance(a, Delete) and a.rank]
+        needed: dict[Place, _Need] = {}
+        for action in actions:
+            if isinstance(action, Delete) or action.rank is None:
+                continue
+            place = place_of(action)
+            version = action.base.metadata.resource_version if isinstance(action, Update) else ""
+            before = known.get(place)
+            if before is None or (action.rank and before.version != version):
+                before = _Need(now, version)
+            needed[place] = before
         if needed:
-            self._noticed[item] = {place: known.get(place, now) for place in needed}
+            self._noticed[item] = needed
 
     def _out_of_turn(self, item: Item, action: Action, now: float) -> float:
         """Seconds to leave a shared object to those before us in the order."""
-        if isinstance(action, Delete) or not action.rank:
+        if isinstance(action, Delete) or action.rank is None:
             return 0.0
-        return self._noticed[item][place_of(action)] + action.rank - now
+        others = action.rank * (1 + CROWDED * self._crowd())
+        return self._noticed[item][place_of(action)].since + SETTLE + others - now
 
     def _refused(self, action: Action, now: float) -> float:
         refusal = self._refusals.get(place_of(action))

@@ -58,6 +58,11 @@ class Queue:
         return len(self._ready[0]) + len(self._ready[1]) + len(self._again)
 
     @property
+    def crowd(self) -> float:
+        """How many keys are due, as a share of what makes a crowd."""
+        return min(len(self) / CROWD, 1.0)
+
+    @property
     def quiet(self) -> bool:
         """Whether nothing is being done, is due, or is about to be within the coalescing time."""
         soon = self._time() + COALESCE_MOST
@@ -116,8 +121,8 @@ class Queue:
     def _coalescing(self) -> float:
         if self.idle:
             return 0.0
-        crowd = min(len(self._waiting) / CROWD, 1.0)
-        return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * crowd
+        share = min(len(self._waiting) / CROWD, 1.0)
+        return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share
 
     def _wait(self, item: Item, lane: Lane, delay: float) -> None:
         due = self._time() + delay

@@ -146,6 +146,23 @@ def test_after_a_second_without_the_broker_it_is_pending() -> None:
     assert conditions(result) == {"Valid": ("True", "Valid"), "Ready": ("False", "Pending")}
 
 
+def test_while_the_broker_is_well_an_export_waits_in_silence_behind_others() -> None:
+    soon, late = (plan(seen([export(), service()], after=seconds)) for seconds in (5, 60))
+
+    assert conditions(soon) == {}
+    assert conditions(late)["Ready"] == ("False", "Pending")
+
+
+def test_a_write_that_fails_is_told_after_a_second() -> None:
+    view = seen([export(), service(), backends()], after=2)
+    [piece] = wanted(plan(view), EndpointSlice)
+    trouble = Outcome(Place(BROKER, ref_of(piece)), "Failed", "the broker is full", EPOCH)
+
+    told = plan(seen([export(), service(), backends()], facts=[trouble], after=2))
+
+    assert conditions(told)["Ready"] == ("False", "Pending")
+
+
 def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
     told = (condition("Ready", True, "Exported"), condition("Conflict", True, "PortConflict"))
     before = replace(export(), status=ServiceExportStatus(conditions=told))
@@ -198,7 +215,7 @@ def test_the_api_servers_own_service_is_never_exported() -> None:
 
 
 def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Plan:
-    return plan(seen([export(), service(), backends()], [rules(profile), *others]))
+    return plan(seen([export(), service(), backends()], [rules(profile), *others], after=60))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -253,7 +270,7 @@ def test_under_a_headless_import_of_kep_1645_a_service_shows_its_pods() -> None:
 def test_our_own_old_record_is_no_other_export() -> None:
     stale = on_broker(record(HERE, port(81), age=1))
 
-    result = plan(seen([export(), service(), backends()], stale, after=5))
+    result = plan(seen([export(), service(), backends()], stale, after=60))
 
     assert conditions(result)["Conflict"] == ("False", "NoConflicts")
     assert "Exported" not in str(conditions(result).get("Ready"))

@@ -35,6 +35,9 @@ from hanse.model.snapshot import Snapshot
 PATIENCE = timedelta(seconds=1)
 """How long an export may take before people are told that it is pending."""
 
+BUSY = timedelta(seconds=30)
+"""How long it may take while nothing is wrong with the broker: it waits behind others."""
+
 IMPORTED_HERE = "ImportedHere"
 TROUBLE = ("Foreign", "Refused", "Forbidden")
 
@@ -178,7 +181,8 @@ def _readiness(case: _Case, desired: tuple[Desired, ...], seen: Snapshot) -> Con
         whom = f"only {', '.join(case.record.to)}" if case.record.to else "all clusters"
         return condition("Ready", True, "Exported", f"{whom} can import it"[:1024])
     began = case.export.metadata.creation_timestamp
-    young = began is not None and seen.now - began < PATIENCE
+    in_order = seen.synced(case.broker, EndpointSlice) and not any(trouble)
+    young = began is not None and seen.now - began < (BUSY if in_order else PATIENCE)
     if find(case.export.status.conditions, "Ready") is not None or young:
         return None
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({case.broker})")
