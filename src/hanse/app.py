@@ -29,6 +29,7 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
@@ -69,9 +70,9 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
     )
 
 
-def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: ARG001, B008 - a frozen value
+def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value
     """Every admission decision of the product; a new one is named here."""
-    return ()
+    return network_hooks(Networks(options.networks))
 
 
 def sections() -> tuple[Section, ...]:

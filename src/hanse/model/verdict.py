@@ -28,6 +28,8 @@ class Review(Struct, frozen=True):
     groups: tuple[str, ...] = ()
     dry_run: bool = False
     subresource: str = ""
+    uid: str = ""
+    """By which this request is told from every other."""
 
 
 class Allow(Struct, frozen=True):

@@ -75,6 +75,7 @@ def asked(body: bytes) -> Asked:
         groups=request.user_info.groups,
         dry_run=bool(request.dry_run),
         subresource=request.sub_resource,
+        uid=request.uid,
     )
     return Asked(request.uid, review)
 

@@ -35,12 +35,12 @@ def api_endpoints(seen: Snapshot) -> list[tuple[str, int]]:
     )
 
 
-def kubernetes_alias(name: NetworkName, address: str, seen: Snapshot) -> Iterator[Service]:
+def kubernetes_alias(name: NetworkName, address: str, seen: Snapshot) -> Service:
     """The network's `kubernetes`, with the ports of the cluster's own."""
     own = seen.get(seen.local, Service, "kubernetes", "default")
     ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
     meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=marks_of(name))
-    yield Service(metadata=meta, spec=ServiceSpec(ports=ports, cluster_ip=address))
+    return Service(metadata=meta, spec=ServiceSpec(ports=ports, cluster_ip=address))
 
 
 def kubernetes_slices(name: NetworkName, seen: Snapshot) -> Iterator[EndpointSlice]:

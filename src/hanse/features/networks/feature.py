@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.networks.aliases import api_endpoints
+from hanse.features.networks.guards import MARK, cluster_guards
 from hanse.features.networks.isolation import Around, policies_in
-from hanse.features.networks.life import OURS, is_winding_up, plan_network
+from hanse.features.networks.life import is_winding_up, plan_network
 from hanse.features.networks.names import (
     KUBE_SERVICE,
     NETWORK,
+    OURS,
     RANGE_OF,
     TENANT,
     NetworkName,
@@ -21,9 +23,11 @@ from hanse.features.networks.sight import (
     NAMESPACES,
     NETWORKS,
     PEERINGS,
+    POD_ADDRESSES,
     PODS,
     SERVICES,
     SLICES,
+    is_served,
     namespaces_of,
     networks_of,
     tenant_of,
@@ -31,10 +35,14 @@ from hanse.features.networks.sight import (
 from hanse.features.networks.tenants import plan_tenant
 from hanse.model.facts import KindServed, Outcome, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.admission import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.rbac import Role as RbacRole
@@ -45,6 +53,9 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 
 _ALL = Writes.OBJECTS
 _MARKED = f"{TENANT}"
+_GUARDING = next(iter(MARK))
+GUARDS = Key("guards")
+_SERVED = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind)
 
 
 class Networks:
@@ -64,19 +75,24 @@ class Networks:
             Watch(Role.LOCAL, Network, indexes=(NETWORKS,), writes=_ALL | Writes.STATUS),
             Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS,), writes=Writes.STATUS),
             Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES,), writes=Writes.MISSING),
-            Watch(Role.LOCAL, Pod, labels=NETWORK, indexes=(PODS,), writes=Writes.FIELDS),
+            Watch(
+                Role.LOCAL, Pod, labels=NETWORK, indexes=(PODS, POD_ADDRESSES), writes=Writes.FIELDS
+            ),
             Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES,), writes=_ALL),
             Watch(Role.LOCAL, Service, namespace="default"),
             Watch(Role.LOCAL, EndpointSlice, labels=NETWORK, indexes=(SLICES,), writes=_ALL),
             Watch(Role.LOCAL, EndpointSlice, namespace="default", indexes=(SLICES,)),
             Watch(Role.LOCAL, NetworkPolicy, writes=_ALL),
             Watch(Role.LOCAL, ServiceCIDR, writes=_ALL),
+            Watch(Role.LOCAL, IPAddress),
             Watch(Role.LOCAL, Deployment, labels=_MARKED, writes=_ALL),
             Watch(Role.LOCAL, PodDisruptionBudget, labels=_MARKED, writes=_ALL),
             Watch(Role.LOCAL, ServiceAccount, labels=_MARKED, writes=_ALL),
             Watch(Role.LOCAL, RbacRole, labels=_MARKED, writes=_ALL),
             Watch(Role.LOCAL, RoleBinding, labels=_MARKED, writes=_ALL),
             Watch(Role.LOCAL, ConfigMap, labels=_MARKED, writes=_ALL),
+            Watch(Role.LOCAL, ValidatingAdmissionPolicy, labels=_GUARDING, writes=_ALL),
+            Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, labels=_GUARDING, writes=_ALL),
             *(watch for provider in self.providers.values() for watch in provider.watches),
         )
 
@@ -96,6 +112,8 @@ class Networks:
                 return self._isolation(key, seen)
             case "peering":
                 return plan_peering(key, seen)
+            case "guards":
+                return self._guards(seen)
             case _:
                 return Plan()
 
@@ -131,11 +149,18 @@ class Networks:
         )
         return Plan(tuple(Desired(p, seen.local) for p in policies_in(key.name, around)))
 
+    def _guards(self, seen: Snapshot) -> Plan:
+        """What the API server refuses by itself, once there is a tenant to guard."""
+        if not is_served(ValidatingAdmissionPolicy, seen) or not any(seen.all(seen.local, Tenant)):
+            return Plan()
+        return Plan(tuple(Desired(g, seen.local) for g in cluster_guards(self.options)))
+
     def _woken(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
         obj = change.object
         meta = obj.metadata
         match obj:
             case Tenant():
+                yield GUARDS
                 yield Key("tenant", meta.name)
                 yield from self._network_keys(meta.name, seen)
             case Network():
@@ -211,7 +236,8 @@ class Networks:
 
     def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
         match change.fact:
-            case KindServed(where, kind) if where == seen.local and kind == ServiceCIDR.kind:
+            case KindServed(where, kind) if where == seen.local and kind in _SERVED:
+                yield GUARDS
                 yield from self._everything(seen)
             case Outcome(place) if place.where == seen.local:
                 yield from self._by_outcome(

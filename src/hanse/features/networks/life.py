@@ -17,7 +17,16 @@ from hanse.features.networks.addresses import (
 )
 from hanse.features.networks.aliases import kubernetes_alias, kubernetes_slices
 from hanse.features.networks.dns import dns_service, dns_workload
-from hanse.features.networks.names import DNS, FINALIZER, RANGE_OF, NetworkName, fitted, parsed
+from hanse.features.networks.guards import pool_guard
+from hanse.features.networks.names import (
+    DNS,
+    FINALIZER,
+    OURS,
+    RANGE_OF,
+    NetworkName,
+    fitted,
+    parsed,
+)
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.providers import Provider
 from hanse.features.networks.ranges import Range, faults_of, overlaps, range_in
@@ -28,11 +37,11 @@ from hanse.features.networks.sight import (
     is_served,
     named,
     namespaces_of,
-    tenant_of,
 )
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Outcome
 from hanse.model.keys import Key
+from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
@@ -41,7 +50,6 @@ from hanse.model.plan import Desired, Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 DRAINED = "Drained"
-OURS = "hanse.dev/owner"
 _TROUBLE = ("Foreign", "Refused", "Forbidden")
 
 
@@ -88,23 +96,36 @@ def wanted(network: Network, seen: Snapshot, options: NetworksOptions) -> Iterat
     """A network's ranges, its DNS and its `kubernetes`."""
     name = parsed(network.metadata.name)
     pool = pool_of(network, seen)
-    for cidr in service_cidrs(name, pool):
-        yield Desired(cidr, seen.local)
-    if pool and not _ready(service_cidrs(name, pool)[0], seen):
+    spaces = [n.metadata.name for n in namespaces_of(name.tenant, seen)]
+    cidrs = service_cidrs(name, pool)
+    if pool and is_served(ValidatingAdmissionPolicy, seen):
+        yield from (Desired(guard, seen.local) for guard in pool_guard(name, pool, spaces))
+    yield from (Desired(cidr, seen.local) for cidr in cidrs)
+    if cidrs and not _ready(cidrs[0], seen):
         return
-    if tenant_of(name.dns_namespace, seen) == name.tenant:
-        address = dns_address(network, pool, seen)
-        if address is not None:
-            yield Desired(dns_service(name, address), seen.local, step=1)
-            spaces = [n.metadata.name for n in namespaces_of(name.tenant, seen)]
-            for obj in dns_workload(name, spaces, options):
-                yield Desired(obj, seen.local, step=2)
-    if tenant_of(name.alias_namespace, seen) == name.tenant:
+    if name.dns_namespace in spaces:
+        yield from _names(network, pool, spaces, options, seen)
+    if name.alias_namespace in spaces:
         address = _own_address(name.kubernetes, name.alias_namespace, pool, FOR_KUBERNETES, seen)
-        for service in kubernetes_alias(name, address, seen):
-            yield Desired(service, seen.local, step=1)
-        for piece in kubernetes_slices(name, seen):
-            yield Desired(piece, seen.local, step=2)
+        yield Desired(kubernetes_alias(name, address, seen), seen.local, step=1)
+        pieces = kubernetes_slices(name, seen)
+        yield from (Desired(piece, seen.local, step=2) for piece in pieces)
+
+
+def _names(
+    network: Network,
+    pool: tuple[Range, ...],
+    spaces: list[str],
+    options: NetworksOptions,
+    seen: Snapshot,
+) -> Iterator[Desired]:
+    """What answers a network's names, once its address is known."""
+    name = parsed(network.metadata.name)
+    address = dns_address(network, pool, seen)
+    if address is not None:
+        yield Desired(dns_service(name, address), seen.local, step=1)
+        objects = dns_workload(name, spaces, options)
+        yield from (Desired(obj, seen.local, step=2) for obj in objects)
 
 
 def pool_of(network: Network, seen: Snapshot) -> tuple[Range, ...]:

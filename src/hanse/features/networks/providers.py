@@ -4,6 +4,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from hanse.features.networks.nic import nic_of, subnets_of
 from hanse.model.conditions import find
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import Object
@@ -39,6 +40,10 @@ class Provider(Protocol):
         """Whether pods wait for a port of their own before they are scheduled."""
         ...
 
+    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:
+        """Raises `BadNic` where a pod asks for an interface that it cannot have."""
+        ...
+
     def up(self, network: Network, seen: Snapshot) -> Provision:
         """The network, as it should be."""
         ...
@@ -55,6 +60,9 @@ class Flat:
     watches: tuple[Watch, ...] = ()
     has_ports = False
 
+    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:
+        """Nothing: what pods say about their interface is ignored here."""
+
     def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         return Provision()
 
@@ -70,6 +78,12 @@ class Elsewhere:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
+        if network.spec.subnets:
+            subnets_of(network, nic_of(annotations))
+        else:
+            nic_of(annotations)
 
     def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         told = find(network.status.conditions, PROVISIONED)

@@ -27,6 +27,9 @@ def _tenant(obj: Object) -> Iterator[str]:
 
 
 PODS = Index(Pod, "networks-pods", _labelled)
+POD_ADDRESSES = Index(
+    Pod, "networks-pod-addresses", lambda p: [one.ip for one in p.status.pod_ips if one.ip]
+)
 SERVICES = Index(Service, "networks-services", _labelled)
 NAMESPACES = Index(Namespace, "networks-namespaces", _tenant)
 NETWORKS = Index(Network, "networks-networks", lambda n: [parsed(n.metadata.name).tenant])

@@ -1,0 +1,122 @@
+"""What all admission decisions have in common: whose it is, who asks, and what is not known."""
+
+from datetime import timedelta
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.sight import network_of
+from hanse.model.facts import Answer
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import Object, Place, Ref, Wire
+from hanse.model.plan import Read
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Ask, Deny, Review
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - an object
+
+IN_TENANTS: Wire = {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}
+ELSEWHERE: Wire = {"matchExpressions": [{"key": TENANT, "operator": "DoesNotExist"}]}
+FRESH = timedelta(seconds=2)
+"""How long an answer to a live read may be relied on."""
+
+SYSTEM_USERS = ("system:kube-controller-manager", "system:kube-scheduler", "system:apiserver")
+
+
+class Missing(Exception):
+    """Something that must be asked for before there can be a verdict."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(ask)
+        self.ask = ask
+
+
+class Refused(Exception):
+    """A verdict of no, from wherever it becomes clear."""
+
+    def __init__(self, message: str, code: int = 403) -> None:
+        super().__init__(message)
+        self.deny = Deny(message, code)
+
+
+class Placed(Struct, frozen=True):
+    """Where an object of a tenant belongs."""
+
+    tenant: str
+    name: NetworkName
+    network: Network
+
+
+def is_trusted(review: Review, options: NetworksOptions) -> bool:
+    """Whether Hanse, the cluster itself or an administrator asks."""
+    return (
+        review.user in options.agents
+        or review.user in SYSTEM_USERS
+        or any(group in options.admins for group in review.groups)
+    )
+
+
+def labels_of(wire: Wire) -> dict[str, str]:
+    found = (wire.get("metadata") or {}).get("labels")
+    return found if isinstance(found, dict) else {}
+
+
+def annotations_of(wire: Wire) -> dict[str, str]:
+    found = (wire.get("metadata") or {}).get("annotations")
+    return found if isinstance(found, dict) else {}
+
+
+def known(kind: type[O], name: str, seen: Snapshot) -> O | None:
+    """A cluster-scoped object; what the store lacks is read, and never taken as absent."""
+    found = seen.get(seen.local, kind, name)
+    if found is not None:
+        return found
+    question = Read(Place(seen.local, Ref(kind.kind, name)))
+    answer = seen.fact(Answer, question.id)
+    if answer is None or seen.now - answer.at > FRESH:
+        raise Missing(Ask(question))
+    if answer.error:
+        raise Refused(f"{kind.kind} {name} could not be read; try again", 503)
+    return None if answer.value is None else msgspec.convert(answer.value, kind, strict=False)
+
+
+def tenant_here(namespace: str, seen: Snapshot) -> str:
+    """Whose a namespace is that an API server says is a tenant's."""
+    found = seen.get(seen.local, Namespace, namespace)
+    if found is None or TENANT not in found.metadata.labels:
+        found = _read_again(namespace, seen)
+    return found.metadata.labels.get(TENANT, "") if found is not None else ""
+
+
+def _read_again(namespace: str, seen: Snapshot) -> Namespace | None:
+    """The namespace as it is now: its label may be newer than what was watched."""
+    question = Read(Place(seen.local, Ref(Namespace.kind, namespace)))
+    answer = seen.fact(Answer, question.id)
+    if answer is None or seen.now - answer.at > FRESH:
+        raise Missing(Ask(question))
+    if answer.value is None:
+        return None
+    return msgspec.convert(answer.value, Namespace, strict=False)
+
+
+def placed(labels: dict[str, str], namespace: str, seen: Snapshot, field: str) -> Placed:
+    """The network that labels mean; raises what there is to say where they mean none."""
+    tenant = tenant_here(namespace, seen)
+    told = labels.get(TENANT, tenant)
+    if told != tenant:
+        raise Refused(
+            f"{field}[{TENANT}]: namespace {namespace} belongs to tenant {tenant}, "
+            f"not to {told[:63]}; remove the label"
+        )
+    name = network_of(labels, tenant)
+    network = known(Network, str(name), seen)
+    if network is None or network.spec.tenant != tenant:
+        raise Refused(
+            f"{field}[{NETWORK}]: tenant {tenant} has no network {name.network[:63]}; "
+            f"create Network {name}, or name another"
+        )
+    return Placed(tenant, name, network)

@@ -1,0 +1,104 @@
+"""What the API server itself refuses to tenants, also while no agent answers."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.networks.admission import IN_TENANTS, SYSTEM_USERS
+from hanse.features.networks.names import OURS, TENANT, US, NetworkName, fitted
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.ranges import Range
+from hanse.model.kinds.admission import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
+from hanse.model.objects import Meta, Object, Wire
+
+KEPT_KINDS = (
+    ("", ("services", "configmaps", "serviceaccounts")),
+    ("discovery.k8s.io", ("endpointslices",)),
+    ("apps", ("deployments",)),
+    ("networking.k8s.io", ("networkpolicies",)),
+    ("policy", ("poddisruptionbudgets",)),
+    ("rbac.authorization.k8s.io", ("roles", "rolebindings")),
+)
+"""What Hanse keeps in tenants' namespaces."""
+
+MARK = {f"{US}/guard": "true"}
+"""Label of our policies, by which they are watched."""
+
+_TENANT = f"metadata.?labels[?'{TENANT}'].orValue('')"
+
+
+def cluster_guards(options: NetworksOptions) -> Iterator[Object]:
+    """The policies that hold for all tenants."""
+    trusted = _trusted(options)
+    changed = f"object.{_TENANT} != (request.operation == 'CREATE' ? '' : oldObject.{_TENANT})"
+    yield from _guard(
+        f"{US}-tenants",
+        {"resourceRules": [_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
+        f"!({changed}) || {trusted}",
+        f"'label {TENANT}: only administrators say whose a namespace is'",
+    )
+    yield from _guard(
+        f"{US}-kept",
+        {
+            "resourceRules": [
+                _rule(group, resources, ("CREATE", "UPDATE", "DELETE"))
+                for group, resources in KEPT_KINDS
+            ],
+            "namespaceSelector": IN_TENANTS,
+            "objectSelector": {"matchExpressions": [{"key": OURS, "operator": "Exists"}]},
+        },
+        trusted,
+        "request.name + ' is kept by Hanse for the network; tenants cannot make, change or "
+        "delete it'",
+    )
+
+
+def pool_guard(
+    name: NetworkName, ranges: Iterable[Range], namespaces: Iterable[str]
+) -> Iterator[Object]:
+    """A network's addresses are for Services in its tenant's namespaces, whoever chose them."""
+    inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in ranges)
+    spaces = ", ".join(f"'{space}'" for space in sorted(namespaces))
+    parent = "object.spec.?parentRef.?namespace.orValue('')"
+    yield from _guard(
+        fitted(f"{US}-pool-{name}"),
+        {"resourceRules": [_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
+        f"!({inside}) || {parent} in [{spaces}]",
+        f"'address ' + object.metadata.name + ' is of network {name}: only Services of "
+        f"{name.tenant} have it; try again without a clusterIP'",
+    )
+
+
+def _trusted(options: NetworksOptions) -> str:
+    users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
+    groups = ", ".join(f"'{group}'" for group in options.admins)
+    return (
+        f"(request.userInfo.username in [{users}] || "
+        f"request.userInfo.?groups.orValue([]).exists(g, g in [{groups}]))"
+    )
+
+
+def _rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+def _guard(name: str, matches: Wire, expression: str, message: str) -> Iterator[Object]:
+    validation = {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
+    yield ValidatingAdmissionPolicy(
+        metadata=Meta(name=name, labels=MARK),
+        spec={
+            "failurePolicy": "Fail",
+            "matchConstraints": matches,
+            "validations": [validation],
+        },
+    )
+    yield ValidatingAdmissionPolicyBinding(
+        metadata=Meta(name=name, labels=MARK),
+        spec={"policyName": name, "validationActions": ["Deny"]},
+    )

@@ -1,0 +1,304 @@
+"""What tenants may not do: forge labels, borrow another's network, touch what is kept for them."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hanse.features.networks.addresses import address_in
+from hanse.features.networks.admission import (
+    IN_TENANTS,
+    Missing,
+    Refused,
+    annotations_of,
+    is_trusted,
+    labels_of,
+    placed,
+    tenant_here,
+)
+from hanse.features.networks.checks import faults_of_written
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.guards import KEPT_KINDS
+from hanse.features.networks.names import (
+    CNI_ARGS,
+    DNS,
+    KUBE_SERVICE,
+    NETWORK,
+    OURS,
+    READINESS,
+    TENANT,
+    NetworkName,
+)
+from hanse.features.networks.nic import BadNic
+from hanse.features.networks.sight import POD_ADDRESSES
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+
+KEPT_LABELS = (TENANT, NETWORK, DNS)
+KEPT_ANNOTATIONS = (CNI_ARGS, READINESS)
+WORKLOADS = (
+    ("apps", ("deployments", "statefulsets", "daemonsets", "replicasets")),
+    ("batch", ("jobs", "cronjobs")),
+    ("", ("replicationcontrollers",)),
+)
+
+
+class LabelsHook:
+    """The labels of pods, Services and slices stay as they were stamped."""
+
+    name = "networks-labels"
+    asks = (
+        Asks(("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=IN_TENANTS),
+        Asks(("discovery.k8s.io",), ("endpointslices",), ("UPDATE",), namespaces=IN_TENANTS),
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+        if is_trusted(review, self._feature.options):
+            return Allow()
+        faults = list(_changes(review) if review.operation == "UPDATE" else _forgeries(review))
+        return Deny("; ".join(faults)) if faults else Allow()
+
+
+def _changes(review: Review) -> Iterator[str]:
+    """What was changed that cannot be."""
+    for field, names, of in (
+        ("labels", (*KEPT_LABELS, OURS), labels_of),
+        ("annotations", KEPT_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
+    ):
+        before, after = of(review.before), of(review.object)
+        for name in names:
+            if before.get(name) != after.get(name):
+                yield (
+                    f"metadata.{field}[{name}]: it was stamped when {review.name} was created "
+                    "and cannot be changed; create it anew"
+                )
+    if _gates(review.before) - _gates(review.object):
+        yield f"spec.schedulingGates: {READINESS} goes when the network has prepared a port"
+
+
+def _forgeries(review: Review) -> Iterator[str]:
+    if OURS in labels_of(review.object):
+        yield f"metadata.labels[{OURS}]: it marks what Hanse keeps; remove it"
+
+
+def _gates(pod: Wire) -> set[str]:
+    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+    return {str(g.get("name")) for g in gates} & {READINESS}
+
+
+class KeptHook:
+    """What Hanse keeps in a tenant's namespaces is not the tenant's to change."""
+
+    name = "networks-kept"
+    asks = tuple(
+        Asks(
+            (group,),
+            resources,
+            ("UPDATE", "DELETE"),
+            namespaces=IN_TENANTS,
+            objects={"matchExpressions": [{"key": OURS, "operator": "Exists"}]},
+        )
+        for group, resources in KEPT_KINDS
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+        if OURS not in labels_of(review.before) or is_trusted(review, self._feature.options):
+            return Allow()
+        verb = "deleted" if review.operation == "DELETE" else "changed"
+        return Deny(
+            f"{review.kind} {review.name} is kept by Hanse for the network and cannot be {verb}; "
+            "ask an administrator, or change the Network"
+        )
+
+
+class TemplatesHook:
+    """Workloads whose pods would be refused are refused themselves."""
+
+    name = "networks-templates"
+    asks = tuple(
+        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=IN_TENANTS)
+        for group, resources in WORKLOADS
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if is_trusted(review, self._feature.options):
+            return Allow()
+        path, template = _template(review)
+        before = _template_in(review.kind, review.before)
+        if (template.get("spec") or {}).get("hostNetwork") or template == before:
+            return Allow()
+        try:
+            self._check(path, template, review, seen)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+        return Allow()
+
+    def _check(self, path: str, template: Wire, review: Review, seen: Snapshot) -> None:
+        labels = labels_of(template)
+        for name in (DNS, OURS):
+            if name in labels:
+                raise Refused(f"{path}.metadata.labels[{name}]: it is not for tenants; remove it")
+        if CNI_ARGS in annotations_of(template):
+            raise Refused(
+                f"{path}.metadata.annotations[{CNI_ARGS}]: the provider sets it; remove it"
+            )
+        at = placed(labels, review.namespace, seen, f"{path}.metadata.labels")
+        try:
+            self._feature.provider_of(at.network).check(at.network, annotations_of(template), seen)
+        except BadNic as bad:
+            raise Refused(f"{path}.{bad}", 422) from None
+
+
+def _template(review: Review) -> tuple[str, Wire]:
+    deep = review.kind == "CronJob"
+    path = "spec.jobTemplate.spec.template" if deep else "spec.template"
+    return path, _template_in(review.kind, review.object)
+
+
+def _template_in(kind: str, wire: Wire) -> Wire:
+    spec: Wire = wire.get("spec") or {}
+    if kind == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    template: Wire = spec.get("template") or {}
+    return template
+
+
+class SlicesHook:
+    """Endpoints written by hand get their Service's network, and lead nowhere else."""
+
+    name = "networks-slices"
+    asks = (
+        Asks(
+            ("discovery.k8s.io",),
+            ("endpointslices",),
+            ("CREATE", "UPDATE"),
+            namespaces=IN_TENANTS,
+            changes=True,
+        ),
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        try:
+            return self._admitted(review, seen)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+
+    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+        labels = labels_of(review.object)
+        if OURS in labels and is_trusted(review, self._feature.options):
+            return Allow()
+        service = seen.get(seen.local, Service, labels.get(KUBE_SERVICE, ""), review.namespace)
+        told = dict(labels)
+        if service is not None and NETWORK in service.metadata.labels:
+            wanted = service.metadata.labels[NETWORK]
+            if told.setdefault(NETWORK, wanted) != wanted:
+                raise Refused(
+                    f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
+                    f"{wanted}; remove the label"
+                )
+        at = placed(told, review.namespace, seen, "metadata.labels")
+        if not is_trusted(review, self._feature.options):
+            _lead_home(review, at.name, seen)
+        stamp = {TENANT: at.tenant, NETWORK: at.name.network}
+        return Allow({"metadata": {"labels": stamp}})
+
+
+def _lead_home(review: Review, name: NetworkName, seen: Snapshot) -> None:
+    """Refuse endpoints that are pods of another network."""
+    for number, endpoint in enumerate(review.object.get("endpoints") or ()):
+        for text in endpoint.get("addresses") or ():
+            for pod in seen.by(seen.local, POD_ADDRESSES, str(address_in(text) or "")):
+                labels = pod.metadata.labels
+                if (labels.get(TENANT), labels.get(NETWORK)) != (name.tenant, name.network):
+                    raise Refused(
+                        f"endpoints[{number}].addresses: {text} is a pod of another network than "
+                        f"{name}; remove it"
+                    )
+
+
+class NamespacesHook:
+    """Only Hanse and administrators say whose a namespace is; a VAP says so where this is down."""
+
+    name = "networks-namespaces"
+    asks = (
+        Asks(
+            ("",),
+            ("namespaces",),
+            ("CREATE", "UPDATE"),
+            objects=IN_TENANTS,
+            required=False,
+        ),
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+        before, after = labels_of(review.before).get(TENANT), labels_of(review.object).get(TENANT)
+        if before == after or is_trusted(review, self._feature.options):
+            return Allow()
+        return Deny(
+            f"metadata.labels[{TENANT}]: only administrators say whose a namespace is; "
+            "ask one, or list the namespace in your Tenant's spec.namespaces"
+        )
+
+
+class NetworksHook:
+    """Networks that could never be provisioned are refused when they are written."""
+
+    name = "networks-networks"
+    asks = (Asks((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        try:
+            network = msgspec.convert(review.object, Network, strict=False)
+        except msgspec.ValidationError as error:
+            return Deny(f"it is not a Network: {error}", 422)
+        if network.metadata.deletion_timestamp is not None:
+            return Allow()
+        before = review.before.get("spec") or {}
+        if review.operation == "UPDATE" and before == review.object.get("spec"):
+            return Allow()
+        faults = list(faults_of_written(network, before, seen))
+        return Deny("; ".join(faults), 422) if faults else Allow()
+
+
+class PeeringsHook:
+    """Consent is given from a namespace of the tenant whose network it is."""
+
+    name = "networks-peerings"
+    asks = (Asks((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        try:
+            tenant = tenant_here(review.namespace, seen)
+        except Missing as missing:
+            return missing.ask
+        if not tenant:
+            return Deny(
+                f"metadata.namespace: {review.namespace} is no tenant's; "
+                "create the NetworkPeering in a namespace of yours",
+                422,
+            )
+        return Allow()

@@ -1,0 +1,118 @@
+"""Pods of tenants, as they are admitted: their network, its DNS, and the wait for a port."""
+
+from hanse.features.networks.admission import (
+    IN_TENANTS,
+    Missing,
+    Placed,
+    Refused,
+    annotations_of,
+    is_trusted,
+    labels_of,
+    placed,
+)
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.life import dns_ip
+from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
+from hanse.features.networks.nic import BadNic
+from hanse.model.objects import Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Review, Verdict
+
+MIRROR = "kubernetes.io/config.mirror"
+NODES = "system:nodes"
+NDOTS = {"name": "ndots", "value": "5"}
+
+
+class PodsHook:
+    """Stamps tenant and network on every pod of a tenant's, and points it at its DNS."""
+
+    name = "networks-pods"
+    asks = (
+        Asks(("",), ("pods",), ("CREATE",), namespaces=IN_TENANTS, required=True, changes=True),
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        try:
+            return self._admitted(review, seen)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+
+    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+        pod = review.object
+        spec: Wire = pod.get("spec") or {}
+        if spec.get("hostNetwork") or _is_mirror(review):
+            return Allow()
+        labels, trusted = labels_of(pod), is_trusted(review, self._feature.options)
+        if CNI_ARGS in annotations_of(pod) and not trusted:
+            raise Refused(
+                f"metadata.annotations[{CNI_ARGS}]: the network's provider sets it; remove it"
+            )
+        at = placed(labels, review.namespace, seen, "metadata.labels")
+        if at.network.metadata.deletion_timestamp is not None:
+            raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+        if labels.get(DNS) and not trusted:
+            raise Refused(f"metadata.labels[{DNS}]: it marks a network's DNS; remove it")
+        change: Wire = {
+            "metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}},
+        }
+        change["spec"] = self._resolver(spec, at, review.namespace, seen)
+        _merge(change, self._gated(pod, at, seen))
+        return Allow(change)
+
+    def _resolver(self, spec: Wire, at: Placed, namespace: str, seen: Snapshot) -> Wire:
+        """The resolver settings of a pod that asks for the cluster's."""
+        if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
+            return {}
+        address = at.network.status.dns_service_ip or dns_ip(at.network, seen)
+        if not address:
+            raise Refused(f"network {at.name} has no DNS address yet; try again", 503)
+        domain = self._feature.options.domain
+        own: Wire = spec.get("dnsConfig") or {}
+        searches = [f"{namespace}.svc.{domain}", f"svc.{domain}", domain]
+        options = list(own.get("options") or ())
+        if not any(one.get("name") == "ndots" for one in options):
+            options.append(NDOTS)
+        return {
+            "dnsPolicy": "None",
+            "dnsConfig": {
+                "nameservers": [address],
+                "searches": list(dict.fromkeys([*searches, *(own.get("searches") or ())])),
+                "options": options,
+            },
+        }
+
+    def _gated(self, pod: Wire, at: Placed, seen: Snapshot) -> Wire:
+        """The wait for a port, where the provider has any."""
+        provider = self._feature.provider_of(at.network)
+        if not provider.has_ports:
+            return {}
+        try:
+            provider.check(at.network, annotations_of(pod), seen)
+        except BadNic as bad:
+            raise Refused(str(bad), 422) from None
+        spec: Wire = pod.get("spec") or {}
+        marked: Wire = {"metadata": {"annotations": {READINESS: "false"}}}
+        if spec.get("nodeName"):
+            return marked  # an API server refuses a gate on a pod that has its node
+        gates = [g for g in spec.get("schedulingGates") or () if g.get("name") != READINESS]
+        return {**marked, "spec": {"schedulingGates": [*gates, {"name": READINESS}]}}
+
+
+def _is_mirror(review: Review) -> bool:
+    """Whether a node shows a pod of its own; others cannot say so of theirs."""
+    return MIRROR in annotations_of(review.object) and NODES in review.groups
+
+
+def _merge(change: Wire, more: Wire) -> None:
+    for part, fields in more.items():
+        target = change.setdefault(part, {})
+        for name, value in fields.items():
+            if isinstance(value, dict):
+                target.setdefault(name, {}).update(value)
+            else:
+                target[name] = value

@@ -1,0 +1,109 @@
+"""NetworkPolicies of tenants: they narrow their networks, and open none towards other tenants."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from hanse.features.networks.admission import (
+    IN_TENANTS,
+    Missing,
+    Refused,
+    is_trusted,
+    tenant_here,
+)
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.names import NAMESPACE_NAME, TENANT
+from hanse.features.networks.sight import tenant_of
+from hanse.model.kinds.networking import LabelSelector, NetworkPolicy, PolicyPeer
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+
+
+class PoliciesHook:
+    """Refuses what would open a tenant's pods to other tenants."""
+
+    name = "networks-policies"
+    asks = (
+        Asks(
+            ("networking.k8s.io",),
+            ("networkpolicies",),
+            ("CREATE", "UPDATE"),
+            namespaces=IN_TENANTS,
+        ),
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if is_trusted(review, self._feature.options):
+            return Allow()
+        try:
+            policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
+            tenant = tenant_here(review.namespace, seen)
+        except msgspec.ValidationError as error:
+            return Deny(f"it is not a NetworkPolicy: {error}", 422)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+        faults = list(_openings(policy, tenant, seen))
+        if faults:
+            return Deny("; ".join(faults))
+        return Allow(warnings=tuple(_doubts(policy)))
+
+
+def _openings(policy: NetworkPolicy, tenant: str, seen: Snapshot) -> Iterator[str]:
+    sides: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
+        ("spec.ingress[{}].from", [rule.from_ for rule in policy.spec.ingress or ()]),
+        ("spec.egress[{}].to", [rule.to for rule in policy.spec.egress or ()]),
+    )
+    for field, rules in sides:
+        for at, peers in enumerate(rules):
+            where = field.format(at)
+            if not peers:
+                yield (
+                    f"{where}: without peers it is open to other tenants; name peers, "
+                    "or an ipBlock for the world outside"
+                )
+            for number, peer in enumerate(peers):
+                chosen = peer.namespace_selector
+                if chosen is not None and not _stays(chosen, tenant, seen):
+                    yield (
+                        f"{where}[{number}].namespaceSelector: it may select namespaces of other "
+                        f"tenants; add matchLabels {TENANT}: {tenant}"
+                    )
+
+
+def _stays(selector: LabelSelector, tenant: str, seen: Snapshot) -> bool:
+    """Whether a selector can never select a namespace of another tenant."""
+    if selector.match_labels.get(TENANT) == tenant:
+        return True
+    named: list[tuple[str, ...]] = []
+    if NAMESPACE_NAME in selector.match_labels:
+        named.append((selector.match_labels[NAMESPACE_NAME],))
+    for rule in selector.match_expressions:
+        if rule.operator != "In":
+            continue
+        if rule.key == TENANT and set(rule.values) == {tenant}:
+            return True
+        if rule.key == NAMESPACE_NAME:
+            named.append(rule.values)
+    return any(all(tenant_of(name, seen) == tenant for name in names) for names in named)
+
+
+def _doubts(policy: NetworkPolicy) -> Iterator[str]:
+    blocks = [
+        peer.ip_block.cidr
+        for peers in (
+            *(rule.from_ for rule in policy.spec.ingress or ()),
+            *(rule.to for rule in policy.spec.egress or ()),
+        )
+        for peer in peers
+        if peer.ip_block is not None
+    ]
+    if blocks:
+        yield (
+            f"ipBlock {', '.join(blocks[:3])} may hold pods of other tenants: what they allow on "
+            "their side decides"
+        )

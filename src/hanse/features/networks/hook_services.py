@@ -1,0 +1,88 @@
+"""Services, as they are admitted: their network, and an address of the range they belong to."""
+
+from hanse.features.networks.admission import (
+    ELSEWHERE,
+    IN_TENANTS,
+    Missing,
+    Refused,
+    is_trusted,
+    labels_of,
+    placed,
+)
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.names import NETWORK, OURS, TENANT
+from hanse.features.networks.service_addresses import ServiceAddresses, gets_an_address
+from hanse.model.objects import Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Review, Verdict
+
+
+class ServicesHook:
+    """Stamps Services of tenants, and gives each an address of its own network."""
+
+    name = "networks-services"
+    asks = (
+        Asks(
+            ("",),
+            ("services",),
+            ("CREATE", "UPDATE"),
+            namespaces=IN_TENANTS,
+            required=True,
+            changes=True,
+        ),
+    )
+
+    def __init__(self, feature: Networks, addresses: ServiceAddresses) -> None:
+        self._feature = feature
+        self._addresses = addresses
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if not gets_an_address(review):
+            return Allow()
+        try:
+            return self._admitted(review, seen)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+
+    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+        labels = labels_of(review.object)
+        if OURS in labels and is_trusted(review, self._feature.options):
+            return Allow()  # our own, whose address is planned
+        at = placed(labels, review.namespace, seen, "metadata.labels")
+        if at.network.metadata.deletion_timestamp is not None:
+            raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+        change: Wire = {"metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}}}
+        given = self._addresses.of_tenant(review, at, seen)
+        return Allow({**change, "spec": given} if given else change)
+
+
+class AddressesHook:
+    """Gives every other Service an address that is no network's."""
+
+    name = "networks-addresses"
+    asks = (
+        Asks(
+            ("",),
+            ("services",),
+            ("CREATE", "UPDATE"),
+            namespaces=ELSEWHERE,
+            required=False,
+            changes=True,
+        ),
+    )
+
+    def __init__(self, addresses: ServiceAddresses) -> None:
+        self._addresses = addresses
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if not gets_an_address(review):
+            return Allow()
+        try:
+            given = self._addresses.of_others(review, seen)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+        return Allow({"spec": given} if given else {})

@@ -1,0 +1,94 @@
+"""What a pod says about its network interface, by annotation."""
+
+from ipaddress import ip_network
+
+import msgspec
+
+from hanse.features.networks.addresses import address_in
+from hanse.features.networks.names import NIC
+from hanse.features.networks.ranges import range_in
+from hanse.model.kinds.networks import Network, Subnet
+
+
+class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The interface that a pod asks for; all of it is optional."""
+
+    name: str = ""
+    subnet: str = ""
+    ip: str = ""
+
+
+class BadNic(ValueError):
+    """An interface that cannot be had; the text names the annotation and the remedy."""
+
+
+def nic_of(annotations: dict[str, str]) -> Nic:
+    """The interface asked for; raises `BadNic` where it is not one."""
+    text = annotations.get(NIC)
+    if text is None:
+        return Nic()
+    try:
+        nic = msgspec.json.decode(text, type=Nic)
+    except msgspec.DecodeError as error:
+        raise BadNic(
+            f"metadata.annotations[{NIC}]: {error}; "
+            'write JSON such as {"name": "eth0", "subnet": "front", "ip": "10.0.0.5"}'
+        ) from None
+    if nic.ip and address_in(nic.ip) is None:
+        raise BadNic(f"metadata.annotations[{NIC}]: ip {nic.ip[:50]!r} is not an address")
+    return nic
+
+
+def subnets_of(network: Network, nic: Nic) -> tuple[Subnet, ...]:
+    """The subnets that an interface may be in; raises `BadNic` where there are none."""
+    subnets = network.spec.subnets
+    told = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
+    if nic.subnet:
+        subnets = tuple(s for s in subnets if nic.subnet == s.name or _is_in(nic.subnet, s.cidr))
+        if not subnets:
+            raise BadNic(
+                f"metadata.annotations[{NIC}]: network {network.metadata.name} has no subnet "
+                f"{nic.subnet[:50]}; it has {told}"
+            )
+    address = address_in(nic.ip) if nic.ip else None
+    if address is not None:
+        subnets = tuple(
+            s
+            for s in subnets
+            if (r := range_in(s.cidr)) is not None and r.version == address.version and address in r
+        )
+        if not subnets:
+            where = f"subnet {nic.subnet}" if nic.subnet else f"the subnets {told}"
+            raise BadNic(
+                f"metadata.annotations[{NIC}]: ip {nic.ip} is outside of {where}; choose one inside"
+            )
+    return subnets
+
+
+def _is_in(text: str, cidr: str) -> bool:
+    """Whether a range that is written out is a subnet's, or a part of it."""
+    own = range_in(cidr)
+    try:
+        asked = ip_network(text)
+    except ValueError:
+        return False
+    return own is not None and own.version == asked.version and asked.subnet_of(own)  # type: ignore[arg-type]  # of one version
+
+
+def parse_args(text: str) -> dict[str, str]:
+    """The pairs of a cni-args annotation; raises ValueError where it is none."""
+    pairs: dict[str, str] = {}
+    for part in text.split(";") if text else ():
+        key, equals, value = part.partition("=")
+        if not equals or not key.isalnum() or not key.isascii() or "=" in value:
+            raise ValueError(f"{part[:40]!r} is not key=value")
+        pairs[key] = value
+    return pairs
+
+
+def cni_args(pairs: dict[str, str]) -> str:
+    """Pairs as CNI_ARGS has them; raises ValueError for what cannot be written so."""
+    for key, value in pairs.items():
+        if not (key.isalnum() and key.isascii()) or set(value) & {";", "="}:
+            raise ValueError(f"{key}={value} cannot be a CNI argument")
+    return ";".join(f"{key}={value}" for key, value in pairs.items())

@@ -1,0 +1,231 @@
+"""The addresses of Services: of their network's pool, of the cluster's range, or a provider's."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hanse.features.networks.addresses import (
+    address_in,
+    is_inside,
+    kept_addresses,
+    ranges_of,
+)
+from hanse.features.networks.admission import Missing, Placed, Refused
+from hanse.features.networks.names import RANGE_OF
+from hanse.features.networks.pools import Pool, Slot
+from hanse.features.networks.ranges import Range, range_in
+from hanse.features.networks.sight import ipam_of
+from hanse.model.facts import Answer, Fact
+from hanse.model.kinds.networking import IPAddress, ServiceCIDR
+from hanse.model.objects import ClusterId, Wire
+from hanse.model.plan import Call
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Ask, Review
+
+CLUSTER_RANGE = "kubernetes"
+"""The ServiceCIDR that a cluster has from its start."""
+FAMILIES = {4: "IPv4", 6: "IPv6"}
+
+
+class OwnSlot(Fact, frozen=True):
+    """Which residue of every pool this replica gives addresses out of."""
+
+    cluster: ClusterId
+    slot: Slot
+
+    @property
+    def key(self) -> ClusterId:
+        return self.cluster
+
+
+class Wanted(Struct, frozen=True):
+    """What a Service asks for: addresses by family, in order."""
+
+    versions: tuple[int, ...]
+    given: tuple[str, ...] = ()
+
+
+class ServiceAddresses:
+    """Gives Services their addresses.
+
+    It remembers what it promised and nothing else: all of it is lost without harm.
+    """
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+
+    def of_tenant(self, review: Review, at: Placed, seen: Snapshot) -> Wire:
+        """The part of a Service's spec that gives it an address of its network."""
+        spec: Wire = review.object.get("spec") or {}
+        if has_no_address(spec):
+            return {}
+        match ipam_of(at.network):
+            case "External":
+                return self._from_provider(review, at, seen)
+            case "Arktos":
+                return self._from_network(review, spec, at, seen)
+            case _:
+                return self._from_cluster(review, spec, seen)
+
+    def of_others(self, review: Review, seen: Snapshot) -> Wire:
+        """The part of a Service's spec that gives it an address which is no network's."""
+        spec: Wire = review.object.get("spec") or {}
+        return {} if has_no_address(spec) else self._from_cluster(review, spec, seen)
+
+    def _from_network(self, review: Review, spec: Wire, at: Placed, seen: Snapshot) -> Wire:
+        ranges = ranges_of(at.network)
+        pool = self._pool(str(at.name), ranges, kept_addresses(at.network))
+        wanted = _wanted(spec, ranges)
+        for text in wanted.given:
+            address = address_in(text)
+            if address is None or not is_inside(address, ranges):
+                told = ", ".join(str(r) for r in ranges)
+                raise Refused(
+                    f"spec.clusterIP: {text[:50]} is outside of network {at.name} ({told}); "
+                    "leave it out, or choose one inside",
+                    422,
+                )
+            if str(address) in pool.kept:
+                raise Refused(
+                    f"spec.clusterIP: {text} is kept for network {at.name} itself; choose another",
+                    422,
+                )
+        if wanted.given:
+            return {}
+        return self._taken(review, pool, wanted, f"network {at.name}", seen)
+
+    def _from_cluster(self, review: Review, spec: Wire, seen: Snapshot) -> Wire:
+        """An address of the cluster's own range, where it has others beside it."""
+        own, others = _cluster_ranges(seen)
+        wanted = _wanted(spec, own)
+        for text in wanted.given:
+            address = address_in(text)
+            whose = next((n for n, r in others if address and is_inside(address, (r,))), "")
+            if whose:
+                raise Refused(
+                    f"spec.clusterIP: {text[:50]} is in a range of network {whose}; "
+                    "leave it out, or choose another",
+                    422,
+                )
+        if wanted.given or not others or not own:
+            return {}
+        pool = self._pool(CLUSTER_RANGE, own, frozenset(), lowest=_static_part(own[0]))
+        return self._taken(review, pool, wanted, "the cluster's own range", seen)
+
+    def _taken(
+        self, review: Review, pool: Pool, wanted: Wanted, whose: str, seen: Snapshot
+    ) -> Wire:
+        slot = seen.fact(OwnSlot, seen.local)
+
+        def is_used(address: str) -> bool:
+            return seen.get(seen.local, IPAddress, address) is not None
+
+        taken: list[str] = []
+        for version in wanted.versions:
+            address = pool.take(
+                slot.slot if slot is not None else Slot(),
+                version,
+                is_used,
+                seen.now,
+                promise=not review.dry_run,
+            )
+            if address is None:
+                raise Refused(
+                    f"spec.clusterIP: no {FAMILIES[version]} address of {whose} is free; "
+                    "delete a Service of it, or add a range to its spec.service.cidrs",
+                    507,
+                )
+            taken.append(address)
+        return _given(review.object.get("spec") or {}, taken, wanted)
+
+    def _from_provider(self, review: Review, at: Placed, seen: Snapshot) -> Wire:
+        """An address by a provider's word, asked for now: a headless Service gets none later."""
+        spec: Wire = review.object.get("spec") or {}
+        asked = str(spec.get("clusterIP") or "")
+        call = Call(
+            f"network-{at.network.spec.type}",
+            (
+                ("network", str(at.name)),
+                ("namespace", review.namespace),
+                ("service", review.name or str((review.object.get("metadata") or {}).get("name"))),
+                ("address", asked),
+                ("dry_run", review.dry_run),
+                ("request", review.uid),
+            ),
+        )
+        answer = seen.fact(Answer, call.id)
+        if answer is None:
+            raise Missing(Ask(call))
+        address = address_in(str((answer.value or {}).get("address", "")))
+        if address is None:
+            why = answer.error or "it gave no address"
+            raise Refused(
+                f"provider {at.network.spec.type} did not answer for network {at.name} ({why}); "
+                "try again",
+                503,
+            )
+        return {"clusterIP": str(address), "clusterIPs": [str(address)]}
+
+    def _pool(
+        self, name: str, ranges: tuple[Range, ...], kept: frozenset[str], lowest: int = 1
+    ) -> Pool:
+        pool = self._pools.get(name)
+        if pool is None or pool.ranges != ranges or pool.kept != kept:
+            pool = self._pools[name] = Pool(ranges, kept, lowest)
+        return pool
+
+
+def has_no_address(spec: Wire) -> bool:
+    """Whether a Service never has an address of its own."""
+    return spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None"
+
+
+def gets_an_address(review: Review) -> bool:
+    """Whether a Service is new, or a change makes one that had no address want one."""
+    if review.operation == "CREATE":
+        return True
+    before: Wire = review.before.get("spec") or {}
+    after: Wire = review.object.get("spec") or {}
+    return before.get("type") == "ExternalName" and after.get("type") != "ExternalName"
+
+
+def _wanted(spec: Wire, ranges: tuple[Range, ...]) -> Wanted:
+    given = [text for text in (spec.get("clusterIPs") or ()) if text]
+    if not given and spec.get("clusterIP"):
+        given = [str(spec["clusterIP"])]
+    here = list(dict.fromkeys(r.version for r in ranges)) or [4]
+    told = [6 if family == "IPv6" else 4 for family in spec.get("ipFamilies") or ()]
+    versions = told or here[:1]
+    if spec.get("ipFamilyPolicy") == "RequireDualStack" and len(versions) == 1:
+        versions = [*versions, 4 if versions[0] == 6 else 6]
+    elif spec.get("ipFamilyPolicy") == "PreferDualStack":
+        versions = list(dict.fromkeys([*versions, *here]))
+    return Wanted(tuple(versions), tuple(given))
+
+
+def _given(spec: Wire, taken: list[str], wanted: Wanted) -> Wire:
+    given: Wire = {"clusterIP": taken[0], "clusterIPs": taken}
+    if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(wanted.versions) == 1:
+        given["ipFamilyPolicy"] = "SingleStack"  # or a second address would come from anywhere
+    return given
+
+
+def _cluster_ranges(seen: Snapshot) -> tuple[tuple[Range, ...], list[tuple[str, Range]]]:
+    """The cluster's own ranges, and those of networks, by whose they are."""
+    own = seen.get(seen.local, ServiceCIDR, CLUSTER_RANGE)
+    found = own.spec.cidrs if own is not None else ()
+    mine = tuple(r for text in found if (r := range_in(text)) is not None)
+    return mine, list(_others(seen))
+
+
+def _others(seen: Snapshot) -> Iterator[tuple[str, Range]]:
+    for cidr in seen.all(seen.local, ServiceCIDR):
+        if RANGE_OF in cidr.metadata.labels:
+            for text in cidr.spec.cidrs:
+                if (range_ := range_in(text)) is not None:
+                    yield cidr.metadata.labels[RANGE_OF], range_
+
+
+def _static_part(range_: Range) -> int:
+    """Addresses at the start of a range that people choose by hand, as API servers leave them."""
+    return min(max(16, range_.num_addresses // 16), 256)

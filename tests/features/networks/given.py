@@ -1,0 +1,148 @@
+"""Tenants, networks, pods and admission requests in a few words."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.hooks import network_hooks
+from hanse.features.networks.names import NETWORK, OURS, TENANT
+from hanse.model.facts import Fact, Role
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.networking import IPAddress, ServiceCIDR
+from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.objects import Meta, Object, Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Deny, Hook, Operation, Review, Verdict
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+
+HERE = "lubeck"
+FEATURE = Networks()
+ADMIN = ("system:masters",)
+
+
+def hooks() -> dict[str, Hook]:
+    """Every hook, as new."""
+    return {hook.name: hook for hook in network_hooks(FEATURE)}
+
+
+def tenant(name: str = "acme") -> Tenant:
+    return stored(Tenant(metadata=Meta(name=name)))
+
+
+def space(name: str = "acme-web", of: str = "acme") -> Namespace:
+    labels = {TENANT: of} if of else {}
+    return stored(Namespace(metadata=Meta(name=name, labels=labels)))
+
+
+def network(name: str = "acme.default", type_: str = "flat", **more: Any) -> Network:
+    status = more.pop("status", {"phase": "Ready", "dnsServiceIP": "10.96.0.53"})
+    age = more.pop("age", 1)
+    wire = {
+        "metadata": {"name": name, "finalizers": ["arktos.futurewei.com/network"]},
+        "spec": {"type": type_, "tenant": name.partition(".")[0], **more},
+        "status": status,
+    }
+    return stored(msgspec.convert(wire, Network), age=age)
+
+
+def pod(name: str = "web", where: str = "acme-web", ip: str = "", **labels: str) -> Pod:
+    told = {TENANT: where.partition("-")[0], NETWORK: "default", **labels}
+    status = {"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}
+    wire = {"metadata": {"name": name, "namespace": where, "labels": told}, "status": status}
+    return stored(msgspec.convert(wire, Pod))
+
+
+def service(name: str = "web", where: str = "acme-web", network: str = "default") -> Service:
+    labels = {TENANT: where.partition("-")[0], NETWORK: network}
+    return stored(Service(metadata=Meta(name=name, namespace=where, labels=labels)))
+
+
+def dns_service(of: str = "acme.default", ip: str = "10.96.0.53") -> Service:
+    owner, _, short = of.partition(".")
+    wire = {
+        "metadata": {
+            "name": f"kube-dns-{short}",
+            "namespace": f"{owner}-kube-system",
+            "labels": {OURS: "networks-x", TENANT: owner, NETWORK: short},
+        },
+        "spec": {"clusterIP": ip},
+    }
+    return stored(msgspec.convert(wire, Service))
+
+
+def cidr(text: str, name: str = "kubernetes", **labels: str) -> ServiceCIDR:
+    wire = {"metadata": {"name": name, "labels": labels}, "spec": {"cidrs": [text]}}
+    return stored(msgspec.convert(wire, ServiceCIDR))
+
+
+def used(address: str) -> IPAddress:
+    return stored(IPAddress(metadata=Meta(name=address)))
+
+
+def world(*objects: Object, facts: Iterable[Fact] = (), now: Any = EPOCH) -> Snapshot:
+    """What an agent sees in a cluster with one tenant, and more."""
+    usual: Sequence[Object] = (
+        tenant(),
+        space(),
+        space("acme-kube-system"),
+        space("acme-default"),
+        space("plain", of=""),
+        space("bolt-web", of="bolt"),
+    )
+    given = {(type(o), o.metadata.namespace, o.metadata.name) for o in objects}
+    kept = [o for o in usual if (type(o), o.metadata.namespace, o.metadata.name) not in given]
+    return snapshot(
+        FEATURE, HERE, [cluster(HERE, Role.LOCAL)], {HERE: [*kept, *objects]}, facts, now
+    )
+
+
+def asked(
+    kind: str = "Pod",
+    where: str = "acme-web",
+    *,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    spec: Wire | None = None,
+    before: Wire | None = None,
+    operation: Operation = "CREATE",
+    user: str = "anna",
+    groups: tuple[str, ...] = ("system:authenticated",),
+    dry_run: bool = False,
+    name: str = "web",
+    **more: Any,
+) -> Review:
+    """A request of a tenant's."""
+    metadata: Wire = {"name": name, "namespace": where}
+    if labels is not None:
+        metadata["labels"] = labels
+    if annotations is not None:
+        metadata["annotations"] = annotations
+    wire = {"metadata": metadata, **({"spec": spec} if spec is not None else {}), **more}
+    return Review(
+        operation,
+        "",
+        "v1",
+        kind,
+        name,
+        where,
+        {} if operation == "DELETE" else wire,
+        before or {},
+        user,
+        groups,
+        dry_run,
+    )
+
+
+def refused(verdict: Verdict) -> str:
+    """Why a request is refused; that it is refused is part of the claim."""
+    assert isinstance(verdict, Deny), verdict
+    return verdict.message
+
+
+def allowed(verdict: Verdict) -> Wire:
+    """What an allowed request is changed by."""
+    assert isinstance(verdict, Allow), verdict
+    return verdict.change

@@ -1,0 +1,248 @@
+"""What is asked when tenants write: stamped, pointed at their DNS, or refused with the remedy."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, OURS, READINESS, TENANT
+from hanse.model.facts import Answer
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import Place, Ref
+from hanse.model.plan import Read
+from hanse.model.verdict import Allow, Ask
+from hanse.testing.time import EPOCH
+from tests.features.networks.given import (
+    HERE,
+    allowed,
+    asked,
+    hooks,
+    network,
+    refused,
+    world,
+)
+
+SPEC = {"containers": [{"name": "main", "image": "none"}]}
+
+
+# -- pods
+
+
+def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network() -> None:
+    seen = world(network())
+
+    change = allowed(hooks()["networks-pods"].review(asked(spec=SPEC), seen))
+
+    assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "default"}
+    assert change["spec"] == {
+        "dnsPolicy": "None",
+        "dnsConfig": {
+            "nameservers": ["10.96.0.53"],
+            "searches": ["acme-web.svc.cluster.local", "svc.cluster.local", "cluster.local"],
+            "options": [{"name": "ndots", "value": "5"}],
+        },
+    }
+
+
+def test_a_pod_that_names_a_network_of_its_tenants_is_in_it() -> None:
+    seen = world(network(), network("acme.lab", status={"dnsServiceIP": "10.96.0.77"}))
+
+    change = allowed(
+        hooks()["networks-pods"].review(asked(spec=SPEC, labels={NETWORK: "lab"}), seen)
+    )
+
+    assert change["metadata"]["labels"][NETWORK] == "lab"
+    assert change["spec"]["dnsConfig"]["nameservers"] == ["10.96.0.77"]
+
+
+def test_resolver_settings_of_ones_own_are_kept_beside_the_networks() -> None:
+    own = {"searches": ["example.org"], "options": [{"name": "ndots", "value": "2"}]}
+
+    change = allowed(
+        hooks()["networks-pods"].review(asked(spec={**SPEC, "dnsConfig": own}), world(network()))
+    )
+
+    config = change["spec"]["dnsConfig"]
+    assert config["searches"][-1] == "example.org"
+    assert config["options"] == [{"name": "ndots", "value": "2"}]
+
+
+@pytest.mark.parametrize("policy", ["Default", "None", "ClusterFirstWithHostNet"])
+def test_who_asks_for_another_resolver_gets_it(policy: str) -> None:
+    change = allowed(
+        hooks()["networks-pods"].review(asked(spec={**SPEC, "dnsPolicy": policy}), world(network()))
+    )
+
+    assert change["spec"] == {}
+
+
+def test_pods_of_the_host_network_and_of_nodes_themselves_are_left_alone() -> None:
+    hook, seen = hooks()["networks-pods"], world(network())
+    mirror = {"kubernetes.io/config.mirror": "x"}
+    of_node = asked(spec=SPEC, annotations=mirror, groups=("system:nodes",))
+
+    assert allowed(hook.review(asked(spec={**SPEC, "hostNetwork": True}), seen)) == {}
+    assert allowed(hook.review(of_node, seen)) == {}
+    assert allowed(hook.review(asked(spec=SPEC, annotations=mirror), seen)) != {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "told"),
+    [
+        pytest.param(
+            {TENANT: "bolt"},
+            {},
+            "namespace acme-web belongs to tenant acme, not to bolt; remove the label",
+            id="another tenant's label",
+        ),
+        pytest.param(
+            {DNS: "default"}, {}, "it marks a network's DNS; remove it", id="a forged DNS pod"
+        ),
+        pytest.param(
+            {}, {CNI_ARGS: "VPCID=other"}, "the network's provider sets it", id="forged cni-args"
+        ),
+    ],
+)
+def test_a_pod_that_forges_is_refused(
+    labels: dict[str, str], annotations: dict[str, str], told: str
+) -> None:
+    request = asked(spec=SPEC, labels=labels, annotations=annotations)
+
+    assert told in refused(hooks()["networks-pods"].review(request, world(network())))
+
+
+def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() -> None:
+    hook = hooks()["networks-pods"]
+    request = asked(spec=SPEC, labels={NETWORK: "bolts"})
+    question = Read(Place(HERE, Ref(Network.kind, "acme.bolts")))
+
+    first = hook.review(request, world(network()))
+    knowing = Answer(question.id, None, "", EPOCH)
+    second = hook.review(request, world(network(), facts=[knowing]))
+    later = hook.review(
+        request, world(network(), facts=[knowing], now=EPOCH + timedelta(minutes=1))
+    )
+
+    assert first == Ask(question)
+    assert "tenant acme has no network bolts; create Network acme.bolts" in refused(second)
+    assert later == Ask(question)
+
+
+def test_a_network_just_created_is_found_by_asking() -> None:
+    question = Read(Place(HERE, Ref(Network.kind, "acme.lab")))
+    told: Any = msgspec.to_builtins(network("acme.lab"), str_keys=True)
+
+    change = allowed(
+        hooks()["networks-pods"].review(
+            asked(spec=SPEC, labels={NETWORK: "lab"}),
+            world(facts=[Answer(question.id, told, "", EPOCH)]),
+        )
+    )
+
+    assert change["metadata"]["labels"][NETWORK] == "lab"
+
+
+def test_a_network_without_its_dns_address_is_to_be_tried_again() -> None:
+    seen = world(network(status={"phase": "Pending"}))
+
+    told = refused(hooks()["networks-pods"].review(asked(spec=SPEC), seen))
+
+    assert told == "network acme.default has no DNS address yet; try again"
+
+
+def test_a_pod_on_a_provider_network_waits_behind_a_gate() -> None:
+    seen = world(network(type_="mizar"))
+    gates = [{"name": "mine"}]
+
+    change = allowed(
+        hooks()["networks-pods"].review(asked(spec={**SPEC, "schedulingGates": gates}), seen)
+    )
+
+    assert change["metadata"]["annotations"] == {READINESS: "false"}
+    assert change["spec"]["schedulingGates"] == [{"name": "mine"}, {"name": READINESS}]
+
+
+def test_a_pod_that_has_its_node_gets_no_gate() -> None:
+    seen = world(network(type_="mizar"))
+
+    change = allowed(hooks()["networks-pods"].review(asked(spec={**SPEC, "nodeName": "n"}), seen))
+
+    assert "schedulingGates" not in change["spec"]
+    assert change["metadata"]["annotations"] == {READINESS: "false"}
+
+
+@pytest.mark.parametrize(
+    ("nic", "told"),
+    [
+        ("{", "write JSON such as"),
+        ('{"mac": "x"}', "unknown field"),
+        ('{"ip": "1.2.3"}', "is not an address"),
+        ('{"subnet": "back"}', "has no subnet back; it has front (10.0.0.0/24)"),
+        ('{"subnet": "front", "ip": "10.0.1.1"}', "is outside of subnet front"),
+        ('{"ip": "10.0.1.1"}', "is outside of the subnets front (10.0.0.0/24)"),
+    ],
+)
+def test_an_interface_that_cannot_be_had_is_refused(nic: str, told: str) -> None:
+    seen = world(network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}]))
+    request = asked(spec=SPEC, annotations={NIC: nic})
+
+    assert told in refused(hooks()["networks-pods"].review(request, seen))
+
+
+@pytest.mark.parametrize("subnet", ["front", "10.0.0.0/24", "10.0.0.0/26"])
+def test_a_subnet_is_named_or_written_out(subnet: str) -> None:
+    seen = world(network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}]))
+    nic = f'{{"name": "eth0", "subnet": "{subnet}", "ip": "10.0.0.5"}}'
+
+    allowed(hooks()["networks-pods"].review(asked(spec=SPEC, annotations={NIC: nic}), seen))
+
+
+def test_on_a_flat_network_the_annotation_is_ignored_even_if_malformed() -> None:
+    request = asked(spec=SPEC, annotations={NIC: "{"})
+
+    allowed(hooks()["networks-pods"].review(request, world(network())))
+
+
+# -- labels afterwards
+
+
+@pytest.mark.parametrize("label", [TENANT, NETWORK, DNS, OURS])
+@pytest.mark.parametrize("kind", ["Pod", "Service", "EndpointSlice"])
+def test_stamped_labels_cannot_be_changed(label: str, kind: str) -> None:
+    before = {"metadata": {"labels": {TENANT: "acme", NETWORK: "default"}}}
+    labels = {TENANT: "acme", NETWORK: "default", label: "other"}
+    request = asked(kind, labels=labels, before=before, operation="UPDATE")
+
+    told = refused(hooks()["networks-labels"].review(request, world(network())))
+
+    assert told.startswith(f"metadata.labels[{label}]: it was stamped when web was created")
+
+
+def test_other_labels_are_peoples_own_and_the_agent_may_change_all() -> None:
+    hook = hooks()["networks-labels"]
+    before = {"metadata": {"labels": {TENANT: "acme", NETWORK: "default", "a": "1"}}}
+    mine = asked(labels={TENANT: "acme", NETWORK: "default"}, before=before, operation="UPDATE")
+    ours = asked(
+        labels={},
+        before=before,
+        operation="UPDATE",
+        user="system:serviceaccount:hanse-system:hanse-agent",
+    )
+
+    assert hook.review(mine, world()) == Allow()
+    assert hook.review(ours, world()) == Allow()
+
+
+def test_a_tenant_cannot_take_the_gate_away_or_say_that_the_network_is_ready() -> None:
+    hook = hooks()["networks-labels"]
+    before = {
+        "metadata": {"annotations": {READINESS: "false"}},
+        "spec": {"schedulingGates": [{"name": READINESS}]},
+    }
+    request = asked(annotations={}, spec={}, before=before, operation="UPDATE")
+
+    told = refused(hook.review(request, world()))
+
+    assert f"metadata.annotations[{READINESS}]" in told
+    assert "spec.schedulingGates" in told

@@ -1,0 +1,277 @@
+"""What tenants may not do: each attempt is refused with the field and the remedy."""
+
+from typing import Any
+
+import pytest
+
+from hanse.features.networks.names import NETWORK, OURS, TENANT
+from hanse.model.verdict import Allow, Ask
+from tests.features.networks.given import (
+    ADMIN,
+    allowed,
+    asked,
+    cidr,
+    hooks,
+    network,
+    pod,
+    refused,
+    service,
+    space,
+    world,
+)
+
+SPEC = {"containers": [{"name": "main", "image": "none"}]}
+
+# -- what is kept for tenants
+
+
+@pytest.mark.parametrize(("operation", "verb"), [("UPDATE", "changed"), ("DELETE", "deleted")])
+def test_a_tenant_cannot_touch_its_kubernetes_and_is_told_so(operation: Any, verb: str) -> None:
+    before = {"metadata": {"labels": {OURS: "networks-1"}}}
+    request = asked("Service", before=before, operation=operation, name="kubernetes-default")
+
+    told = refused(hooks()["networks-kept"].review(request, world()))
+
+    assert told.startswith(
+        f"Service kubernetes-default is kept by Hanse for the network and cannot be {verb}"
+    )
+    admin = asked("Service", before=before, operation=operation, groups=ADMIN)
+    assert hooks()["networks-kept"].review(admin, world()) == Allow()
+
+
+def test_a_tenant_cannot_make_what_looks_like_ours() -> None:
+    request = asked("Service", labels={OURS: "networks-1"})
+
+    assert "remove it" in refused(hooks()["networks-labels"].review(request, world()))
+
+
+# -- templates of workloads
+
+
+def template(kind: str, labels: dict[str, str]) -> dict[str, Any]:
+    inner = {"template": {"metadata": {"labels": labels}, "spec": {}}}
+    return {"jobTemplate": {"spec": inner}} if kind == "CronJob" else inner
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job", "CronJob"])
+def test_a_workload_whose_pods_would_be_refused_is_refused_with_the_path(kind: str) -> None:
+    request = asked(kind, spec=template(kind, {TENANT: "bolt"}))
+
+    told = refused(hooks()["networks-templates"].review(request, world(network())))
+
+    path = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
+    assert told.startswith(f"{path}.metadata.labels[{TENANT}]: namespace acme-web belongs to")
+
+
+def test_a_workload_on_a_network_of_the_tenants_passes() -> None:
+    request = asked("Deployment", spec=template("Deployment", {NETWORK: "lab"}))
+
+    allowed(hooks()["networks-templates"].review(request, world(network("acme.lab"))))
+
+
+# -- endpoints
+
+
+def test_slices_by_hand_get_their_services_network() -> None:
+    seen = world(network(), network("acme.lab"), service(network="lab"))
+    request = asked("EndpointSlice", labels={"kubernetes.io/service-name": "web"})
+
+    change = allowed(hooks()["networks-slices"].review(request, seen))
+
+    assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "lab"}
+
+
+def test_slices_cannot_lead_to_pods_of_another_network() -> None:
+    theirs = pod("secret", "bolt-web", ip="10.4.0.9")
+    seen = world(network(), service(), theirs)
+    request = asked(
+        "EndpointSlice",
+        labels={"kubernetes.io/service-name": "web"},
+        endpoints=[{"addresses": ["10.4.0.9"]}],
+    )
+
+    told = refused(hooks()["networks-slices"].review(request, seen))
+
+    assert told == (
+        "endpoints[0].addresses: 10.4.0.9 is a pod of another network than acme.default; remove it"
+    )
+
+
+def test_a_slice_cannot_name_another_network_than_its_service() -> None:
+    seen = world(network(), network("acme.lab"), service())
+    labels = {"kubernetes.io/service-name": "web", NETWORK: "lab"}
+
+    told = refused(hooks()["networks-slices"].review(asked("EndpointSlice", labels=labels), seen))
+
+    assert "Service web is in network default" in told
+
+
+# -- namespaces
+
+
+def test_only_administrators_say_whose_a_namespace_is() -> None:
+    hook = hooks()["networks-namespaces"]
+    grab = asked("Namespace", "x", labels={TENANT: "acme"})
+    drop = asked(
+        "Namespace",
+        "x",
+        labels={},
+        before={"metadata": {"labels": {TENANT: "acme"}}},
+        operation="UPDATE",
+    )
+
+    for request in (grab, drop):
+        assert "only administrators" in refused(hook.review(request, world()))
+    assert (
+        hook.review(asked("Namespace", "x", labels={TENANT: "acme"}, groups=ADMIN), world())
+        == Allow()
+    )
+    kept = asked(
+        "Namespace",
+        "x",
+        labels={TENANT: "acme", "a": "b"},
+        before={"metadata": {"labels": {TENANT: "acme"}}},
+        operation="UPDATE",
+    )
+    assert hook.review(kept, world()) == Allow()
+
+
+def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nobodys() -> None:
+    verdict = hooks()["networks-pods"].review(asked(spec=SPEC, where="new"), world())
+
+    assert isinstance(verdict, Ask)
+
+
+# -- networks
+
+
+@pytest.mark.parametrize(
+    ("given", "before", "told"),
+    [
+        ({"service": {"cidrs": ["10.0.0.0/33"]}}, {}, "'10.0.0.0/33' is not a CIDR"),
+        ({"service": {"cidrs": ["10.0.0.1/24"]}}, {}, "is not a CIDR"),
+        ({"service": {"cidrs": ["10.0.0.0/30"]}}, {}, "fewer than 8 addresses"),
+        (
+            {"service": {"cidrs": ["10.0.0.0/16", "10.0.1.0/24"]}},
+            {},
+            "10.0.0.0/16 overlaps 10.0.1.0/24; keep ranges apart",
+        ),
+        (
+            {"service": {"cidrs": ["10.9.0.0/16"]}},
+            {},
+            "overlaps 10.9.1.0/24 of network bolt.default",
+        ),
+        (
+            {"service": {"cidrs": ["10.96.4.0/24"]}},
+            {},
+            "overlaps 10.96.0.0/12 of the cluster (ServiceCIDR kubernetes)",
+        ),
+        ({"service": {"ipam": "Arktos"}}, {}, "ipam Arktos needs at least one range"),
+        ({"type": "vpc"}, {}, "spec.vpcID: it is needed for type vpc"),
+        ({"tenant": "bolt"}, {}, "spec.tenant: 'bolt' does not agree with the name acme.lab"),
+        ({"type": "flat"}, {"type": "vpc", "tenant": "acme"}, "spec.type: it cannot be changed"),
+        (
+            {
+                "subnets": [
+                    {"name": "a", "cidr": "10.1.0.0/24"},
+                    {"name": "b", "cidr": "10.1.0.0/25"},
+                ]
+            },
+            {},
+            "spec.subnets: 10.1.0.0/24 overlaps 10.1.0.0/25",
+        ),
+    ],
+)
+def test_a_bad_network_is_refused_with_the_field(
+    given: dict[str, Any], before: dict[str, Any], told: str
+) -> None:
+    others = network("bolt.default", service={"cidrs": ["10.9.1.0/24"]})
+    seen = world(others, cidr("10.96.0.0/12"))
+    request = asked(
+        "Network",
+        "",
+        name="acme.lab",
+        spec={"type": "flat", "tenant": "acme", **given},
+        before={"spec": before} if before else {},
+        operation="UPDATE" if before else "CREATE",
+    )
+
+    assert told in refused(hooks()["networks-networks"].review(request, seen))
+
+
+def test_subnets_may_overlap_those_of_other_networks() -> None:
+    subnets = [{"name": "a", "cidr": "10.1.0.0/24"}]
+    seen = world(network("bolt.x", "vpc", vpcID="v", subnets=subnets))
+    spec = {"type": "vpc", "vpcID": "w", "tenant": "acme", "subnets": subnets}
+
+    allowed(
+        hooks()["networks-networks"].review(asked("Network", "", name="acme.x", spec=spec), seen)
+    )
+
+
+# -- policies
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (
+            {"from": [{"namespaceSelector": {}}]},
+            "add matchLabels arktos.futurewei.com/tenant: acme",
+        ),
+        ({}, "without peers it is open to other tenants"),
+        (
+            {"from": [{"namespaceSelector": {"matchLabels": {TENANT: "bolt"}}}]},
+            "spec.ingress[0].from[0].namespaceSelector: it may select namespaces of other tenants",
+        ),
+        (
+            {
+                "from": [
+                    {
+                        "namespaceSelector": {
+                            "matchLabels": {"kubernetes.io/metadata.name": "bolt-web"}
+                        }
+                    }
+                ]
+            },
+            "may select namespaces of other tenants",
+        ),
+    ],
+)
+def test_a_policy_that_opens_towards_other_tenants_is_refused(
+    rule: dict[str, Any], told: str
+) -> None:
+    request = asked("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
+
+    assert told in refused(hooks()["networks-policies"].review(request, world()))
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        {"podSelector": {}},
+        {"namespaceSelector": {"matchLabels": {TENANT: "acme"}}},
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "acme-web"}}},
+        {
+            "namespaceSelector": {
+                "matchExpressions": [{"key": TENANT, "operator": "In", "values": ["acme"]}]
+            }
+        },
+    ],
+)
+def test_a_policy_within_the_tenant_passes(peer: dict[str, Any]) -> None:
+    request = asked("NetworkPolicy", spec={"podSelector": {}, "ingress": [{"from": [peer]}]})
+
+    verdict = hooks()["networks-policies"].review(request, world())
+
+    assert verdict == Allow()
+
+
+def test_an_address_block_is_allowed_with_a_warning() -> None:
+    rule = {"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}
+    request = asked("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
+
+    verdict = hooks()["networks-policies"].review(request, world(space()))
+
+    assert isinstance(verdict, Allow)
+    assert "may hold pods of other tenants" in verdict.warnings[0]

@@ -1,0 +1,237 @@
+"""Addresses of Services: of their own network, never one twice, and never another's."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.features.networks.names import NETWORK, RANGE_OF, TENANT
+from hanse.features.networks.pools import RESERVED_FOR, SLOTS, Pool, Slot
+from hanse.features.networks.ranges import range_in
+from hanse.features.networks.service_addresses import OwnSlot
+from hanse.model.facts import Answer
+from hanse.model.verdict import Ask
+from hanse.testing.time import EPOCH
+from tests.features.networks.given import (
+    HERE,
+    allowed,
+    asked,
+    cidr,
+    hooks,
+    network,
+    refused,
+    used,
+    world,
+)
+
+POOL = "10.50.0.0/28"
+OWN = network("acme.own", service={"cidrs": [POOL]})
+RANGES = (cidr("10.96.0.0/16"), cidr(POOL, "own", **{RANGE_OF: "acme.own"}))
+LABELS = {NETWORK: "own"}
+
+
+def in_network(**spec: Any) -> Any:
+    return asked("Service", labels=LABELS, spec=spec)
+
+
+def test_a_service_gets_an_address_of_its_networks_pool_and_the_networks_labels() -> None:
+    change = allowed(hooks()["networks-services"].review(in_network(), world(OWN, *RANGES)))
+
+    assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "own"}
+    assert change["spec"] == {"clusterIP": "10.50.0.2", "clusterIPs": ["10.50.0.2"]}
+
+
+def test_the_networks_own_addresses_and_used_ones_are_not_given() -> None:
+    hook = hooks()["networks-services"]
+    seen = world(OWN, *RANGES, used("10.50.0.2"), used("10.50.0.4"))
+
+    given_ = [allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(10)]
+
+    assert len(set(given_)) == 10
+    assert not {"10.50.0.1", "10.50.0.2", "10.50.0.4", "10.50.0.10"} & set(given_)
+
+
+def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
+    hook = hooks()["networks-services"]
+    seen = world(OWN, *RANGES)
+    for _ in range(12):
+        allowed(hook.review(in_network(), seen))
+
+    told = refused(hook.review(in_network(), seen))
+
+    assert "no IPv4 address of network acme.own is free; delete a Service of it" in told
+
+
+def test_an_address_that_was_promised_and_not_used_comes_back_after_half_a_minute() -> None:
+    hook = hooks()["networks-services"]
+    for _ in range(12):
+        allowed(hook.review(in_network(), world(OWN, *RANGES)))
+
+    later = world(OWN, *RANGES, now=EPOCH + RESERVED_FOR)
+
+    assert allowed(hook.review(in_network(), later))["spec"]["clusterIP"]
+
+
+def test_a_dry_run_promises_nothing() -> None:
+    hook, seen = hooks()["networks-services"], world(OWN, *RANGES)
+    trial = asked("Service", labels=LABELS, spec={}, dry_run=True)
+
+    told = {allowed(hook.review(trial, seen))["spec"]["clusterIP"] for _ in range(30)}
+
+    assert told
+    given_ = {allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(12)}
+    assert len(given_) == 12
+
+
+@pytest.mark.parametrize(
+    "spec", [{"clusterIP": "None"}, {"type": "ExternalName", "externalName": "example.org"}]
+)
+def test_headless_services_and_external_names_get_none(spec: dict[str, Any]) -> None:
+    change = allowed(hooks()["networks-services"].review(in_network(**spec), world(OWN, *RANGES)))
+
+    assert "spec" not in change
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("10.96.0.7", "spec.clusterIP: 10.96.0.7 is outside of network acme.own (10.50.0.0/28)"),
+        ("10.50.0.10", "10.50.0.10 is kept for network acme.own itself"),
+        ("seven", "is outside of network acme.own"),
+    ],
+)
+def test_an_address_of_ones_own_choice_must_be_inside(address: str, told: str) -> None:
+    request = in_network(clusterIP=address)
+
+    assert told in refused(hooks()["networks-services"].review(request, world(OWN, *RANGES)))
+
+
+def test_an_address_of_ones_own_choice_inside_is_left_to_the_api_server() -> None:
+    request = in_network(clusterIP="10.50.0.5")
+
+    change = allowed(hooks()["networks-services"].review(request, world(OWN, *RANGES)))
+
+    assert "spec" not in change
+
+
+def test_everybody_else_gets_an_address_of_the_clusters_own_range() -> None:
+    seen = world(OWN, network(), *RANGES)
+    elsewhere = asked("Service", "plain", spec={})
+    flat = asked("Service", spec={})
+
+    others = allowed(hooks()["networks-addresses"].review(elsewhere, seen))
+    default = allowed(hooks()["networks-services"].review(flat, seen))
+
+    for change in (others, default):
+        assert change["spec"]["clusterIP"].startswith("10.96.")
+
+
+def test_nobody_else_may_choose_an_address_of_a_network() -> None:
+    request = asked("Service", "plain", spec={"clusterIP": "10.50.0.5"})
+
+    told = refused(hooks()["networks-addresses"].review(request, world(OWN, *RANGES)))
+
+    assert told.startswith("spec.clusterIP: 10.50.0.5 is in a range of network acme.own")
+
+
+def test_in_a_cluster_without_other_ranges_the_api_server_chooses() -> None:
+    seen = world(network(), cidr("10.96.0.0/16"))
+
+    assert allowed(hooks()["networks-addresses"].review(asked("Service", "plain"), seen)) == {}
+
+
+def test_a_service_that_becomes_one_with_an_address_gets_it_then() -> None:
+    before = {"spec": {"type": "ExternalName"}}
+    request = asked(
+        "Service", labels=LABELS, spec={"type": "ClusterIP"}, before=before, operation="UPDATE"
+    )
+
+    change = allowed(hooks()["networks-services"].review(request, world(OWN, *RANGES)))
+
+    assert change["spec"]["clusterIP"].startswith("10.50.0.")
+
+
+def test_a_providers_word_is_asked_for_and_no_answer_is_try_again() -> None:
+    outside = network("acme.far", "mizar", service={"ipam": "External"})
+    hook = hooks()["networks-services"]
+    request = asked("Service", labels={NETWORK: "far"}, spec={})
+
+    verdict = hook.review(request, world(outside))
+    assert isinstance(verdict, Ask)
+    yes = Answer(verdict.question.id, {"address": "10.60.0.4"}, "", EPOCH)
+    no = Answer(verdict.question.id, None, "timed out", EPOCH)
+
+    assert allowed(hook.review(request, world(outside, facts=[yes])))["spec"] == {
+        "clusterIP": "10.60.0.4",
+        "clusterIPs": ["10.60.0.4"],
+    }
+    told = refused(hook.review(request, world(outside, facts=[no])))
+    assert told == ("provider mizar did not answer for network acme.far (timed out); try again")
+
+
+def test_replicas_keep_to_residues_of_their_own() -> None:
+    mine = hooks()["networks-services"]
+    theirs = hooks()["networks-services"]
+    wide = network("acme.own", service={"cidrs": ["10.50.0.0/24"]})
+
+    def given_by(hook: Any, number: int) -> set[str]:
+        slot = OwnSlot(HERE, Slot(number, SLOTS))
+        seen = world(wide, *RANGES, facts=[slot])
+        return {allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(25)}
+
+    assert not given_by(mine, 1) & given_by(theirs, 2)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.integers(0, 3)),
+        st.tuples(st.just("use"), st.integers(0, 20)),
+        st.tuples(st.just("free"), st.integers(0, 20)),
+        st.tuples(st.just("wait"), st.integers(1, 40)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS, st.sampled_from(["10.0.0.0/29", "10.0.0.0/27", "fd00::/124"]))
+@settings(max_examples=200, deadline=None)
+def test_no_address_is_ever_promised_while_it_is_promised_or_used(
+    steps: list[tuple[str, int]], text: str
+) -> None:
+    range_ = range_in(text)
+    assert range_ is not None
+    pool = Pool((range_,), frozenset())
+    now = EPOCH
+    promised: dict[str, Any] = {}
+    in_use: list[str] = []
+    for what, number in steps:
+        live = [a for a, until in promised.items() if until > now and a not in in_use]
+        match what:
+            case "take":
+                address = pool.take(Slot(number, 4), range_.version, in_use.__contains__, now)
+                if address is not None:
+                    assert address not in live
+                    assert address not in in_use
+                    promised[address] = now + RESERVED_FOR
+            case "use":
+                if live:
+                    in_use.append(live[number % len(live)])
+            case "free":
+                if in_use:
+                    in_use.pop(number % len(in_use))
+            case _:
+                now += timedelta(seconds=number)
+
+
+def test_every_address_of_a_pool_is_given_before_it_is_exhausted_by_whichever_replica() -> None:
+    range_ = range_in("10.0.0.0/28")
+    assert range_ is not None
+    pool = Pool((range_,), frozenset({"10.0.0.1"}))
+
+    given_ = [pool.take(Slot(5, SLOTS), 4, lambda _: False, EPOCH) for _ in range(13)]
+
+    assert len(set(given_)) == 13
+    assert None not in given_
+    assert pool.take(Slot(5, SLOTS), 4, lambda _: False, EPOCH) is None
