@@ -10,12 +10,12 @@ from socket import AF_INET, SOCK_STREAM, socket
 import uvloop
 
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.authority import Authority, server_context
 from hanse.kube.clock import WallClock
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
 from hanse.local.embedded.api import ApiServer
 from hanse.local.embedded.http import serve
-from hanse.local.embedded.tls import Authority, server_context
 from hanse.local.embedded.users import ADMIN
 
 TOKEN = "bench"

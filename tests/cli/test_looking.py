@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from hanse.cli.clusters import Way
 from hanse.cli.looking import Look, NodesSeen, Right, Unanswered, expiry_of, look_at
 from hanse.kube.access import Access, Fixed, Identity
+from hanse.kube.authority import Authority
 from hanse.kube.client import Client
-from hanse.local.embedded.tls import Authority
 from hanse.local.up.composition import compose
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder

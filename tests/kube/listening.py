@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.authority import Authority
 from hanse.kube.http import HttpTransport
-from hanse.local.embedded.tls import Authority
 
 AUTHORITY = Authority.create("test")
 NOBODY = Identity()

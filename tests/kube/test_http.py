@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.authority import Authority, server_context
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
-from hanse.local.embedded.tls import Authority, server_context
 from tests.kube.listening import AUTHORITY, SERVER, listening, transport
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 
 from hanse.kube.access import Access, Credentials, Endpoint, Identity
+from hanse.kube.authority import Issued, server_context
 from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
-from hanse.local.embedded.tls import Issued, server_context
 from tests.kube.listening import AUTHORITY, SERVER, listening, transport
 
 pytestmark = pytest.mark.anyio

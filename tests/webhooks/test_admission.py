@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanse.kube.authority import Authority, client_context, server_context
 from hanse.local.embedded.jsonpatch import apply_json_patch
-from hanse.local.embedded.tls import Authority, client_context, server_context
 from hanse.model.facts import Facts
 from hanse.model.merging import merge
 from hanse.model.plan import Call, Read

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.local.embedded.tls import Authority, server_context
+from hanse.kube.authority import Authority, server_context
 from hanse.local.embedded.webhooks import WebhookCall, WebhookFailed, call_over_https
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hanse.kube.authority import Authority, client_context, server_context
 from hanse.kube.request import Request, Response
 from hanse.local.embedded.failures import Refusal
 from hanse.local.embedded.http import BODY_LIMIT, serve
-from hanse.local.embedded.tls import Authority, client_context, server_context
 from hanse.local.embedded.users import ANONYMOUS, User
 
 ADA = User("ada", ("sailors",))

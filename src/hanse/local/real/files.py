@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hanse.kube.access import Access, Endpoint, Identity
-from hanse.local.embedded.tls import Authority, Issued
+from hanse.kube.authority import Authority, Issued
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private
 from hanse.local.real.layout import Layout
 from hanse.local.real.pods import kwok_configuration

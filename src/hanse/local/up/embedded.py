@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from hanse.kube.access import Access, Endpoint, Identity
+from hanse.kube.authority import LOOPBACK, Authority, server_context
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
@@ -15,7 +16,6 @@ from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.local.embedded.controllers.nodes import NodeRanges
 from hanse.local.embedded.controllers.suite import ALL, BROKER, Controllers, Simulation
 from hanse.local.embedded.http import serve
-from hanse.local.embedded.tls import LOOPBACK, Authority, server_context
 from hanse.local.embedded.users import ADMIN, User
 from hanse.local.kubeconfig import Context
 from hanse.local.up.composition import Member

@@ -11,11 +11,11 @@ from socket import AF_INET, SOCK_STREAM, socket
 import pytest
 
 from hanse.kube.access import Access, Endpoint, Identity
+from hanse.kube.authority import Authority, server_context
 from hanse.kube.clock import WallClock
 from hanse.local.embedded.api import ApiServer
 from hanse.local.embedded.controllers.suite import ALL, BROKER, Controllers
 from hanse.local.embedded.http import serve
-from hanse.local.embedded.tls import Authority, server_context
 from hanse.local.embedded.users import ADMIN
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, cached

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hanse.local.embedded.tls import Authority
+from hanse.kube.authority import Authority
 from tests.local.embedded.kubectl.running import Kubectl
 
 CREATED = [
