@@ -205,6 +205,16 @@ class Shipyard:
 
         return check
 
+    def runs(self, cluster: ClusterId, image: str) -> Check[None]:
+        """That a cluster's StatefulSet has this image."""
+
+        async def check() -> None:
+            own = await self.found(cluster, StatefulSet, f"store-{cluster}")
+            assert own is not None
+            assert own.spec.template["spec"]["containers"][0]["image"] == image
+
+        return check
+
     async def listed(self, cluster: ClusterId, kind: type[K]) -> list[K]:
         return list((await self.person(cluster).list(kind, namespace=self.stage.shop)).objects)
 
