@@ -13,6 +13,7 @@ from hanse.model.kinds.federation import (
     NetworkInterface,
     VirtualMachine,
 )
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
@@ -66,6 +67,17 @@ GOOD: dict[type[Object], str] = {
           healthMonitorRefs: [hm1]
           poolAlgorithmSettings: {lbAlgorithm: GSLB_ALGORITHM_GEO, geoFallback: {hashMask: 31}}
           downResponse: {type: GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP, fallbackIP: 10.1.1.1}
+        """,
+    GlobalService: """
+        metadata: {name: web.global.test}
+        spec:
+          host: web.global.test
+          algorithm: GSLB_ALGORITHM_CONSISTENT_HASH
+          hashMask: 24
+          members:
+          - {cluster: lubeck, address: 10.1.0.1, weight: 3, priority: 20,
+             monitors: [{type: HTTP, port: 80, path: /, interval: 5}]}
+          - {cluster: elsewhere, address: 'fd00::1', publicIP: '2001:db8::1', thirdParty: true}
         """,
     GSLBConfig: """
         metadata: {name: gc-1}
@@ -213,6 +225,8 @@ BAD = (
     Refused(Federation, ("spec", "members", 0, "server"), "lubeck:6443", "spec.members[0].server"),
     Refused(Federation, ("spec", "members", 0, "secret"), None, "spec.members[0].secret"),
     Refused(Federation, ("spec", "members", 1, "clusterID"), "lubeck", "spec.members[1]"),
+    Refused(GlobalService, ("spec", "members", 0, "address"), "here", "address"),
+    Refused(GlobalService, ("spec", "members", 0, "monitors", 0, "port"), 0, "port"),
     Refused(GlobalDeploymentPolicy, ("spec", "trafficSplit", 0, "weight"), 21, "weight"),
     Refused(GlobalDeploymentPolicy, ("spec", "trafficSplit", 0, "weight"), 0, "weight"),
     Refused(GlobalDeploymentPolicy, ("spec", "trafficSplit", 0, "priority"), 101, "priority"),

@@ -21,6 +21,8 @@ from hanse.model.kinds.federation import (
     NetworkInterface,
     VirtualMachine,
 )
+from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
@@ -37,6 +39,7 @@ OURS: tuple[type[Object], ...] = (
     FederatedStatefulSet,
     Federation,
     GlobalDeploymentPolicy,
+    GlobalService,
     GSLBConfig,
     GSLBHostRule,
     NativeService,
@@ -61,7 +64,10 @@ FOREIGN: tuple[type[Object], ...] = (
     ClusterProperty,
     DNSEndpoint,
     ExternalEntity,
+    Gateway,
     Group,
+    HTTPRoute,
+    Route,
     Tier,
     VirtualMachineInstance,
 )

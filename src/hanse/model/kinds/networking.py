@@ -8,11 +8,24 @@ from hanse.model.objects import Kind, Object, Value, renamed
 GROUP = "networking.k8s.io"
 
 
+class IngressService(Value, frozen=True, kw_only=True):
+    """The Service that a path leads to."""
+
+    name: str = ""
+
+
+class IngressBackend(Value, frozen=True, kw_only=True):
+    """What a path leads to."""
+
+    service: IngressService | None = None
+
+
 class IngressPath(Value, frozen=True, kw_only=True):
     """One path of a host."""
 
     path: str = ""
     path_type: str = ""
+    backend: IngressBackend = IngressBackend()
 
 
 class IngressPaths(Value, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""Global load balancing: whose configuration leads, and one service for each host name."""

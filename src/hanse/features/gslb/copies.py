@@ -1,0 +1,291 @@
+"""The federation of configuration: the leader's objects, the same on every follower."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.gslb.names import (
+    CONFIG_FEDERATION,
+    FEDERATED,
+    LED_BY,
+    NOT_FEDERATED,
+    POLICY_FEDERATION,
+    RULE_FEDERATION,
+    SOME_FEDERATED,
+    TERM,
+    UUID,
+    context_of,
+)
+from hanse.features.gslb.standing import (
+    COPIED,
+    Leading,
+    Passive,
+    Taking,
+    Waiting,
+    misplaced,
+    misplaced_condition,
+    own_cluster,
+    standing_of,
+    term_on,
+)
+from hanse.model.facts import ClusterState, Outcome, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+    StageCondition,
+)
+from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan, Removal
+from hanse.model.snapshot import Snapshot
+
+FEDERATION = Key("federation")
+STRAY = "it is not among the leader's objects"
+_STAGES: dict[type[Object], str] = {
+    GSLBConfig: CONFIG_FEDERATION,
+    GlobalDeploymentPolicy: POLICY_FEDERATION,
+    GSLBHostRule: RULE_FEDERATION,
+}
+_SINGLE = (GSLBConfig, GlobalDeploymentPolicy)
+_TROUBLE = ("Foreign", "Fenced", "Refused", "Forbidden", "Failed")
+
+
+class _Share(Struct, frozen=True):
+    """What one kind asks for, and how far it has come."""
+
+    desired: tuple[Desired, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    condition: StageCondition | None = None
+
+
+def plan_federation(seen: Snapshot) -> Plan:
+    """Copy what the leader has to its followers, and tell how that went."""
+    standing = standing_of(seen)
+    strangers = tuple(_told(one, (misplaced_condition(one),), seen) for one in misplaced(seen))
+    match standing:
+        case Waiting():
+            return Plan(desired=tuple(held(seen)), patches=strangers)
+        case Passive(conditions):
+            patches = _told_here(conditions, seen)
+            notices = tuple(_notices(conditions, seen))
+            return Plan(desired=tuple(held(seen)), patches=patches + strangers, notices=notices)
+        case Taking(epoch):
+            patches = tuple(_term(own, str(epoch), seen) for own in _own(seen))
+            return Plan(desired=tuple(held(seen)), patches=patches + strangers)
+        case Leading():
+            plan = _leading(standing, seen)
+            return replace(plan, patches=plan.patches + strangers)
+
+
+def held(seen: Snapshot) -> Iterator[Desired]:
+    """Every copy of ours that stands, as it stands: nothing is written and nothing is deleted."""
+    own = own_cluster(seen)
+    for where in seen.clusters(Role.SITE):
+        for kind in COPIED:
+            for obj in seen.all(where, kind):
+                term = term_on(obj)
+                if term is not None and (own is None or term.context == own.spec.cluster_context):
+                    yield Desired(_bare(obj), where)
+
+
+def copy_of(obj: Object, mark: str) -> Object:
+    """The object as a follower has it: its spec, its uuid, and by whom it was written."""
+    meta = obj.metadata
+    notes = {LED_BY: mark}
+    if UUID in meta.annotations and isinstance(obj, GSLBConfig):
+        notes[UUID] = meta.annotations[UUID]
+    copied = Meta(name=meta.name, namespace=meta.namespace, annotations=notes)
+    blank = type(obj.status)() if hasattr(obj, "status") else None
+    return replace(obj, metadata=copied, status=blank)
+
+
+def _leading(standing: Leading, seen: Snapshot) -> Plan:
+    if not standing.federates:
+        return Plan(
+            desired=tuple(held(seen)),
+            patches=_told_here(standing.conditions, seen),
+            notices=tuple(_notices(standing.conditions, seen)),
+        )
+    shares = [_share(kind, standing, seen) for kind in COPIED]
+    told = [s.condition for s in shares if s.condition is not None]
+    conditions = (*standing.conditions, *told)
+    named = {Place(d.where, ref_of(d.object)) for s in shares for d in s.desired}
+    others = [
+        d
+        for d in held(seen)
+        if d.where not in standing.followers and Place(d.where, ref_of(d.object)) not in named
+    ]
+    return Plan(
+        desired=(*(d for s in shares for d in s.desired), *others),
+        removals=tuple(r for s in shares for r in s.removals),
+        patches=(*_claims(standing, seen), *_told_here(conditions, seen)),
+        notices=tuple(_notices(conditions, seen)),
+    )
+
+
+def _claims(standing: Leading, seen: Snapshot) -> Iterator[Patch]:
+    """Every follower's AMKOCluster says whom it follows, so that an earlier leader can see it."""
+    change = {"metadata": {"annotations": {LED_BY: standing.mark}}}
+    for where in standing.followers:
+        for theirs in seen.in_namespace(where, AMKOCluster, NAMESPACE):
+            yield Patch(Place(where, ref_of(theirs)), change)
+
+
+def _share(kind: type[Object], standing: Leading, seen: Snapshot) -> _Share:
+    stage = _STAGES[kind]
+    sources = sorted(seen.in_namespace(seen.local, kind, NAMESPACE), key=lambda o: o.metadata.name)
+    sources = [o for o in sources if o.metadata.deletion_timestamp is None]
+    standing_copies = [
+        d for d in held(seen) if isinstance(d.object, kind) and d.where in standing.followers
+    ]
+    if kind in _SINGLE and len(sources) > 1:
+        listed = ", ".join(o.metadata.name for o in sources)
+        reason = f"more than one {kind.kind.name} in {NAMESPACE}: {listed}; delete all but one"
+        told = StageCondition(type=stage, status=NOT_FEDERATED, reason=reason)
+        return _Share(tuple(standing_copies), condition=told)
+    if _recovers(seen):
+        return _Share(tuple(standing_copies), condition=_standing_condition(stage, seen))
+    local = frozenset({seen.local})
+    desired = tuple(
+        Desired(copy_of(o, standing.mark), where, sources=local, takes_over=True)
+        for where in standing.followers
+        for o in sources
+    )
+    names = {o.metadata.name for o in sources}
+    strays = [
+        (where, obj)
+        for where in standing.followers
+        for obj in seen.in_namespace(where, kind, NAMESPACE)
+        if obj.metadata.name not in names and obj.metadata.deletion_timestamp is None
+    ]
+    if legacy := [] if sources else [s for s in strays if _is_anothers(s[1], standing)]:
+        told = StageCondition(type=stage, status=NOT_FEDERATED, reason=_only_left(legacy))
+        return _Share(tuple(standing_copies), condition=told)
+    removals = tuple(
+        Removal(Place(where, ref_of(obj)), obj.metadata.uid, STRAY) for where, obj in strays
+    )
+    condition = _result(stage, kind, desired, removals, standing, seen)
+    return _Share(desired, removals, condition)
+
+
+def _is_anothers(obj: Object, standing: Leading) -> bool:
+    term = term_on(obj)
+    return term is not None and term.context != standing.context
+
+
+def _only_left(legacy: Iterable[tuple[ClusterId, Object]]) -> str:
+    """A leader that never had what its predecessor copied does not delete the last of it."""
+    return ", ".join(
+        f"cluster {context_of(where)} keeps {obj.metadata.name} of the leader before this one, "
+        "which has none: create it here, or delete it there"
+        for where, obj in legacy
+    )
+
+
+def _result(
+    stage: str,
+    kind: type[Object],
+    desired: Iterable[Desired],
+    removals: Iterable[Removal],
+    standing: Leading,
+    seen: Snapshot,
+) -> StageCondition | None:
+    """How far the copies of a kind have come; what is under way leaves what was told."""
+    wanted: dict[ClusterId, list[Place]] = {where: [] for where in standing.followers}
+    for one in desired:
+        place = Place(one.where, ref_of(one.object))
+        if not _in_step(one.object, seen.find(place)):
+            wanted[one.where].append(place)
+    for removal in removals:
+        wanted[removal.place.where].append(removal.place)
+    faults: list[str] = []
+    pending = False
+    for where, places in wanted.items():
+        troubles = [t for place in places if (t := _trouble(place, seen))]
+        faults += [f"cluster {context_of(where)}: {text}" for text in troubles[:1]]
+        pending = pending or bool(places and not troubles)
+    if pending:
+        return _standing_condition(stage, seen)
+    if kind is GSLBHostRule and not faults and not any(True for _ in desired):
+        return None
+    if not faults:
+        return StageCondition(type=stage, status=FEDERATED)
+    status = NOT_FEDERATED if len(faults) == len(wanted) else SOME_FEDERATED
+    return StageCondition(type=stage, status=status, reason=", ".join(faults))
+
+
+def _in_step(copy: Object, standing: Object | None) -> bool:
+    if standing is None or type(standing) is not type(copy):
+        return False
+    same = getattr(standing, "spec", None) == getattr(copy, "spec", None)
+    notes = standing.metadata.annotations
+    return same and all(notes.get(n) == v for n, v in copy.metadata.annotations.items())
+
+
+def _trouble(place: Place, seen: Snapshot) -> str:
+    outcome = seen.fact(Outcome, place)
+    return outcome.message if outcome is not None and outcome.result in _TROUBLE else ""
+
+
+def _standing_condition(stage: str, seen: Snapshot) -> StageCondition | None:
+    own = own_cluster(seen)
+    told = own.status.conditions if own is not None else ()
+    return next((c for c in told if c.type == stage), None)
+
+
+def _recovers(seen: Snapshot) -> bool:
+    """Whether home was restored a moment ago: what it lacks is no reason to delete."""
+    state = seen.fact(ClusterState, seen.local)
+    return state is not None and state.recovering
+
+
+def _own(seen: Snapshot) -> list[AMKOCluster]:
+    return list(seen.in_namespace(seen.local, AMKOCluster, NAMESPACE))
+
+
+def _told_here(conditions: tuple[StageCondition, ...], seen: Snapshot) -> tuple[Patch, ...]:
+    """The conditions on this cluster's own word; who no longer leads has no term any more."""
+    several = _own(seen)
+    ended = [o for o in several if TERM in o.metadata.annotations and not o.spec.is_leader]
+    return (
+        *(_told(own, conditions, seen) for own in several),
+        *(_term(own, None, seen) for own in ended),
+    )
+
+
+def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], seen: Snapshot) -> Patch:
+    told = [
+        {"type": c.type, "status": c.status, **({"reason": c.reason} if c.reason else {})}
+        for c in conditions
+    ]
+    place = Place(seen.local, ref_of(own))
+    return Patch(place, {"status": {"conditions": told}}, subresource="status")
+
+
+def _term(own: AMKOCluster, epoch: str | None, seen: Snapshot) -> Patch:
+    return Patch(Place(seen.local, ref_of(own)), {"metadata": {"annotations": {TERM: epoch}}})
+
+
+def _notices(conditions: tuple[StageCondition, ...], seen: Snapshot) -> Iterator[Notice]:
+    """The last thing that went wrong, as an Event."""
+    bad = [c for c in conditions if c.reason]
+    own = own_cluster(seen)
+    if bad and own is not None and own.spec.is_leader:
+        told = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
+        yield Notice(Place(seen.local, ref_of(own)), "FederationTrouble", told[:1000], "Warning")
+
+
+def _bare(obj: Object) -> Object:
+    """An object as it would have to be desired to stay as it is."""
+    meta = obj.metadata
+    kept = Meta(
+        name=meta.name,
+        namespace=meta.namespace,
+        labels=meta.labels,
+        annotations=meta.annotations,
+    )
+    return replace(obj, metadata=kept)

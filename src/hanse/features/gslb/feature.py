@@ -1,0 +1,215 @@
+"""The feature: what it watches, what wakes which decision, and which clusters it connects."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.health import probes_of
+from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, written
+from hanse.features.gslb.names import SECRET, SECRET_KEY, site_of
+from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.policy import fault_in_rule
+from hanse.features.gslb.publishing import endpoint_for
+from hanse.features.gslb.standing import (
+    GUIDE,
+    Leading,
+    own_cluster,
+    standing_of,
+    term_on,
+)
+from hanse.features.gslb.telling import told_of_policy, told_of_rule
+from hanse.features.gslb.waking import host_key, woken
+from hanse.features.gslb.watching import AT_HOME, AT_SITES, PUBLISHED
+from hanse.model.facts import BadWay, ClusterState, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Secret, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
+from hanse.model.objects import Meta, Object
+from hanse.model.plan import Desired, Plan
+from hanse.model.probes import Probe
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
+from hanse.model.ways import Direction, InKubeconfig, Retired, Way
+
+
+class Gslb:
+    """AMKO federation and global load balancing. It also guides to clusters and wants probes."""
+
+    name = GUIDE
+    guided_by: tuple[type[Object], ...] = (Secret,)
+
+    def __init__(self, options: GslbOptions = GslbOptions()) -> None:  # noqa: B008 - a frozen value
+        self.options = options
+        publishes = "externaldns" in (*options.providers, *options.withdraw)
+        self.watches: tuple[Watch, ...] = (
+            *AT_HOME,
+            *((PUBLISHED,) if publishes else ()),
+            *AT_SITES,
+        )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return woken(change, seen)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        match key.topic:
+            case "federation":
+                return plan_federation(seen)
+            case "policy":
+                return self._plan_policy(seen)
+            case "rule":
+                return self._plan_rule(key, seen)
+            case _:
+                return self._plan_host(key.name, seen)
+
+    # -- global services
+
+    def _plan_policy(self, seen: Snapshot) -> Plan:
+        if not isinstance(standing_of(seen), Leading):
+            return Plan()
+        return Plan(patches=tuple(told_of_policy(seen, named_monitors=self._probes)))
+
+    def _plan_rule(self, key: Key, seen: Snapshot) -> Plan:
+        rule = seen.get(seen.local, GSLBHostRule, key.name, key.namespace)
+        if rule is None or not isinstance(standing_of(seen), Leading):
+            return Plan()
+        error = fault_in_rule(rule, seen, named_monitors=self._probes)
+        return Plan(patches=(told_of_rule(rule, error, seen),))
+
+    def _plan_host(self, host: str, seen: Snapshot) -> Plan:
+        standing = standing_of(seen)
+        if not isinstance(standing, Leading):
+            return Plan(desired=tuple(self._kept(host, seen)))
+        outcome = service_for(host, standing, seen, self.options)
+        match outcome:
+            case Nothing():
+                return Plan()
+            case Unchanged():
+                standing_service = seen.get(seen.local, GlobalService, host, NAMESPACE)
+                if standing_service is None:
+                    return Plan()
+                spec = standing_service.spec
+            case spec:
+                pass
+        service = written(spec, standing.mark, seen)
+        return Plan(desired=tuple(self._everywhere(service, standing, seen)))
+
+    def _everywhere(
+        self, service: GlobalService, standing: Leading, seen: Snapshot
+    ) -> Iterator[Desired]:
+        """The service here, its records, and its copies: those follow once it is published."""
+        host = service.metadata.name
+        yield Desired(service, seen.local, shared=True)
+        published = True
+        if "externaldns" in self.options.providers:
+            published = seen.get(seen.local, DNSEndpoint, host, NAMESPACE) is not None
+            yield Desired(endpoint_for(service, seen, self.options), seen.local)
+        elif "externaldns" not in self.options.withdraw:
+            yield from _as_it_is(DNSEndpoint, host, seen.local, seen, shared=False)
+        for where in seen.clusters(Role.SITE):
+            if where in standing.followers and published:
+                yield Desired(service, where, shared=True)
+            else:
+                yield from _as_it_is(GlobalService, host, where, seen)
+
+    def _kept(self, host: str, seen: Snapshot) -> Iterator[Desired]:
+        """All of a host as it stands; its records go when another leader has published it."""
+        for where in (seen.local, *seen.clusters(Role.SITE)):
+            yield from _as_it_is(GlobalService, host, where, seen)
+        own = own_cluster(seen)
+        standing = seen.get(seen.local, GlobalService, host, NAMESPACE)
+        term = term_on(standing) if standing is not None else None
+        follows = own is not None and not own.spec.is_leader
+        another = term is not None and own is not None and term.context != own.spec.cluster_context
+        if not (follows and another):
+            yield from _as_it_is(DNSEndpoint, host, seen.local, seen, shared=False)
+
+    @property
+    def _probes(self) -> bool:
+        """Whether monitors are ours to run, and their names those of ConfigMaps."""
+        return "dns" in self.options.providers
+
+    # -- a guide to clusters
+
+    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+        """While this cluster leads: every follower and every cluster that is load balanced."""
+        wanted = dict.fromkeys(self._contexts(seen))
+        secret = seen.get(seen.local, Secret, SECRET, NAMESPACE)
+        text = secret.data.get(SECRET_KEY) if secret is not None else None
+        said: list[Direction] = []
+        for context in wanted:
+            site, origin = site_of(context), f"Secret {NAMESPACE}/{SECRET}"
+            field = "spec.clusters"
+            if secret is None:
+                trouble = f"{origin} is not there; create it with a kubeconfig in {SECRET_KEY}"
+                said.append(BadWay(GUIDE, site, field, "NoSecret", trouble))
+            elif not text:
+                trouble = f"{origin} has no key {SECRET_KEY}; put a kubeconfig there"
+                said.append(BadWay(GUIDE, site, field, "NoKubeconfig", trouble))
+            else:
+                entrance = InKubeconfig(text, context, origin)
+                said.append(Way(site, frozenset({Role.SITE}), entrance, field))
+        known = {state.cluster for state in seen.facts(ClusterState) if Role.SITE in state.roles}
+        said += [Retired(site) for site in sorted(known - set(map(site_of, wanted)))]
+        return tuple(said)
+
+    def _contexts(self, seen: Snapshot) -> Iterator[str]:
+        own = own_cluster(seen)
+        if own is None or not own.spec.is_leader:
+            return
+        yield from (c for c in own.spec.clusters if c != own.spec.cluster_context)
+        for config in seen.in_namespace(seen.local, GSLBConfig, NAMESPACE):
+            for member in config.spec.member_clusters:
+                if member.cluster_context != own.spec.cluster_context:
+                    yield member.cluster_context
+
+    # -- probes
+
+    def probe_keys(self, seen: Snapshot) -> Iterable[Key]:
+        return [host_key(s.metadata.name) for s in seen.all(seen.local, GlobalService)]
+
+    def wakes_probes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if not isinstance(change, ObjectChange) or change.where != seen.local:
+            return ()
+        match change.object:
+            case GlobalService(metadata=meta):
+                return (host_key(meta.name),)
+            case AMKOCluster():
+                return self.probe_keys(seen)
+            case _:
+                return ()
+
+    def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
+        """Only who is meant to lead tries members; conflicts do not end that."""
+        own = own_cluster(seen)
+        service = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
+        if service is None or own is None or not own.spec.is_leader or not self._probes:
+            return ()
+        return tuple(probes_of(service))
+
+    def forbidden(self, seen: Snapshot) -> frozenset[str]:
+        found: set[str] = set()
+        for where in (seen.local, *seen.clusters(Role.SITE)):
+            api = seen.get(where, Service, "kubernetes", "default")
+            if api is not None:
+                found.update((api.spec.cluster_ip, *api.spec.cluster_ips))
+            for piece in seen.in_namespace(where, EndpointSlice, "default"):
+                if piece.metadata.labels.get("kubernetes.io/service-name") == "kubernetes":
+                    found.update(a for e in piece.endpoints or () for a in e.addresses)
+        return frozenset(found)
+
+
+def _as_it_is(
+    kind: type[Object], name: str, where: str, seen: Snapshot, *, shared: bool = True
+) -> Iterator[Desired]:
+    """An object as it stands, so that it is neither changed nor deleted."""
+    standing = seen.get(where, kind, name, NAMESPACE)
+    if standing is None:
+        return
+    meta = standing.metadata
+    kept = Meta(
+        name=meta.name, namespace=meta.namespace, labels=meta.labels, annotations=meta.annotations
+    )
+    yield Desired(replace(standing, metadata=kept), where, shared=shared)

@@ -1,0 +1,105 @@
+"""Whether members are up: by their cluster's word and by probes; and which probes that takes."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hanse.model.kinds.globalservice import (
+    GlobalMember,
+    GlobalService,
+    GlobalServiceSpec,
+    GlobalServiceStatus,
+    MemberHealth,
+    Monitor,
+)
+from hanse.model.probes import Health, Probe, Rule, Target
+from hanse.model.snapshot import Snapshot
+
+UNREADY = "its cluster has nothing ready behind it"
+UNTRIED = "it was not tried often enough yet"
+
+
+class Verdict(Struct, frozen=True):
+    """Whether a member is up, and if not, why."""
+
+    up: bool
+    reason: str = ""
+
+
+def target_of(member: GlobalMember, monitor: Monitor, host: str) -> Target:
+    """What a monitor of a member tries."""
+    if monitor.type == "TCP":
+        return Target("TCP", member.address, monitor.port)
+    return Target(monitor.type, member.address, monitor.port, host, monitor.path or "/")
+
+
+def probes_of(service: GlobalService) -> Iterator[Probe]:
+    """The probes that the members of a service need."""
+    up = {(h.cluster, h.address) for h in service.status.members if h.up}
+    for member in service.spec.members:
+        for monitor in member.monitors:
+            yield Probe(
+                target_of(member, monitor, service.spec.host),
+                Rule(
+                    timedelta(seconds=monitor.interval),
+                    timedelta(seconds=monitor.timeout),
+                    monitor.up,
+                    monitor.down,
+                ),
+                was_up=(member.cluster, member.address) in up,
+            )
+
+
+def verdict_on(member: GlobalMember, host: str, before: bool, seen: Snapshot) -> Verdict:
+    """Whether a member is up; until its probes decide it is what it was before."""
+    if not member.ready:
+        return Verdict(False, UNREADY)
+    for monitor in member.monitors:
+        health = seen.fact(Health, target_of(member, monitor, host))
+        if health is None and not before:
+            return Verdict(False, UNTRIED)
+        if health is not None and not health.up:
+            return Verdict(False, health.reason)
+    return Verdict(True)
+
+
+def status_of(
+    spec: GlobalServiceSpec, standing: GlobalService | None, seen: Snapshot
+) -> GlobalServiceStatus:
+    """Who is up now; what says what it said before keeps its time."""
+    known = {(h.cluster, h.address): h for h in standing.status.members} if standing else {}
+    members = []
+    for member in spec.members:
+        before = known.get((member.cluster, member.address))
+        verdict = verdict_on(member, spec.host, before is not None and before.up, seen)
+        members.append(_health(member, verdict, before, seen.now))
+    up = sum(h.up for h in members)
+    return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
+
+
+def up_now(service: GlobalService, seen: Snapshot) -> list[tuple[GlobalMember, Verdict]]:
+    """Each member and whether it is up, by the latest that is known here."""
+    told = {(h.cluster, h.address): h for h in service.status.members}
+    found = []
+    for member in service.spec.members:
+        before = told.get((member.cluster, member.address))
+        verdict = verdict_on(member, service.spec.host, before is not None and before.up, seen)
+        if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
+            verdict = Verdict(False, before.reason or UNTRIED)
+        found.append((member, verdict))
+    return found
+
+
+def _health(
+    member: GlobalMember, verdict: Verdict, before: MemberHealth | None, now: datetime
+) -> MemberHealth:
+    same = before is not None and before.up == verdict.up and before.since is not None
+    since = before.since if same and before is not None else now.replace(microsecond=0)
+    return MemberHealth(
+        cluster=member.cluster,
+        address=member.address,
+        up=verdict.up,
+        since=since,
+        reason=verdict.reason,
+    )

@@ -1,0 +1,263 @@
+"""Global services: one for each host name, with members from all matched clusters."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.gslb.health import status_of
+from hanse.features.gslb.inputs import Found, found_in, objects_for
+from hanse.features.gslb.names import LED_BY, site_of
+from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.policy import (
+    Bad,
+    fault_in_rule,
+    monitors_named,
+    policy_of,
+    rule_for,
+)
+from hanse.features.gslb.standing import Leading
+from hanse.model.facts import ClusterState, Phase
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.globalservice import (
+    GlobalMember,
+    GlobalService,
+    GlobalServiceSpec,
+    Monitor,
+)
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    GlobalDeploymentPolicySpec,
+    GSLBHostRule,
+    GSLBHostRuleSpec,
+    LabelMatch,
+)
+from hanse.model.objects import ClusterId, Meta, Object, ref_of
+from hanse.model.snapshot import Snapshot
+
+THIRD_PARTY = "third-party"
+
+
+class Unchanged(Struct, frozen=True):
+    """What was serving goes on as it is, because something that was said makes no sense."""
+
+    why: str
+
+
+class Nothing(Struct, frozen=True):
+    """No member is left."""
+
+
+Outcome: TypeAlias = GlobalServiceSpec | Unchanged | Nothing
+
+
+class Share(Struct, frozen=True):
+    """A member's part of the traffic."""
+
+    weight: int = 1
+    priority: int = 10
+
+
+def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOptions) -> Outcome:
+    """What a host is answered with, as the policy, its rule and all clusters have it."""
+    named = "dns" in options.providers
+    policy = policy_of(seen, named_monitors=named)
+    if policy is None:
+        return Nothing()
+    if isinstance(policy, Bad):
+        return Unchanged(policy.error)
+    standing = seen.get(seen.local, GlobalService, host, NAMESPACE)
+    rule = rule_for(host, seen)
+    if rule is not None and (error := fault_in_rule(rule, seen, named_monitors=named)):
+        if standing is not None:
+            return Unchanged(error)
+        rule = None
+    members = tuple(_members(host, policy, rule, leading, standing, seen))
+    if not members:
+        return Nothing()
+    return _spec(host, members, policy, rule.spec if rule is not None else None)
+
+
+def written(spec: GlobalServiceSpec, mark: str, seen: Snapshot) -> GlobalService:
+    """The service as it is written here and on every follower."""
+    standing = seen.get(seen.local, GlobalService, spec.host, NAMESPACE)
+    meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: mark})
+    return GlobalService(metadata=meta, spec=spec, status=status_of(spec, standing, seen))
+
+
+def _spec(
+    host: str,
+    members: tuple[GlobalMember, ...],
+    policy: GlobalDeploymentPolicySpec,
+    rule: GSLBHostRuleSpec | None,
+) -> GlobalServiceSpec:
+    algorithm = (rule and rule.pool_algorithm_settings) or policy.pool_algorithm_settings
+    down = (rule and rule.down_response) or policy.down_response
+    ttl = rule.ttl if rule is not None and rule.ttl is not None else policy.ttl
+    spec = GlobalServiceSpec(
+        host=host,
+        members=members,
+        ttl=ttl,
+        when_down=down.type if down is not None else None,
+        fallback_ip=down.fallback_ip if down is not None else "",
+    )
+    if algorithm is None:
+        return spec
+    fallback = algorithm.geo_fallback
+    mask = algorithm.hash_mask
+    if fallback is not None and algorithm.lb_algorithm != "GSLB_ALGORITHM_CONSISTENT_HASH":
+        spec = replace(spec, fallback=fallback.lb_algorithm)
+        mask = fallback.hash_mask
+    return replace(spec, algorithm=algorithm.lb_algorithm, hash_mask=mask)
+
+
+def _members(
+    host: str,
+    policy: GlobalDeploymentPolicySpec,
+    rule: GSLBHostRule | None,
+    leading: Leading,
+    standing: GlobalService | None,
+    seen: Snapshot,
+) -> Iterator[GlobalMember]:
+    shares = _shares(policy, rule)
+    public = _public(rule)
+    own_monitors = _monitors_said(policy, rule, seen)
+    generated: tuple[Monitor, ...] = ()
+    for match in policy.match_clusters:
+        context = match.cluster
+        where = seen.local if context == leading.context else site_of(context)
+        if _is_unseen(where, seen):
+            yield from _kept(context, standing, shares)
+            continue
+        for found in _chosen(host, policy, where, seen):
+            watched = own_monitors
+            if watched is None:
+                watched = (found.monitor,) if found.monitor is not None else ()
+                generated = generated or watched
+            yield GlobalMember(
+                cluster=context,
+                address=found.address,
+                public_ip=_public_for(found.address, public.get(context, ())),
+                weight=shares.get(context, Share()).weight,
+                priority=shares.get(context, Share()).priority,
+                ready=found.ready or match.sync_vip_only,
+                source=str(ref_of(found.source)),
+                monitors=watched,
+            )
+    if rule is not None:
+        watched = generated if own_monitors is None else own_monitors
+        yield from _third_parties(rule.spec, shares, watched)
+
+
+def _chosen(
+    host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, seen: Snapshot
+) -> list[Found]:
+    """The ways in of one cluster, each address once, in an order that does not depend on luck."""
+    objects = [
+        obj
+        for obj in objects_for(host, policy.default_domain, where, seen)
+        if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, seen)
+    ]
+    objects.sort(key=lambda o: (o.metadata.namespace, o.metadata.name, type(o).kind.name))
+    by_address: dict[str, Found] = {}
+    for obj in objects:
+        for found in found_in(obj, host, where, seen):
+            by_address.setdefault(found.address, found)
+    return [by_address[address] for address in sorted(by_address)]
+
+
+def is_selected(
+    obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, seen: Snapshot
+) -> bool:
+    """Whether a policy chooses an object: by its labels and its namespace's, all that are given."""
+    rules = policy.match_rules
+    if rules.app_selector is None and rules.namespace_selector is None:
+        return False
+    if not _matches(rules.app_selector, obj.metadata.labels):
+        return False
+    if rules.namespace_selector is None:
+        return True
+    home = seen.get(where, Namespace, obj.metadata.namespace)
+    return home is not None and _matches(rules.namespace_selector, home.metadata.labels)
+
+
+def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
+    if selector is None:
+        return True
+    wanted = selector.label.items()
+    return bool(wanted) and all(labels.get(name) == value for name, value in wanted)
+
+
+def _is_unseen(where: ClusterId, seen: Snapshot) -> bool:
+    """Whether what a cluster lacks says nothing: never read in full, or just restored."""
+    state = seen.fact(ClusterState, where)
+    if state is None or not state.listed:
+        return True
+    return state.recovering or state.phase is Phase.RESTORED
+
+
+def _kept(
+    context: str, standing: GlobalService | None, shares: Mapping[str, Share]
+) -> Iterator[GlobalMember]:
+    """What was known of a cluster that cannot be asked, with its part of the traffic as of now."""
+    share = shares.get(context, Share())
+    for member in standing.spec.members if standing is not None else ():
+        if member.cluster == context and not member.third_party:
+            yield replace(member, weight=share.weight, priority=share.priority)
+
+
+def _shares(policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None) -> dict[str, Share]:
+    shares = {s.cluster: Share(s.weight, s.priority) for s in policy.traffic_split}
+    for said in rule.spec.traffic_split if rule is not None else ():
+        before = shares.get(said.cluster, Share())
+        shares[said.cluster] = Share(
+            before.weight if said.weight is None else said.weight,
+            before.priority if said.priority is None else said.priority,
+        )
+    return shares
+
+
+def _public(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for public in rule.spec.public_ip if rule is not None else ():
+        found[public.cluster] = (*found.get(public.cluster, ()), public.ip)
+    return found
+
+
+def _public_for(address: str, several: Iterable[str]) -> str:
+    """The public address of the same family."""
+    return next((ip for ip in several if (":" in ip) == (":" in address)), "")
+
+
+def _monitors_said(
+    policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None, seen: Snapshot
+) -> tuple[Monitor, ...] | None:
+    """The monitors that people chose; None where they are made from what is watched."""
+    only = policy.control_plane_hm_only
+    if rule is not None and rule.spec.control_plane_hm_only is not None:
+        only = rule.spec.control_plane_hm_only
+    if only:
+        return ()
+    for spec in (rule.spec if rule is not None else None, policy):
+        if spec is not None and (spec.health_monitor_refs or spec.health_monitor_template):
+            refs, template = spec.health_monitor_refs, spec.health_monitor_template
+            return monitors_named(refs, template, seen) or None
+    return None
+
+
+def _third_parties(
+    rule: GSLBHostRuleSpec, shares: Mapping[str, Share], monitors: tuple[Monitor, ...]
+) -> Iterator[GlobalMember]:
+    for member in rule.third_party_members:
+        site = member.site or THIRD_PARTY
+        share = shares.get(site, Share())
+        yield GlobalMember(
+            cluster=site,
+            address=member.vip,
+            public_ip=member.public_ip,
+            weight=share.weight,
+            priority=share.priority,
+            third_party=True,
+            monitors=monitors,
+        )

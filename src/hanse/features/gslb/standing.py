@@ -1,0 +1,292 @@
+"""Who leads: the stages from this cluster's AMKOCluster to its valid followers.
+
+A leader has a term with a number, its epoch, written on its AMKOCluster and on all that it copies.
+Whoever sees a later epoch than its own has been superseded, however late it wakes up.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from hanse.features.gslb.names import (
+    ALL_CLIENTS,
+    ALL_MEMBERS,
+    CLIENTS,
+    CURRENT,
+    INVALID,
+    LED_BY,
+    MEMBERS,
+    NO_CLIENTS,
+    NO_LEADER,
+    NO_MEMBERS,
+    NOT_FEDERATING,
+    SOME_CLIENTS,
+    SOME_MEMBERS,
+    TERM,
+    VALID,
+    context_of,
+    site_of,
+)
+from hanse.model.facts import BadWay, ClusterState, Phase
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+    StageCondition,
+)
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Snapshot
+
+GUIDE = "gslb"
+COPIED: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
+"""The kinds that the leader copies to its followers."""
+
+_TELLING: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy)
+"""What tells of terms; host rules may be many, and say no more."""
+
+
+class Waiting(Struct, frozen=True):
+    """Too little was seen yet to say anything: all stays as it is."""
+
+
+class Passive(Struct, frozen=True):
+    """This cluster does not lead, or may not act on it: all stays as it is."""
+
+    conditions: tuple[StageCondition, ...] = ()
+    context: str = ""
+
+
+class Taking(Struct, frozen=True):
+    """This cluster leads from now on: its term must be written down before anything else."""
+
+    epoch: int
+
+
+class Leading(Struct, frozen=True):
+    """This cluster leads; copies go to the followers that passed every stage."""
+
+    context: str
+    epoch: int
+    followers: tuple[ClusterId, ...]
+    conditions: tuple[StageCondition, ...]
+    """Up to the stage where it was found who may follow."""
+    federates: bool = True
+    """Whether there is anybody to go on with."""
+
+    @property
+    def mark(self) -> str:
+        """What copies say of who wrote them."""
+        return f"{self.epoch}/{self.context}"
+
+
+Standing: TypeAlias = Waiting | Passive | Taking | Leading
+
+
+class Term(Struct, frozen=True, order=True):
+    """A leader's term, as copies tell of it."""
+
+    epoch: int
+    context: str
+
+
+class _Findings(Struct, frozen=True):
+    """What a stage found: who passed, and what is wrong with the others."""
+
+    passed: tuple[ClusterId, ...]
+    faults: tuple[str, ...]
+
+    def condition(self, stage: str, good: str, bad: str, some: str) -> StageCondition:
+        if not self.faults:
+            return StageCondition(type=stage, status=good)
+        status = some if self.passed else bad
+        return StageCondition(type=stage, status=status, reason=", ".join(self.faults))
+
+
+def own_cluster(seen: Snapshot) -> AMKOCluster | None:
+    """This cluster's word on who leads, where there is exactly one."""
+    several = list(seen.in_namespace(seen.local, AMKOCluster, NAMESPACE))
+    return several[0] if len(several) == 1 else None
+
+
+def standing_of(seen: Snapshot) -> Standing:
+    """Go through the stages as far as they lead."""
+    own = own_cluster(seen)
+    if own is None:
+        fault = _fault_in_number(seen)
+        return Passive((_current(INVALID, fault),) if fault else ())
+    if not own.spec.is_leader:
+        return Passive((_current(NOT_FEDERATING, NO_LEADER),), own.spec.cluster_context)
+    if fault := _fault_of(own):
+        return Passive((_current(INVALID, fault),), own.spec.cluster_context)
+    sites = followers_named(own)
+    if any(_is_unknown(site, seen) for site in sites):
+        return Waiting()
+    return _over(own, sites, seen)
+
+
+def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], seen: Snapshot) -> Standing:
+    clients = _clients(sites, seen)
+    first = (
+        _current(VALID),
+        clients.condition(CLIENTS, ALL_CLIENTS, NO_CLIENTS, SOME_CLIENTS),
+    )
+    context = own.spec.cluster_context
+    rivals = [site for site in clients.passed if _leads(site, seen)]
+    if rivals:
+        faults = ", ".join(
+            f"AMKO in cluster {context_of(site)} is also a leader, conflicting state"
+            for site in rivals
+        )
+        told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=faults)
+        return Passive((*first, told), context)
+    epoch = _epoch_in(own.metadata.annotations.get(TERM, ""))
+    latest = latest_term(own, clients.passed, seen)
+    if not epoch or (_outranks(latest, epoch, context) and _has_stepped_down(latest, seen)):
+        return Taking(latest.epoch + 1)
+    if _outranks(latest, epoch, context):
+        fault = (
+            f"cluster {latest.context} leads since epoch {latest.epoch}, after this cluster's "
+            f"epoch {epoch}; set isLeader to false here, or promote this cluster again"
+        )
+        told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=fault)
+        return Passive((*first, told), context)
+    if sites and not clients.passed:
+        return Leading(context, epoch, (), first, federates=False)
+    members = _valid(own, clients.passed, seen)
+    told = members.condition(MEMBERS, ALL_MEMBERS, NO_MEMBERS, SOME_MEMBERS)
+    goes_on = bool(members.passed) or not members.faults
+    return Leading(context, epoch, members.passed, (*first, told), federates=goes_on)
+
+
+def followers_named(own: AMKOCluster) -> tuple[ClusterId, ...]:
+    """The clusters that are to follow, in the order they are named, without this one."""
+    named = dict.fromkeys(own.spec.clusters)
+    return tuple(site_of(name) for name in named if name != own.spec.cluster_context)
+
+
+def misplaced(seen: Snapshot) -> Iterator[AMKOCluster]:
+    """AMKOClusters in namespaces where they have no say."""
+    for found in seen.all(seen.local, AMKOCluster):
+        if found.metadata.namespace != NAMESPACE:
+            yield found
+
+
+def misplaced_condition(found: AMKOCluster) -> StageCondition:
+    """What is told of an AMKOCluster that is in the wrong namespace."""
+    where = found.metadata.namespace
+    return _current(INVALID, f"namespace must be {NAMESPACE}, not {where}; create it there")
+
+
+def term_on(obj: Object) -> Term | None:
+    """Whose copy an object is; None where it is nobody's."""
+    epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
+    return Term(int(epoch), context) if slash and epoch.isdecimal() else None
+
+
+def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], seen: Snapshot) -> Term:
+    """The last term that anything we can see was written in."""
+    found = [Term(_epoch_in(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)]
+    for where in (seen.local, *sites):
+        for kind in _TELLING:
+            found += [t for o in seen.all(where, kind) if (t := term_on(o)) is not None]
+        if where != seen.local:
+            found += [
+                Term(_epoch_in(other.metadata.annotations.get(TERM, "")), context_of(where))
+                for other in seen.in_namespace(where, AMKOCluster, NAMESPACE)
+            ]
+    return max(found, key=lambda term: (term.epoch, term.context != own.spec.cluster_context))
+
+
+def _outranks(latest: Term, epoch: int, context: str) -> bool:
+    return latest.epoch > epoch or (latest.epoch == epoch and latest.context != context)
+
+
+def _has_stepped_down(latest: Term, seen: Snapshot) -> bool:
+    """Whether the one who led last is there to be seen, and follows."""
+    site = site_of(latest.context)
+    if not seen.synced(site):
+        return False
+    several = list(seen.in_namespace(site, AMKOCluster, NAMESPACE))
+    return bool(several) and not any(one.spec.is_leader for one in several)
+
+
+def _leads(site: ClusterId, seen: Snapshot) -> bool:
+    several = seen.in_namespace(site, AMKOCluster, NAMESPACE)
+    return any(one.spec.is_leader for one in several)
+
+
+def _is_unknown(site: ClusterId, seen: Snapshot) -> bool:
+    """Whether it is still to be found out if a cluster can be reached."""
+    if seen.fact(BadWay, (GUIDE, site)) is not None:
+        return False
+    state = seen.fact(ClusterState, site)
+    return state is None or (state.phase is Phase.CONNECTING and not state.listed)
+
+
+def _clients(sites: Iterable[ClusterId], seen: Snapshot) -> _Findings:
+    passed: list[ClusterId] = []
+    faults: list[str] = []
+    for site in sites:
+        bad = seen.fact(BadWay, (GUIDE, site))
+        state = seen.fact(ClusterState, site)
+        if bad is not None:
+            faults.append(f"cluster {context_of(site)}: {bad.message}")
+        elif state is None or not seen.synced(site):
+            why = state.reason.split(": ", 1)[-1] if state is not None else "it is not connected"
+            faults.append(f"cluster {context_of(site)} cannot be reached: {why}")
+        else:
+            passed.append(site)
+    return _Findings(tuple(passed), tuple(faults))
+
+
+def _valid(own: AMKOCluster, sites: Iterable[ClusterId], seen: Snapshot) -> _Findings:
+    passed: list[ClusterId] = []
+    faults: list[str] = []
+    for site in sites:
+        fault = _fault_of_member(own, site, seen)
+        if fault:
+            faults.append(fault)
+        else:
+            passed.append(site)
+    return _Findings(tuple(passed), tuple(faults))
+
+
+def _fault_of_member(own: AMKOCluster, site: ClusterId, seen: Snapshot) -> str:
+    name = context_of(site)
+    several = list(seen.in_namespace(site, AMKOCluster, NAMESPACE))
+    if not several:
+        return f"no AMKOCluster object present in cluster {name}, can't federate"
+    if len(several) > 1:
+        return f"more than one AMKOCluster objects present in cluster {name}, can't federate"
+    theirs, ours = several[0].spec.version, own.spec.version
+    if theirs != ours:
+        return f"version mismatch, current AMKO: {ours}, AMKO in cluster {name}: {theirs}"
+    return ""
+
+
+def _fault_in_number(seen: Snapshot) -> str:
+    if any(True for _ in seen.in_namespace(seen.local, AMKOCluster, NAMESPACE)):
+        return "more than one AMKOCluster objects present in the current cluster, can't federate"
+    return ""
+
+
+def _fault_of(own: AMKOCluster) -> str:
+    spec = own.spec
+    if not spec.cluster_context:
+        return "clusterContext is empty; set it to the context of this cluster"
+    if "," in spec.cluster_context:
+        return "clusterContext must have no comma; rename the context"
+    if not spec.version:
+        return "version is empty; set it to the version of AMKO in this cluster"
+    return ""
+
+
+def _current(status: str, reason: str = "") -> StageCondition:
+    return StageCondition(type=CURRENT, status=status, reason=reason)
+
+
+def _epoch_in(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

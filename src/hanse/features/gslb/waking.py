@@ -1,0 +1,180 @@
+"""Which decisions a change concerns."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.gslb.copies import FEDERATION
+from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to
+from hanse.features.gslb.names import KUBE_SERVICE
+from hanse.features.gslb.policy import RULES, policies_of
+from hanse.features.gslb.standing import GUIDE
+from hanse.features.gslb.watching import BY_ADDRESS
+from hanse.model.facts import BadWay, ClusterState, Outcome, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.gateways import Gateway, HTTPRoute
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+)
+from hanse.model.objects import ClusterId, Object
+from hanse.model.probes import Health
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+
+POLICY = Key("policy")
+
+
+def host_key(host: str) -> Key:
+    """The decision about one host name."""
+    return Key("host", host)
+
+
+def woken(change: Change, seen: Snapshot) -> Iterable[Key]:
+    """The decisions that may be others after a change; nobody leads, nothing wakes."""
+    if isinstance(change, FactChange):
+        return _woken_by_fact(change, seen)
+    if isinstance(change.object, AMKOCluster):
+        return everything(seen) if _says_more(change) else (FEDERATION,)
+    if not any(True for _ in seen.in_namespace(seen.local, AMKOCluster, NAMESPACE)):
+        return ()
+    return _woken_by_object(change, seen)
+
+
+def everything(seen: Snapshot) -> Iterator[Key]:
+    """Every decision there is."""
+    yield FEDERATION
+    yield POLICY
+    for rule in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE):
+        yield _rule_key(rule)
+    yield from every_host(seen)
+
+
+def every_host(seen: Snapshot) -> Iterator[Key]:
+    """Every host name that any cluster, rule or standing service knows."""
+    hosts: dict[str, None] = {}
+    for service in seen.all(seen.local, GlobalService):
+        hosts[service.metadata.name] = None
+    for rule in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE):
+        hosts[_host_of(rule)] = None
+    for where in (seen.local, *seen.clusters(Role.SITE)):
+        hosts.update(dict.fromkeys(_hosts_in(where, seen)))
+    yield from map(host_key, hosts)
+
+
+def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
+    match change.fact:
+        case ClusterState(cluster, roles) if Role.SITE in roles or cluster == seen.local:
+            before, after = change.before, change.after
+            known = isinstance(before, ClusterState) and isinstance(after, ClusterState)
+            if known and _weight_of(before) == _weight_of(after):
+                yield FEDERATION
+            else:
+                yield from everything(seen)
+        case BadWay(guide) if guide == GUIDE:
+            yield from everything(seen)
+        case Health(target):
+            for service in seen.by(seen.local, BY_ADDRESS, target.address):
+                yield host_key(service.metadata.name)
+        case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != seen.local:
+            if place.ref.kind.name != GlobalService.kind.name:
+                yield FEDERATION
+        case _:
+            return
+
+
+def _weight_of(state: object) -> object:
+    """What of a cluster's state decides about members; reasons are for people."""
+    if not isinstance(state, ClusterState):
+        return None
+    return (state.phase, state.listed, state.recovering, state.roles)
+
+
+def _woken_by_object(change: ObjectChange, seen: Snapshot) -> Iterable[Key]:
+    where, obj = change.where, change.object
+    match obj:
+        case GSLBConfig() | GlobalDeploymentPolicy():
+            more = where == seen.local and _says_more(change)
+            return everything(seen) if more else (FEDERATION, POLICY)
+        case GSLBHostRule():
+            rules = _woken_by_rule(change, seen) if where == seen.local else ()
+            return (FEDERATION, *rules)
+        case ConfigMap():
+            return everything(seen)
+        case GlobalService():
+            return (host_key(obj.metadata.name),)
+        case _:
+            return _woken_by_input(change, seen)
+
+
+def _woken_by_input(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    where, obj = change.where, change.object
+    concerned: Iterable[Object | None] = (change.before, change.after)
+    match obj:
+        case Namespace(metadata=meta):
+            concerned = (o for k in INPUTS for o in seen.in_namespace(where, k, meta.name))
+        case Gateway():
+            concerned = seen.all(where, HTTPRoute)
+        case EndpointSlice(metadata=meta):
+            service = meta.labels.get(KUBE_SERVICE, "")
+            concerned = led_to(f"{meta.namespace}/{service}", where, seen) if service else ()
+    for one in concerned:
+        if one is not None:
+            yield from _hosts(one, seen)
+
+
+def _woken_by_rule(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    for side in (change.before, change.after):
+        if isinstance(side, GSLBHostRule):
+            yield _rule_key(side)
+            if _says_more(change):
+                yield host_key(_host_of(side))
+                for rival in seen.by(seen.local, RULES, _host_of(side)):
+                    yield _rule_key(rival)
+
+
+def _hosts(obj: Object, seen: Snapshot) -> Iterator[Key]:
+    domain = _domain(seen)
+    for told in hosts_of(obj):
+        host = full_host(told, domain)
+        if host is not None:
+            yield host_key(host)
+
+
+def _hosts_in(where: ClusterId, seen: Snapshot) -> Iterator[str]:
+    domain = _domain(seen)
+    for kind in INPUTS:
+        for obj in seen.all(where, kind):
+            for told in hosts_of(obj):
+                host = full_host(told, domain)
+                if host is not None:
+                    yield host
+
+
+def _domain(seen: Snapshot) -> str:
+    several = policies_of(seen)
+    return several[0].spec.default_domain if several else ""
+
+
+def _rule_key(rule: GSLBHostRule) -> Key:
+    return Key("rule", rule.metadata.name, rule.metadata.namespace)
+
+
+def _host_of(rule: GSLBHostRule) -> str:
+    return rule.spec.fqdn.lower().removesuffix(".")
+
+
+def _says_more(change: ObjectChange) -> bool:
+    """Whether more has changed than a status."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return True
+    same = getattr(before, "spec", None) == getattr(after, "spec", None)
+    meta, then = after.metadata, before.metadata
+    return not same or (meta.annotations, meta.deletion_timestamp) != (
+        then.annotations,
+        then.deletion_timestamp,
+    )

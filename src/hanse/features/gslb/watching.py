@@ -1,0 +1,75 @@
+"""What the feature watches: at home, and in the clusters that it leads or balances."""
+
+from hanse.features.gslb.inputs import (
+    HTTPROUTE_BACKENDS,
+    HTTPROUTE_HOSTS,
+    INGRESS_BACKENDS,
+    INGRESS_HOSTS,
+    ROUTE_BACKENDS,
+    ROUTE_HOSTS,
+    SERVICE_HOSTS,
+    SLICES,
+)
+from hanse.features.gslb.policy import RULES
+from hanse.model.facts import Role
+from hanse.model.kinds.core import ConfigMap, Namespace, Secret, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+)
+from hanse.model.kinds.networking import Ingress
+from hanse.model.snapshot import Index, Watch, Writes
+
+BY_ADDRESS = Index(
+    GlobalService, "gslb-address", lambda s: {member.address for member in s.spec.members}
+)
+
+
+def _inputs(role: Role) -> tuple[Watch, ...]:
+    return (
+        Watch(role, Service, indexes=(SERVICE_HOSTS,)),
+        Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS)),
+        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS)),
+        Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS)),
+        Watch(role, Gateway),
+        Watch(role, EndpointSlice, indexes=(SLICES,)),
+        Watch(role, Namespace),
+    )
+
+
+SERVICES = Watch(
+    Role.LOCAL,
+    GlobalService,
+    namespace=NAMESPACE,
+    indexes=(BY_ADDRESS,),
+    writes=Writes.OBJECTS | Writes.STATUS,
+)
+
+AT_HOME: tuple[Watch, ...] = (
+    Watch(Role.LOCAL, AMKOCluster, writes=Writes.FIELDS | Writes.STATUS),
+    Watch(Role.LOCAL, GSLBConfig, namespace=NAMESPACE, writes=Writes.STATUS),
+    Watch(Role.LOCAL, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.STATUS),
+    Watch(Role.LOCAL, GSLBHostRule, namespace=NAMESPACE, indexes=(RULES,), writes=Writes.STATUS),
+    Watch(Role.LOCAL, Secret, namespace=NAMESPACE),
+    Watch(Role.LOCAL, ConfigMap, namespace=NAMESPACE),
+    SERVICES,
+    *_inputs(Role.LOCAL),
+)
+
+PUBLISHED = Watch(Role.LOCAL, DNSEndpoint, namespace=NAMESPACE, writes=Writes.OBJECTS)
+
+AT_SITES: tuple[Watch, ...] = (
+    Watch(Role.SITE, AMKOCluster, namespace=NAMESPACE, writes=Writes.FIELDS),
+    Watch(Role.SITE, GSLBConfig, namespace=NAMESPACE, writes=Writes.OBJECTS),
+    Watch(Role.SITE, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.OBJECTS),
+    Watch(Role.SITE, GSLBHostRule, namespace=NAMESPACE, writes=Writes.OBJECTS),
+    Watch(Role.SITE, GlobalService, namespace=NAMESPACE, writes=Writes.OBJECTS | Writes.STATUS),
+    *_inputs(Role.SITE),
+)

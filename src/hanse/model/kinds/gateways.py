@@ -1,0 +1,161 @@
+"""Ways into clusters that others define: Gateway API routes, and OpenShift's Routes."""
+
+from typing import ClassVar
+
+from hanse.model.kinds.core import ObservedCondition
+from hanse.model.objects import Kind, Object, Value
+
+GATEWAY_GROUP = "gateway.networking.k8s.io"
+
+
+class Listener(Value, frozen=True, kw_only=True):
+    """A port of a gateway."""
+
+    name: str = ""
+    port: int = 0
+    protocol: str = ""
+    hostname: str = ""
+
+
+class GatewaySpec(Value, frozen=True, kw_only=True):
+    """What a gateway listens to."""
+
+    listeners: tuple[Listener, ...] = ()
+
+
+class GatewayAddress(Value, frozen=True, kw_only=True):
+    """Where a gateway is reached."""
+
+    type: str = "IPAddress"
+    value: str = ""
+
+
+class GatewayStatus(Value, frozen=True, kw_only=True):
+    """What became of a gateway."""
+
+    addresses: tuple[GatewayAddress, ...] = ()
+
+
+class Gateway(Object, frozen=True, kw_only=True):
+    """A way in that routes are attached to. We read it and never write it."""
+
+    kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "Gateway", "gateways")
+    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+
+    spec: GatewaySpec = GatewaySpec()
+    status: GatewayStatus = GatewayStatus()
+
+
+class GatewayReference(Value, frozen=True, kw_only=True):
+    """The gateway that a route is attached to, and by which of its listeners."""
+
+    group: str = GATEWAY_GROUP
+    kind: str = "Gateway"
+    namespace: str = ""
+    name: str = ""
+    section_name: str = ""
+
+
+class PathMatch(Value, frozen=True, kw_only=True):
+    """A path that a rule matches."""
+
+    type: str = "PathPrefix"
+    value: str = "/"
+
+
+class RouteMatch(Value, frozen=True, kw_only=True):
+    """What a rule matches."""
+
+    path: PathMatch = PathMatch()
+
+
+class BackendReference(Value, frozen=True, kw_only=True):
+    """The Service behind a rule."""
+
+    group: str = ""
+    kind: str = "Service"
+    namespace: str = ""
+    name: str = ""
+
+
+class RouteRule(Value, frozen=True, kw_only=True):
+    """Where requests go."""
+
+    matches: tuple[RouteMatch, ...] = ()
+    backend_refs: tuple[BackendReference, ...] = ()
+
+
+class HTTPRouteSpec(Value, frozen=True, kw_only=True):
+    """Which hosts lead where."""
+
+    parent_refs: tuple[GatewayReference, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rules: tuple[RouteRule, ...] = ()
+
+
+class RouteParentStatus(Value, frozen=True, kw_only=True):
+    """What one gateway made of a route."""
+
+    parent_ref: GatewayReference = GatewayReference()
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class HTTPRouteStatus(Value, frozen=True, kw_only=True):
+    """What gateways made of a route."""
+
+    parents: tuple[RouteParentStatus, ...] = ()
+
+
+class HTTPRoute(Object, frozen=True, kw_only=True):
+    """Hosts that a gateway serves. We read it and never write it."""
+
+    kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "HTTPRoute", "httproutes")
+    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+
+    spec: HTTPRouteSpec = HTTPRouteSpec()
+    status: HTTPRouteStatus = HTTPRouteStatus()
+
+
+class RouteTarget(Value, frozen=True, kw_only=True):
+    """The Service behind a Route."""
+
+    kind: str = "Service"
+    name: str = ""
+
+
+class RouteTLS(Value, frozen=True, kw_only=True):
+    """How a Route is encrypted."""
+
+    termination: str = ""
+
+
+class RouteSpec(Value, frozen=True, kw_only=True):
+    """Which host leads where."""
+
+    host: str = ""
+    path: str = ""
+    to: RouteTarget = RouteTarget()
+    tls: RouteTLS | None = None
+
+
+class RouteIngress(Value, frozen=True, kw_only=True):
+    """What one router made of a Route; some tell their address as a condition's message."""
+
+    host: str = ""
+    router_canonical_hostname: str = ""
+    conditions: tuple[ObservedCondition, ...] = ()
+
+
+class RouteStatus(Value, frozen=True, kw_only=True):
+    """What routers made of a Route."""
+
+    ingress: tuple[RouteIngress, ...] = ()
+
+
+class Route(Object, frozen=True, kw_only=True):
+    """OpenShift's way into a cluster by host name. We read it and never write it."""
+
+    kind: ClassVar[Kind] = Kind("route.openshift.io", "v1", "Route", "routes")
+
+    spec: RouteSpec = RouteSpec()
+    status: RouteStatus = RouteStatus()

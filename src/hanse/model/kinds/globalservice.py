@@ -1,0 +1,110 @@
+"""The kind `GlobalService`: what one host name is answered with, everywhere, and who is up."""
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Literal
+
+from hanse.model.kinds.field_types import Address, PortNumber
+from hanse.model.kinds.gslb import Algorithm, FallbackAlgorithm, WhenDown
+from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema
+
+MonitorType = Literal["TCP", "HTTP", "HTTPS"]
+Name = Annotated[str, Schema(max_length=253)]
+Seconds = Annotated[int, Schema(minimum=1, maximum=3600)]
+Times = Annotated[int, Schema(minimum=1, maximum=50)]
+
+
+class Monitor(Value, frozen=True, kw_only=True):
+    """How it is found out whether a member is up."""
+
+    type: Annotated[MonitorType, Schema("What is tried.")]
+    port: Annotated[PortNumber, Schema("Where.")]
+    path: Annotated[str, Schema("What is asked for by HTTP.", max_length=1024)] = ""
+    interval: Annotated[Seconds, Schema("Seconds between two tries.")] = 10
+    timeout: Annotated[Seconds, Schema("Seconds after which a try has failed.")] = 4
+    up: Annotated[Times, Schema("Good tries in a row that bring it up.")] = 3
+    down: Annotated[Times, Schema("Bad tries in a row that take it down.")] = 3
+
+
+class GlobalMember(Value, frozen=True, kw_only=True):
+    """One address that serves the host."""
+
+    cluster: Annotated[Name, Schema("The cluster's context, or the site of a third party.")]
+    address: Annotated[Address, Schema("Where it is watched, and told to clients.")]
+    public_ip: Annotated[Address, Schema("What clients are told instead.")] = renamed(
+        "publicIP", ""
+    )
+    weight: Annotated[int, Schema("Its share among those of its priority.")] = 1
+    priority: Annotated[int, Schema("The highest that is up takes all traffic.")] = 10
+    third_party: Annotated[bool, Schema("Whether no cluster of ours runs it.", default=False)] = (
+        False
+    )
+    ready: Annotated[bool, Schema("Whether its cluster says that it can serve.", default=True)] = (
+        True
+    )
+    source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
+    monitors: Annotated[
+        tuple[Monitor, ...], Schema("All must find it up; none: its readiness.", max_items=8)
+    ] = ()
+
+    @property
+    def told(self) -> str:
+        """The address that clients are told."""
+        return self.public_ip or self.address
+
+
+class GlobalServiceSpec(Value, frozen=True, kw_only=True):
+    """Who serves a host, and how one of them is chosen."""
+
+    host: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, max_length=253)]
+    members: Annotated[tuple[GlobalMember, ...], Schema("Who serves it.", max_items=1000)] = ()
+    algorithm: Annotated[Algorithm, Schema("How a member is chosen for a client.")] = (
+        "GSLB_ALGORITHM_ROUND_ROBIN"
+    )
+    hash_mask: Annotated[
+        int | None, Schema("Bits of the client's address that count.", minimum=1, maximum=31)
+    ] = None
+    fallback: Annotated[FallbackAlgorithm, Schema("For clients of unknown location.")] = (
+        "GSLB_ALGORITHM_ROUND_ROBIN"
+    )
+    ttl: Annotated[
+        int | None, Schema("Seconds for which an answer may be kept.", minimum=0, maximum=86400)
+    ] = None
+    when_down: Annotated[WhenDown | None, Schema("The answer while all are down.")] = None
+    fallback_ip: Annotated[Address, Schema("The address to answer with then.")] = renamed(
+        "fallbackIP", ""
+    )
+
+
+class MemberHealth(Value, frozen=True, kw_only=True):
+    """Whether one member is up, by the one who watches it."""
+
+    cluster: Annotated[Name, Schema("The member's cluster.")]
+    address: Annotated[Address, Schema("The member's address.")]
+    up: Annotated[bool, Schema("Whether it serves.", default=False)] = False
+    since: Annotated[datetime | None, Schema("Since when.")] = None
+    reason: Annotated[str, Schema("Why it does not.", max_length=1024)] = ""
+
+
+class GlobalServiceStatus(Value, frozen=True, kw_only=True):
+    """Who is up."""
+
+    up: Annotated[str, Schema("How many of the members are up.", max_length=32)] = ""
+    members: Annotated[tuple[MemberHealth, ...], Schema("Each member.", max_items=1000)] = ()
+
+
+class GlobalService(Object, frozen=True, kw_only=True):
+    """One host name over all clusters; written by the leader, copied to its followers."""
+
+    kind: ClassVar[Kind] = Kind("hanse.dev", "v1alpha1", "GlobalService", "globalservices")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("gs",),
+        columns=(
+            Column("Host", ".spec.host"),
+            Column("Up", ".status.up"),
+            Column("Algorithm", ".spec.algorithm", priority=1),
+        ),
+    )
+
+    spec: GlobalServiceSpec
+    status: GlobalServiceStatus = GlobalServiceStatus()

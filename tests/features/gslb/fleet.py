@@ -1,0 +1,185 @@
+"""Clusters of a GSLB federation in a few words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.names import LED_BY, TERM, site_of
+from hanse.features.gslb.options import GslbOptions
+from hanse.model.facts import ClusterState, Fact, Phase, Role
+from hanse.model.kinds.core import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Namespace,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    AMKOClusterSpec,
+    GlobalDeploymentPolicy,
+    GlobalDeploymentPolicySpec,
+    GSLBConfig,
+    GSLBConfigSpec,
+    GSLBHostRule,
+    GSLBHostRuleSpec,
+    LabelMatch,
+    MatchCluster,
+    MatchRules,
+    MemberCluster,
+)
+from hanse.model.kinds.networking import (
+    Ingress,
+    IngressPath,
+    IngressPaths,
+    IngressRule,
+    IngressSpec,
+    IngressStatus,
+    IngressTLS,
+)
+from hanse.model.objects import K, Meta, Object
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import cluster, snapshot, stored
+
+HOME = "lubeck"
+LABELS = {"app": "gslb"}
+HOST = "shop.example.org"
+
+
+def amko(
+    context: str,
+    *followers: str,
+    leads: bool = False,
+    version: str = "1.5.1",
+    epoch: int = 0,
+    follows: str = "",
+    name: str = "amkocluster",
+    namespace: str = NAMESPACE,
+) -> AMKOCluster:
+    """A cluster's word on who leads."""
+    notes = {TERM: str(epoch)} if epoch else {}
+    notes |= {LED_BY: follows} if follows else {}
+    return AMKOCluster(
+        metadata=Meta(name=name, namespace=namespace, annotations=notes),
+        spec=AMKOClusterSpec(
+            is_leader=leads, cluster_context=context, version=version, clusters=followers
+        ),
+    )
+
+
+def config(*contexts: str, name: str = "gc-1") -> GSLBConfig:
+    members = tuple(MemberCluster(cluster_context=c) for c in contexts)
+    return GSLBConfig(
+        metadata=Meta(name=name, namespace=NAMESPACE), spec=GSLBConfigSpec(member_clusters=members)
+    )
+
+
+def policy(*clusters: str, name: str = "gdp", **more: Any) -> GlobalDeploymentPolicy:
+    """A policy that chooses everything labelled as ours in some clusters."""
+    spec = GlobalDeploymentPolicySpec(
+        match_rules=MatchRules(app_selector=LabelMatch(label=LABELS)),
+        match_clusters=tuple(MatchCluster(cluster=c) for c in clusters),
+    )
+    return GlobalDeploymentPolicy(
+        metadata=Meta(name=name, namespace=NAMESPACE), spec=replace(spec, **more)
+    )
+
+
+def rule(host: str = HOST, name: str = "rule", **more: Any) -> GSLBHostRule:
+    return GSLBHostRule(
+        metadata=Meta(name=name, namespace=NAMESPACE), spec=GSLBHostRuleSpec(fqdn=host, **more)
+    )
+
+
+def marked(obj: K, mark: str) -> K:
+    """The object as a copy that some leader wrote."""
+    notes = {**obj.metadata.annotations, LED_BY: mark}
+    return replace(obj, metadata=replace(obj.metadata, annotations=notes))
+
+
+def ingress(
+    *addresses: str,
+    host: str = HOST,
+    name: str = "web",
+    path: str = "/",
+    tls: bool = False,
+    labels: Mapping[str, str] = LABELS,
+    namespace: str = "shop",
+) -> Ingress:
+    """An Ingress of a host that is reached at some addresses."""
+    entries = tuple(LoadBalancerIngress(ip=a) for a in addresses)
+    return Ingress(
+        metadata=Meta(name=name, namespace=namespace, labels=dict(labels)),
+        spec=IngressSpec(
+            rules=(IngressRule(host=host, http=IngressPaths(paths=(IngressPath(path=path),))),),
+            tls=(IngressTLS(hosts=(host,)),) if tls else (),
+        ),
+        status=IngressStatus(load_balancer=LoadBalancerStatus(ingress=entries)),
+    )
+
+
+def balancer(
+    address: str,
+    *ports: int,
+    name: str = "db",
+    hostname: str = "",
+    protocol: Any = "TCP",
+    labels: Mapping[str, str] = LABELS,
+) -> Service:
+    """A LoadBalancer Service at an address."""
+    entries = (LoadBalancerIngress(ip=address),) if address else ()
+    notes = {"external-dns.alpha.kubernetes.io/hostname": hostname} if hostname else {}
+    return Service(
+        metadata=Meta(name=name, namespace="shop", labels=dict(labels), annotations=notes),
+        spec=ServiceSpec(
+            type="LoadBalancer",
+            ports=tuple(ServicePort(port=p, name=str(p), protocol=protocol) for p in ports),
+        ),
+        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=entries)),
+    )
+
+
+def backends(service: str, *ready: bool) -> EndpointSlice:
+    """What is behind a Service."""
+    endpoints = tuple(
+        Endpoint(addresses=(f"10.9.9.{n}",), conditions=EndpointConditions(ready=r))
+        for n, r in enumerate(ready, 1)
+    )
+    meta = Meta(
+        name=f"{service}-1", namespace="shop", labels={"kubernetes.io/service-name": service}
+    )
+    return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints)
+
+
+def shop(**labels: str) -> Namespace:
+    return Namespace(metadata=Meta(name="shop", labels=labels))
+
+
+def seen_by_leader(
+    home: Sequence[Object],
+    sites: Mapping[str, Sequence[Object]] | None = None,
+    *,
+    phases: Mapping[str, Phase] | None = None,
+    facts: Iterable[Fact] = (),
+    options: GslbOptions = GslbOptions(),  # noqa: B008 - a frozen value
+) -> Snapshot:
+    """What the agent at home sees, with a connection to each site."""
+    phases = phases or {}
+    sites = sites or {}
+    states: list[ClusterState] = [cluster(HOME, Role.LOCAL)]
+    states += [
+        cluster(site_of(name), Role.SITE, phase=phases.get(name, Phase.SYNCED)) for name in sites
+    ]
+    objects = {HOME: [_made(o) for o in home]}
+    objects |= {site_of(name): [_made(o) for o in several] for name, several in sites.items()}
+    return snapshot(Gslb(options), HOME, states, objects, facts)
+
+
+def _made(obj: Object) -> Object:
+    return obj if obj.metadata.resource_version else stored(obj)

@@ -1,0 +1,594 @@
+"""Global services: who is chosen, with which part of the traffic, watched how."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.health import UNREADY, UNTRIED, target_of
+from hanse.features.gslb.names import site_of
+from hanse.features.gslb.options import GslbOptions
+from hanse.model.facts import Phase
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, ObservedCondition
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.gateways import (
+    BackendReference,
+    Gateway,
+    GatewayAddress,
+    GatewayReference,
+    GatewaySpec,
+    GatewayStatus,
+    HTTPRoute,
+    HTTPRouteSpec,
+    HTTPRouteStatus,
+    Listener,
+    PathMatch,
+    Route,
+    RouteIngress,
+    RouteMatch,
+    RouteParentStatus,
+    RouteRule,
+    RouteSpec,
+    RouteStatus,
+)
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, Monitor
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    DownResponse,
+    GlobalDeploymentPolicy,
+    GSLBHostRule,
+    LabelMatch,
+    MatchCluster,
+    MatchRules,
+    PoolAlgorithm,
+    PublicAddress,
+    ThirdPartyMember,
+    TrafficOverride,
+    TrafficSplit,
+)
+from hanse.model.objects import Meta, Object
+from hanse.model.probes import Health
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import stored
+from hanse.testing.time import EPOCH
+from tests.features.gslb.fleet import (
+    HOME,
+    HOST,
+    LABELS,
+    amko,
+    backends,
+    balancer,
+    config,
+    ingress,
+    policy,
+    rule,
+    seen_by_leader,
+    shop,
+)
+
+LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
+CONFIG = config("lubeck", "hamburg")
+FOLLOWER = amko("hamburg")
+BOTH = ("lubeck", "hamburg")
+KEY = Key("host", HOST)
+
+
+def service_in(
+    seen: Snapshot, host: str = HOST, options: GslbOptions | None = None
+) -> GlobalService:
+    """The one service that is planned for a host at home."""
+    plan = Gslb(options or GslbOptions()).plan(Key("host", host), seen)
+    (found,) = [
+        d.object for d in plan.desired if isinstance(d.object, GlobalService) and d.where == HOME
+    ]
+    assert isinstance(found, GlobalService)
+    return found
+
+
+def planned(seen: Snapshot) -> list[object]:
+    return [d.object for d in Gslb().plan(KEY, seen).desired]
+
+
+def two_clusters(*more: Object, said: GlobalDeploymentPolicy | None = None) -> Snapshot:
+    """The same host in two clusters."""
+    home = [LEADER, CONFIG, said or policy(*BOTH), ingress("10.1.0.1"), *more]
+    return seen_by_leader(home, {"hamburg": [FOLLOWER, ingress("10.2.0.1")]})
+
+
+def test_members_come_from_all_matched_clusters_with_the_defaults() -> None:
+    service = service_in(two_clusters())
+
+    assert [(m.cluster, m.address, m.weight, m.priority) for m in service.spec.members] == [
+        ("lubeck", "10.1.0.1", 1, 10),
+        ("hamburg", "10.2.0.1", 1, 10),
+    ]
+
+
+def test_it_is_written_here_and_to_every_follower() -> None:
+    plan = Gslb().plan(KEY, two_clusters())
+
+    assert [d.where for d in plan.desired] == [HOME, site_of("hamburg")]
+    assert all(d.object == plan.desired[0].object for d in plan.desired)
+
+
+def test_a_cluster_that_is_not_matched_gives_no_members() -> None:
+    assert [m.cluster for m in service_in(two_clusters(said=policy("hamburg"))).spec.members] == [
+        "hamburg"
+    ]
+
+
+def test_no_selector_selects_nothing() -> None:
+    assert planned(two_clusters(said=policy(*BOTH, match_rules=MatchRules()))) == []
+
+
+def test_every_label_of_a_selector_must_match() -> None:
+    two = LabelMatch(label={**LABELS, "tier": "front"})
+
+    assert planned(two_clusters(said=policy(*BOTH, match_rules=MatchRules(app_selector=two)))) == []
+
+
+@pytest.mark.parametrize(("labels", "chosen"), [({"ns": "prod"}, True), ({"ns": "dev"}, False)])
+def test_application_and_namespace_must_both_match(labels: dict[str, str], chosen: bool) -> None:
+    rules = MatchRules(
+        app_selector=LabelMatch(label=LABELS), namespace_selector=LabelMatch(label={"ns": "prod"})
+    )
+    said = policy("lubeck", match_rules=rules)
+    seen = seen_by_leader(
+        [amko("lubeck", leads=True, epoch=1), CONFIG, said, ingress("10.1.0.1"), shop(**labels)]
+    )
+
+    assert bool(planned(seen)) is chosen
+
+
+def test_a_namespace_selector_alone_is_enough() -> None:
+    rules = MatchRules(namespace_selector=LabelMatch(label={"ns": "prod"}))
+    own = amko("lubeck", leads=True, epoch=1)
+    bare = ingress("10.1.0.1", labels={})
+
+    seen = seen_by_leader([own, CONFIG, policy("lubeck", match_rules=rules), bare, shop(ns="prod")])
+
+    assert planned(seen)
+
+
+def test_the_rule_goes_before_the_policy_and_the_policy_before_the_defaults() -> None:
+    split = (TrafficSplit(cluster="lubeck", weight=5, priority=20),)
+    own = (
+        TrafficOverride(cluster="lubeck", weight=7),
+        TrafficOverride(cluster="hamburg", priority=3),
+    )
+    seen = two_clusters(rule(traffic_split=own), said=policy(*BOTH, traffic_split=split))
+
+    assert [(m.weight, m.priority) for m in service_in(seen).spec.members] == [(7, 20), (1, 3)]
+
+
+def test_a_rule_brings_public_addresses_and_third_parties() -> None:
+    said = rule(
+        public_ip=(PublicAddress(cluster="lubeck", ip="192.0.2.1"),),
+        third_party_members=(ThirdPartyMember(vip="198.51.100.1", site="oslo"),),
+    )
+
+    members = service_in(two_clusters(said)).spec.members
+
+    assert [(m.cluster, m.told, m.third_party) for m in members] == [
+        ("lubeck", "192.0.2.1", False),
+        ("hamburg", "10.2.0.1", False),
+        ("oslo", "198.51.100.1", True),
+    ]
+
+
+def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() -> None:
+    said = rule(
+        ttl=7,
+        pool_algorithm_settings=PoolAlgorithm(
+            lb_algorithm="GSLB_ALGORITHM_CONSISTENT_HASH", hash_mask=24
+        ),
+        down_response=DownResponse(
+            type="GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP", fallback_ip="192.0.2.9"
+        ),
+    )
+
+    spec = service_in(two_clusters(said, said=policy(*BOTH, ttl=60))).spec
+
+    assert (spec.ttl, spec.algorithm, spec.hash_mask) == (7, "GSLB_ALGORITHM_CONSISTENT_HASH", 24)
+    assert (spec.when_down, spec.fallback_ip) == (
+        "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
+        "192.0.2.9",
+    )
+
+
+def test_the_last_member_takes_the_service_with_it() -> None:
+    home = [LEADER, CONFIG, policy(*BOTH), _standing(("lubeck", "10.1.0.1"))]
+
+    assert planned(seen_by_leader(home, {"hamburg": [FOLLOWER]})) == []
+
+
+def test_an_unread_cluster_keeps_the_members_that_it_had() -> None:
+    home = [
+        amko("lubeck", leads=True, epoch=1),
+        CONFIG,
+        policy(*BOTH),
+        ingress("10.1.0.1"),
+        _standing(("lubeck", "10.1.0.1"), ("hamburg", "10.2.0.1")),
+    ]
+    seen = seen_by_leader(home, {"hamburg": []}, phases={"hamburg": Phase.CONNECTING})
+
+    assert [m.cluster for m in service_in(seen).spec.members] == ["lubeck", "hamburg"]
+
+
+# -- inputs
+
+
+def _alone(*objects: Object, said: GlobalDeploymentPolicy | None = None) -> Snapshot:
+    own = amko("lubeck", leads=True, epoch=1)
+    return seen_by_leader([own, CONFIG, said or policy("lubeck"), *objects])
+
+
+def test_a_service_is_named_by_its_annotation_and_watched_at_its_lowest_port() -> None:
+    service = service_in(_alone(balancer("10.1.0.9", 8443, 5432, hostname=HOST)))
+
+    (member,) = service.spec.members
+    assert member.monitors == (Monitor(type="TCP", port=5432),)
+
+
+def test_a_service_without_a_name_gets_one_in_the_default_domain() -> None:
+    seen = _alone(balancer("10.1.0.9", 80), said=policy("lubeck", default_domain="example.org"))
+
+    assert service_in(seen, "db.shop.example.org").spec.members[0].address == "10.1.0.9"
+
+
+def test_what_speaks_udp_is_not_tried() -> None:
+    seen = _alone(balancer("10.1.0.9", 53, hostname=HOST, protocol="UDP"))
+
+    service = service_in(seen)
+
+    assert service.spec.members[0].monitors == ()
+    assert service.status.up == "1/1"
+
+
+@pytest.mark.parametrize(
+    ("tls", "monitor"),
+    [
+        (False, Monitor(type="HTTP", port=80, path="/cart")),
+        (True, Monitor(type="HTTPS", port=443, path="/cart")),
+    ],
+)
+def test_an_ingress_is_asked_for_its_path(tls: bool, monitor: Monitor) -> None:
+    service = service_in(_alone(ingress("10.1.0.1", path="/cart", tls=tls)))
+
+    assert service.spec.members[0].monitors == (monitor,)
+
+
+def test_a_route_tells_its_address_where_it_was_admitted() -> None:
+    admitted = ObservedCondition(type="Admitted", status="True", message="10.1.0.7")
+    route = Route(
+        metadata=Meta(name="web", namespace="shop", labels=LABELS),
+        spec=RouteSpec(host=HOST, path="/a"),
+        status=RouteStatus(ingress=(RouteIngress(host=HOST, conditions=(admitted,)),)),
+    )
+
+    (member,) = service_in(_alone(route)).spec.members
+
+    assert (member.address, member.monitors[0].path) == ("10.1.0.7", "/a")
+
+
+def test_an_http_route_has_the_addresses_of_the_gateway_that_accepted_it() -> None:
+    ref = GatewayReference(name="front")
+    accepted = ObservedCondition(type="Accepted", status="True")
+    gateway = Gateway(
+        metadata=Meta(name="front", namespace="shop"),
+        spec=GatewaySpec(listeners=(Listener(name="tls", port=443, protocol="HTTPS"),)),
+        status=GatewayStatus(addresses=(GatewayAddress(value="10.1.0.8"),)),
+    )
+    route = HTTPRoute(
+        metadata=Meta(name="web", namespace="shop", labels=LABELS),
+        spec=HTTPRouteSpec(
+            parent_refs=(ref,),
+            hostnames=(HOST,),
+            rules=(
+                RouteRule(
+                    matches=(RouteMatch(path=PathMatch(value="/b")),),
+                    backend_refs=(BackendReference(name="web"),),
+                ),
+            ),
+        ),
+        status=HTTPRouteStatus(
+            parents=(RouteParentStatus(parent_ref=ref, conditions=(accepted,)),)
+        ),
+    )
+
+    (member,) = service_in(_alone(route, gateway)).spec.members
+
+    assert member.address == "10.1.0.8"
+    assert member.monitors == (Monitor(type="HTTPS", port=443, path="/b"),)
+
+
+# -- health
+
+
+def _health(member: GlobalMember, up: bool, host: str = HOST) -> Health:
+    return Health(target_of(member, member.monitors[0], host), up, EPOCH, "" if up else "refused")
+
+
+def test_a_member_is_down_until_its_probes_have_passed() -> None:
+    service = service_in(_alone(ingress("10.1.0.1")))
+
+    assert (service.status.up, service.status.members[0].reason) == ("0/1", UNTRIED)
+
+
+def test_a_member_whose_probes_pass_is_up() -> None:
+    seen = _alone(ingress("10.1.0.1"))
+    member = service_in(seen).spec.members[0]
+    own = amko("lubeck", leads=True, epoch=1)
+    seen = seen_by_leader(
+        [own, CONFIG, policy("lubeck"), ingress("10.1.0.1")], facts=[_health(member, True)]
+    )
+
+    assert service_in(seen).status.up == "1/1"
+
+
+def test_a_member_that_served_before_serves_until_its_probes_fail() -> None:
+    standing = _standing(("lubeck", "10.1.0.1"), up=True)
+
+    assert service_in(_alone(ingress("10.1.0.1"), standing)).status.up == "1/1"
+
+
+def test_nothing_ready_behind_it_takes_a_member_down_whatever_probes_say() -> None:
+    seen = _alone(
+        balancer("10.1.0.9", 80, hostname=HOST),
+        backends("db", False),
+        said=policy("lubeck", control_plane_hm_only=True),
+    )
+
+    service = service_in(seen)
+
+    assert service.spec.members[0].monitors == ()
+    assert service.status.members[0].reason == UNREADY
+
+
+def test_a_cluster_that_gives_its_addresses_only_is_judged_by_probes_alone() -> None:
+    match = (MatchCluster(cluster="lubeck", sync_vip_only=True),)
+    seen = _alone(
+        balancer("10.1.0.9", 80, hostname=HOST),
+        backends("db", False),
+        said=policy("lubeck", match_clusters=match),
+    )
+
+    assert service_in(seen).spec.members[0].ready
+
+
+def test_a_template_says_how_members_are_watched() -> None:
+    told = ConfigMap(
+        metadata=Meta(name="quick", namespace=NAMESPACE),
+        data={"type": "HTTP", "port": "8080", "path": "/healthz", "interval": "2", "up": "1"},
+    )
+    seen = _alone(ingress("10.1.0.1"), told, said=policy("lubeck", health_monitor_template="quick"))
+
+    assert service_in(seen).spec.members[0].monitors == (
+        Monitor(type="HTTP", port=8080, path="/healthz", interval=2, up=1),
+    )
+
+
+# -- what makes no sense changes nothing
+
+BAD_POLICIES: list[Any] = [
+    pytest.param(
+        {"traffic_split": (TrafficSplit(cluster="paris"),)},
+        "spec.trafficSplit[0].cluster: paris",
+        id="split",
+    ),
+    pytest.param(
+        {"traffic_split": (TrafficSplit(cluster="lubeck", weight=21),)},
+        "spec.trafficSplit[0].weight: 21",
+        id="weight",
+    ),
+    pytest.param(
+        {"traffic_split": (TrafficSplit(cluster="lubeck", priority=101),)},
+        "spec.trafficSplit[0].priority: 101",
+        id="priority",
+    ),
+    pytest.param(
+        {"match_clusters": (MatchCluster(cluster="paris"),)},
+        "spec.matchClusters[0].cluster: paris",
+        id="match",
+    ),
+    pytest.param(
+        {"match_clusters": (MatchCluster(cluster="lubeck"),) * 2},
+        "spec.matchClusters: lubeck is named twice",
+        id="twice",
+    ),
+    pytest.param({"ttl": 90000}, "spec.ttl: 90000", id="ttl"),
+    pytest.param({"default_domain": "a..b"}, "spec.defaultDomain: 'a..b'", id="domain"),
+    pytest.param(
+        {"match_rules": MatchRules(app_selector=LabelMatch())},
+        "spec.matchRules.appSelector.label",
+        id="selector",
+    ),
+    pytest.param(
+        {"pool_algorithm_settings": PoolAlgorithm(lb_algorithm="GSLB_ALGORITHM_CONSISTENT_HASH")},
+        "spec.poolAlgorithmSettings.hashMask",
+        id="mask",
+    ),
+    pytest.param(
+        {"down_response": DownResponse(type="GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP")},
+        "spec.downResponse.fallbackIP",
+        id="fallback",
+    ),
+    pytest.param(
+        {"health_monitor_refs": ("a",), "health_monitor_template": "b"},
+        "spec.healthMonitorTemplate",
+        id="monitors",
+    ),
+    pytest.param(
+        {"health_monitor_template": "absent"},
+        "spec.healthMonitorTemplate: there is no ConfigMap absent",
+        id="template",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error"), BAD_POLICIES)
+def test_a_bad_policy_is_told_and_what_serves_goes_on(wrong: dict[str, Any], error: str) -> None:
+    standing = _standing(("lubeck", "10.1.0.5"), up=True)
+    seen = _alone(ingress("10.1.0.1"), standing, said=policy("lubeck", **wrong))
+
+    (patch,) = [
+        p for p in Gslb().plan(Key("policy"), seen).patches if "errorStatus" in p.change["status"]
+    ]
+
+    assert patch.change["status"]["errorStatus"].startswith(error)
+    assert service_in(seen).spec == standing.spec
+
+
+def test_two_policies_are_an_error_on_both_and_change_nothing() -> None:
+    standing = _standing(("lubeck", "10.1.0.5"), up=True)
+    seen = _alone(standing, policy("lubeck", name="second"))
+
+    told = [
+        p.change["status"]["errorStatus"]
+        for p in Gslb().plan(Key("policy"), seen).patches
+        if "errorStatus" in p.change["status"]
+    ]
+
+    assert (
+        told
+        == ["more than one GlobalDeploymentPolicy in avi-system: gdp, second; delete all but one"]
+        * 2
+    )
+    assert service_in(seen).spec == standing.spec
+
+
+BAD_RULES: list[Any] = [
+    pytest.param(
+        {"third_party_members": (ThirdPartyMember(vip="here"),)},
+        "spec.thirdPartyMembers[0].vip: 'here'",
+        id="vip",
+    ),
+    pytest.param(
+        {"public_ip": (PublicAddress(cluster="paris", ip="192.0.2.1"),)},
+        "spec.publicIP[0].cluster: paris",
+        id="public cluster",
+    ),
+    pytest.param(
+        {"public_ip": (PublicAddress(cluster="lubeck", ip="x"),)},
+        "spec.publicIP[0].ip: 'x'",
+        id="public ip",
+    ),
+    pytest.param(
+        {"traffic_split": (TrafficOverride(cluster="lubeck", weight=0),)},
+        "spec.trafficSplit[0].weight: 0",
+        id="weight",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error"), BAD_RULES)
+def test_a_bad_rule_is_rejected_and_what_serves_goes_on(wrong: dict[str, Any], error: str) -> None:
+    standing = _standing(("lubeck", "10.1.0.5"), up=True)
+    seen = _alone(ingress("10.1.0.1"), standing, rule(**wrong))
+
+    (patch,) = Gslb().plan(Key("rule", "rule", NAMESPACE), seen).patches
+
+    assert patch.change["status"]["status"] == "Rejected"
+    assert patch.change["status"]["error"].startswith(error)
+    assert service_in(seen).spec == standing.spec
+
+
+def test_of_two_rules_for_a_host_the_older_has_the_say() -> None:
+    old: GSLBHostRule = stored(rule(name="old", ttl=5), age=60)
+    young: GSLBHostRule = stored(rule(name="a-young", ttl=9), age=1)
+    seen = _alone(ingress("10.1.0.1"), old, young)
+
+    (patch,) = Gslb().plan(Key("rule", "a-young", NAMESPACE), seen).patches
+
+    assert patch.change["status"]["error"].startswith(f"spec.fqdn: {HOST} has rule old already")
+    assert service_in(seen).spec.ttl == 5
+
+
+# -- who does not lead changes nothing
+
+
+def test_a_follower_leaves_the_copies_it_has_alone() -> None:
+    standing = _standing(("lubeck", "10.1.0.5"), up=True)
+    seen = seen_by_leader([amko("lubeck"), standing])
+
+    assert service_in(seen).spec == standing.spec
+
+
+def test_of_two_leaders_neither_changes_what_serves() -> None:
+    standing = _standing(("lubeck", "10.1.0.5"), up=True)
+    home = [LEADER, CONFIG, policy(*BOTH), ingress("10.1.0.1"), standing]
+    seen = seen_by_leader(home, {"hamburg": [amko("hamburg", leads=True)]})
+
+    assert service_in(seen).spec == standing.spec
+
+
+# -- records for others to publish
+
+PUBLISHING = GslbOptions(providers=("dns", "externaldns"))
+
+
+def _records(seen: Snapshot, options: GslbOptions = PUBLISHING) -> list[Any]:
+    desired = Gslb(options).plan(KEY, seen).desired
+    (found,) = [d.object for d in desired if isinstance(d.object, DNSEndpoint)]
+    return [
+        (r.record_type, r.targets, r.record_ttl, r.set_identifier) for r in found.spec.endpoints
+    ]
+
+
+def _published(*members: tuple[str, str], **more: Any) -> Snapshot:
+    inputs = [ingress(address, name=f"web-{address}") for _, address in members]
+    own = amko("lubeck", leads=True, epoch=1)
+    said = policy("lubeck", control_plane_hm_only=True, **more)
+    return seen_by_leader([own, CONFIG, said, *inputs], options=PUBLISHING)
+
+
+def test_all_members_of_the_first_priority_are_one_record() -> None:
+    seen = _published(("lubeck", "10.1.0.2"), ("lubeck", "10.1.0.1"), ("lubeck", "fd00::1"), ttl=9)
+
+    assert _records(seen) == [
+        ("A", ("10.1.0.1", "10.1.0.2"), 9, ""),
+        ("AAAA", ("fd00::1",), 9, ""),
+    ]
+
+
+def test_weights_are_told_where_a_provider_knows_them() -> None:
+    weighted = replace(PUBLISHING, weighted_records=True)
+
+    assert _records(_published(("lubeck", "10.1.0.1")), weighted) == [
+        ("A", ("10.1.0.1",), 30, "lubeck-10.1.0.1")
+    ]
+
+
+def test_records_of_a_provider_that_is_no_longer_used_stay_until_they_are_to_go() -> None:
+    standing = DNSEndpoint(metadata=Meta(name=HOST, namespace=NAMESPACE))
+    own = amko("lubeck", leads=True, epoch=1)
+    home = [own, CONFIG, policy("lubeck"), ingress("10.1.0.1"), standing]
+    seen = seen_by_leader(home, options=PUBLISHING)
+
+    kept = Gslb(GslbOptions()).plan(KEY, seen)
+    withdrawn = Gslb(GslbOptions(withdraw=("externaldns",))).plan(KEY, seen)
+
+    assert any(isinstance(d.object, DNSEndpoint) for d in kept.desired)
+    assert not any(isinstance(d.object, DNSEndpoint) for d in withdrawn.desired)
+
+
+def _standing(*members: tuple[str, str], up: bool = False) -> GlobalService:
+    """A service as it was written before."""
+    from hanse.model.kinds.globalservice import (
+        GlobalServiceSpec,
+        GlobalServiceStatus,
+        MemberHealth,
+    )
+
+    told = tuple(
+        GlobalMember(cluster=c, address=a, monitors=(Monitor(type="HTTP", port=80, path="/"),))
+        for c, a in members
+    )
+    health = tuple(MemberHealth(cluster=c, address=a, up=up, since=EPOCH) for c, a in members)
+    return GlobalService(
+        metadata=Meta(name=HOST, namespace=NAMESPACE),
+        spec=GlobalServiceSpec(host=HOST, members=told),
+        status=GlobalServiceStatus(members=health),
+    )

@@ -1,0 +1,236 @@
+"""Who leads, over whom, and the words by which it is told."""
+
+import pytest
+
+from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.names import site_of
+from hanse.features.gslb.standing import Leading, Passive, Taking, Waiting, standing_of
+from hanse.model.facts import BadWay, ClusterState, Phase, Role
+from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import cluster
+from tests.features.gslb.fleet import HOME, amko, config, marked, policy, seen_by_leader
+
+LEADER = amko("lubeck", "lubeck", "hamburg", "bergen", leads=True, epoch=1)
+FOLLOWERS = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen")]}
+GOOD = [
+    ("current AMKOCluster Validation", "valid AMKOCluster object", ""),
+    ("member cluster initialisation", "all cluster clients fetched", ""),
+    ("member cluster validation", "validated all member clusters", ""),
+]
+
+
+def conditions(seen: Snapshot) -> list[tuple[str, str, str]]:
+    """What is told on this cluster's AMKOCluster."""
+    (patch,) = [
+        p
+        for p in plan_federation(seen).patches
+        if p.subresource == "status" and p.place.where == HOME and p.place.ref.name == "amkocluster"
+    ]
+    told = patch.change["status"]["conditions"]
+    return [(c["type"], c["status"], c.get("reason", "")) for c in told]
+
+
+def test_a_leader_with_good_followers_tells_every_stage() -> None:
+    seen = seen_by_leader([LEADER], FOLLOWERS)
+
+    assert conditions(seen) == [
+        *GOOD,
+        ("GSLBConfig Federation", "federated to all valid clusters successfully", ""),
+        ("GDP Federation", "federated to all valid clusters successfully", ""),
+    ]
+
+
+def test_the_current_cluster_is_ignored_where_it_is_listed() -> None:
+    standing = standing_of(seen_by_leader([LEADER], FOLLOWERS))
+
+    assert isinstance(standing, Leading)
+    assert standing.followers == (site_of("hamburg"), site_of("bergen"))
+
+
+def test_a_follower_tells_that_it_will_not_federate() -> None:
+    seen = seen_by_leader([amko("lubeck", "hamburg")])
+
+    assert conditions(seen) == [
+        ("current AMKOCluster Validation", "won't federate objects", "AMKO not a leader")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        pytest.param(amko("", leads=True), "clusterContext is empty", id="no context"),
+        pytest.param(amko("lubeck", leads=True, version=""), "version is empty", id="no version"),
+    ],
+)
+def test_an_object_that_is_not_sane_is_told_so(own: AMKOCluster, reason: str) -> None:
+    ((stage, status, why),) = conditions(seen_by_leader([own]))
+
+    assert (stage, status) == ("current AMKOCluster Validation", "invalid AMKOCluster object")
+    assert why.startswith(reason)
+
+
+def test_an_object_in_another_namespace_has_no_say_and_is_told_so() -> None:
+    seen = seen_by_leader([amko("lubeck", leads=True, namespace="default")])
+
+    (patch,) = plan_federation(seen).patches
+
+    (told,) = patch.change["status"]["conditions"]
+    assert told["status"] == "invalid AMKOCluster object"
+    assert "avi-system" in told["reason"]
+
+
+def test_two_objects_here_are_invalid_both() -> None:
+    seen = seen_by_leader([LEADER, amko("lubeck", leads=True, name="another")])
+
+    plan = plan_federation(seen)
+
+    told = {p.place.ref.name: p.change["status"]["conditions"][0] for p in plan.patches}
+    assert set(told) == {"amkocluster", "another"}
+    assert {c["status"] for c in told.values()} == {"invalid AMKOCluster object"}
+    assert isinstance(standing_of(seen), Passive)
+
+
+def test_a_context_that_is_not_in_the_secret_leaves_its_cluster_out() -> None:
+    bad = BadWay("gslb", site_of("hamburg"), "spec.clusters", "BadCredentials", "no such context")
+    seen = seen_by_leader([LEADER], {"bergen": [amko("bergen")]}, facts=[bad])
+
+    told = conditions(seen)
+
+    assert told[1] == (
+        "member cluster initialisation",
+        "some member cluster clients couldn't be fetched",
+        "cluster hamburg: no such context",
+    )
+    assert told[2][1] == "validated all member clusters"
+
+
+def test_no_client_at_all_ends_the_stages_there() -> None:
+    bad = [BadWay("gslb", site_of(n), "spec.clusters", "NoSecret", "no Secret") for n in FOLLOWERS]
+    seen = seen_by_leader([LEADER], {}, facts=bad)
+
+    told = conditions(seen)
+
+    assert told[1][1] == "member cluster clients invalid"
+    assert len(told) == 2
+    assert isinstance(standing_of(seen), Leading)
+
+
+def test_an_unreachable_follower_is_left_out_alone() -> None:
+    state = ClusterState(
+        site_of("hamburg"),
+        frozenset({Role.SITE}),
+        Phase.UNREACHABLE,
+        cluster("x").since,
+        "AMKOCluster: connection refused",
+    )
+    seen = seen_by_leader([LEADER], {"bergen": [amko("bergen")]}, facts=[state])
+
+    told = conditions(seen)
+
+    assert told[1][1:] == (
+        "some member cluster clients couldn't be fetched",
+        "cluster hamburg cannot be reached: connection refused",
+    )
+
+
+def test_what_is_not_known_yet_changes_nothing() -> None:
+    seen = seen_by_leader([LEADER], FOLLOWERS, phases={"hamburg": Phase.CONNECTING})
+
+    assert isinstance(standing_of(seen), Waiting)
+    assert plan_federation(seen).patches == ()
+
+
+FAULTS = [
+    pytest.param(
+        [amko("hamburg", version="1.4.2")],
+        "version mismatch, current AMKO: 1.5.1, AMKO in cluster hamburg: 1.4.2",
+        id="version",
+    ),
+    pytest.param([], "no AMKOCluster object present in cluster hamburg, can't federate", id="none"),
+    pytest.param(
+        [amko("hamburg"), amko("hamburg", name="b")],
+        "more than one AMKOCluster objects present in cluster hamburg, can't federate",
+        id="several",
+    ),
+]
+
+
+@pytest.mark.parametrize(("there", "reason"), FAULTS)
+def test_a_bad_member_is_left_out_and_the_others_go_on(
+    there: list[AMKOCluster], reason: str
+) -> None:
+    seen = seen_by_leader([LEADER], {**FOLLOWERS, "hamburg": there})
+
+    told = conditions(seen)
+
+    assert told[2][1:] == ("error in validating some member clusters", reason)
+    assert [t[0] for t in told[3:]] == ["GSLBConfig Federation", "GDP Federation"]
+
+
+def test_bad_members_alone_are_a_failure() -> None:
+    own = amko("lubeck", "hamburg", leads=True, epoch=1)
+    seen = seen_by_leader([own], {"hamburg": []})
+
+    assert conditions(seen)[2][1] == "validation of member clusters failed"
+    assert len(conditions(seen)) == 3
+
+
+def test_a_second_leader_stops_federation_for_all() -> None:
+    sites = {"hamburg": [amko("hamburg", leads=True)], "bergen": [amko("bergen")]}
+    seen = seen_by_leader([LEADER, config("lubeck"), policy("lubeck")], sites)
+
+    told = conditions(seen)
+
+    assert told[2] == (
+        "member cluster validation",
+        "validation of member clusters failed",
+        "AMKO in cluster hamburg is also a leader, conflicting state",
+    )
+    assert len(told) == 3
+    assert plan_federation(seen).desired == ()
+
+
+# -- terms
+
+
+def test_a_new_leader_takes_the_next_term_before_it_writes_anything() -> None:
+    own = amko("lubeck", "bergen", leads=True)
+    seen = seen_by_leader([own, config("lubeck")], {"bergen": [amko("bergen", follows="4/paris")]})
+
+    assert standing_of(seen) == Taking(5)
+    (patch,) = plan_federation(seen).patches
+    assert patch.change == {"metadata": {"annotations": {"gslb.hanse.dev/epoch": "5"}}}
+
+
+def test_an_old_leader_that_returns_sees_that_it_was_superseded() -> None:
+    sites = {"bergen": [amko("bergen"), marked(config("paris"), "2/hamburg")]}
+    seen = seen_by_leader([amko("lubeck", "bergen", leads=True, epoch=1), config("lubeck")], sites)
+
+    standing = standing_of(seen)
+
+    assert isinstance(standing, Passive)
+    assert "cluster hamburg leads since epoch 2" in standing.conditions[-1].reason
+    assert not plan_federation(seen).removals
+
+
+def test_two_leaders_of_one_epoch_stop_each_other() -> None:
+    own = amko("lubeck", "bergen", leads=True, epoch=2)
+    seen = seen_by_leader([own], {"bergen": [amko("bergen", follows="2/hamburg")]})
+
+    assert isinstance(standing_of(seen), Passive)
+
+
+def test_who_was_superseded_leads_again_when_the_other_has_stepped_down() -> None:
+    own = amko("lubeck", "hamburg", "bergen", leads=True, epoch=1)
+    sites = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen", follows="2/hamburg")]}
+
+    assert standing_of(seen_by_leader([own], sites)) == Taking(3)
+
+
+def test_a_leader_that_is_made_a_follower_ends_its_term() -> None:
+    seen = seen_by_leader([amko("lubeck", "hamburg", epoch=3)])
+
+    changes = [p.change for p in plan_federation(seen).patches]
+
+    assert {"metadata": {"annotations": {"gslb.hanse.dev/epoch": None}}} in changes
