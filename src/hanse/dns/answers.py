@@ -38,6 +38,19 @@ class Variant(Struct, frozen=True, array_like=True, gc=False):
     weight: int = 1
 
 
+class Choice(Struct, frozen=True, array_like=True, gc=False):
+    """How one of several variants is chosen for a client, where it is not whose turn it is."""
+
+    labels: tuple[str, ...] = ()
+    """The cluster of each variant."""
+    near: bool = False
+    """Whether a client gets the cluster of its region."""
+    mask: int = 0
+    """Bits of the client's address by which it always gets the same; 0: in turn."""
+    silent: bool = False
+    """Whether nothing at all is answered."""
+
+
 class Answer(Struct, frozen=True, array_like=True, gc=False):
     """What a name has of one type: one variant is chosen each time, by weight and in turn.
 
@@ -48,6 +61,8 @@ class Answer(Struct, frozen=True, array_like=True, gc=False):
     type: int
     variants: tuple[Variant, ...]
     stride: int = 0
+    by: Choice | None = None
+    """Where the answer depends on the client."""
 
 
 class Node(Struct, frozen=True, gc=False):

@@ -106,6 +106,8 @@ class Compiler:
             afresh=afresh,
             put=tuple(put),
             gone=gone,
+            regions=self.view.regions if afresh else (),
+            resolvers=self.view.resolvers if afresh else (),
         )
 
     def _take(self, whose: Whose, nodes: tuple[Node, ...]) -> None:

@@ -27,6 +27,9 @@ class Delta(Struct, frozen=True, tag="delta"):
     """Everything told before is void: these are all names there are."""
     put: tuple[Named, ...] = ()
     gone: tuple[bytes, ...] = ()
+    regions: tuple[tuple[str, str], ...] = ()
+    """Ranges of clients and the cluster near to them; told to those who know nothing."""
+    resolvers: tuple[str, ...] = ()
 
 
 class Listening(Struct, frozen=True):

@@ -59,7 +59,7 @@ def serve_datagrams(
             counter[0] += 1
             answer = packet[:2] + next(turns)
         else:
-            answer = _answer(packet, table)
+            answer = _answer(packet, table, client[0])
         if answer is None:
             continue
         if sample is not None:
@@ -73,26 +73,26 @@ def serve_datagrams(
             continue
 
 
-def _answer(packet: bytes, table: Table) -> bytes | None:
+def _answer(packet: bytes, table: Table, client: str) -> bytes | None:
     """The answer to a packet that has not been seen since something changed."""
     kind = USUAL.get(packet[2:12])
     if kind is None:
-        return respond(packet, table, stream=False)
+        return respond(packet, table, stream=False, client=client)
     question, opt, room = packet[12:], b"", SMALLEST_UDP
     if kind >= 2:
         question, opt = packet[12:-11], _OPT_ENDS.get(packet[-6:], b"")
         if packet[-11:-8] != _OPT_FRONT or not opt:
-            return respond(packet, table, stream=False)
+            return respond(packet, table, stream=False, client=client)
         room = min(max(packet[-8] << 8 | packet[-7], SMALLEST_UDP), OUR_UDP)
     entry = table.ready.get(question.lower())
     if entry is None:
-        return respond(packet, table, stream=False)
+        return respond(packet, table, stream=False, client=client)
     table.learn(packet, entry, kind, opt, room)
     heads, body, counter, turns, _ = entry
     if turns is not None:
         heads, body = next(turns)
     answer: bytes = packet[:2] + heads[kind] + question + body + opt
     if len(answer) > room:
-        return respond(packet, table, stream=False)
+        return respond(packet, table, stream=False, client=client)
     counter[0] += 1
     return answer

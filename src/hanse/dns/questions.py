@@ -11,6 +11,7 @@ OUR_UDP = 1232
 
 OPT = 41
 IN = 1
+CLIENT_SUBNET = 8
 
 
 class Rcode:
@@ -30,12 +31,26 @@ RCODES = {
 }
 
 
+class Subnet(Struct, frozen=True):
+    """Where a resolver says its client is (RFC 7871)."""
+
+    family: int
+    bits: int
+    address: bytes
+
+    def wire(self, scope: int) -> bytes:
+        """The option in reply: the same, and for how much of it the answer holds."""
+        body = self.family.to_bytes(2) + bytes((self.bits, scope)) + self.address
+        return CLIENT_SUBNET.to_bytes(2) + len(body).to_bytes(2) + body
+
+
 class Edns(Struct, frozen=True):
     """What a client says of itself: how much it takes, and what it wants to hear."""
 
     size: int
     version: int
     wants_dnssec: bool
+    subnet: Subnet | None = None
 
 
 class Question(Struct, frozen=True):
@@ -84,21 +99,35 @@ def _edns_in(packet: bytes, at: int) -> Edns | None:
         misplaced = number < counts[0] + counts[1] or front != start + 1
         if misplaced or found is not None:
             raise Malformed
-        _check_options(packet[front + 10 : at])
+        subnet = _subnet_in(packet[front + 10 : at])
         size = int.from_bytes(packet[front + 2 : front + 4])
-        found = Edns(size, packet[front + 5], bool(packet[front + 6] & 0x80))
+        found = Edns(size, packet[front + 5], bool(packet[front + 6] & 0x80), subnet)
     return found
 
 
-def _check_options(options: bytes) -> None:
-    """Options are ignored, cookies among them, as RFC 7873 lets a server do; but they must fit."""
+def _subnet_in(options: bytes) -> Subnet | None:
+    """Options must fit; all but the client's subnet are ignored, as RFC 7873 lets a server do."""
+    found: Subnet | None = None
     at = 0
     while at < len(options):
         if at + 4 > len(options):
             raise Malformed
-        at += 4 + int.from_bytes(options[at + 2 : at + 4])
+        code, front = int.from_bytes(options[at : at + 2]), at + 4
+        at = front + int.from_bytes(options[at + 2 : at + 4])
+        if code == CLIENT_SUBNET and at <= len(options):
+            found = _subnet(options[front:at])
     if at != len(options):
         raise Malformed
+    return found
+
+
+def _subnet(told: bytes) -> Subnet | None:
+    """A client's subnet; None where it is not well formed, so that nobody goes by it."""
+    family, bits = int.from_bytes(told[:2]), told[2] if len(told) > 2 else 0
+    most = {1: 32, 2: 128}.get(family, -1)
+    if len(told) < 4 or bits > most or len(told) != 4 + (bits + 7) // 8:
+        return None
+    return Subnet(family, bits, told[4:])
 
 
 def _end_of_name(packet: bytes, at: int, *, pointers: bool) -> int:
@@ -137,7 +166,7 @@ def reply(
     )
 
 
-def with_edns(answer: bytes, edns: Edns, rcode: int) -> bytes:
+def with_edns(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> bytes:
     """The same answer as one that understands EDNS gives it."""
     flags = 0x8000 if edns.wants_dnssec else 0
     opt = (
@@ -146,7 +175,8 @@ def with_edns(answer: bytes, edns: Edns, rcode: int) -> bytes:
         + OUR_UDP.to_bytes(2)
         + bytes((rcode >> 4, 0))
         + flags.to_bytes(2)
-        + b"\0\0"
+        + len(options).to_bytes(2)
+        + options
     )
     return answer[:10] + b"\0\1" + answer[12:] + opt
 

@@ -1,6 +1,7 @@
 """One question, one answer, in bytes: the unusual path, which knows every case."""
 
 from hanse.dns.answers import Type
+from hanse.dns.by_client import client_at, client_in
 from hanse.dns.questions import (
     HEADER,
     IN,
@@ -15,7 +16,7 @@ from hanse.dns.questions import (
     reply,
     with_edns,
 )
-from hanse.dns.table import Table, type_text
+from hanse.dns.table import Entry, Table, type_text
 
 MOST_TCP = 65535
 _RESPONSE = 0x80
@@ -25,7 +26,7 @@ _REFUSED_TYPES = {Type.ANY, Type.AXFR, Type.IXFR, 253, 254}
 _META_TYPES = {0, Type.OPT}
 
 
-def respond(packet: bytes, table: Table, *, stream: bool) -> bytes | None:
+def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> bytes | None:
     """The answer to a packet; None where the only right answer is silence."""
     if len(packet) < HEADER or packet[2] & _RESPONSE:
         return None
@@ -41,12 +42,15 @@ def respond(packet: bytes, table: Table, *, stream: bool) -> bytes | None:
         badvers = reply(packet, Rcode.BADVERS, question.text, 0, b"")
         badvers = with_edns(badvers, question.edns, Rcode.BADVERS)
         return _counted(table, "", type_text(question.type), Rcode.BADVERS, badvers)
-    return _answer(packet, question, table, stream=stream)
+    return _answer(packet, question, table, stream=stream, client=client)
 
 
-def _answer(packet: bytes, question: Question, table: Table, *, stream: bool) -> bytes:
+def _answer(
+    packet: bytes, question: Question, table: Table, *, stream: bool, client: str
+) -> bytes | None:
     zone = table.zone_of(question.name)
     rcode, count, body, authority = Rcode.REFUSED, 0, b"", 0
+    asker = _Asker(question, table, client)
     if question.type in _META_TYPES:
         rcode = Rcode.FORMERR
     elif zone is None or question.class_ != IN or question.type in _REFUSED_TYPES:
@@ -54,7 +58,9 @@ def _answer(packet: bytes, question: Question, table: Table, *, stream: bool) ->
     elif not table.synced:
         rcode = Rcode.SERVFAIL
     else:
-        entry = table.answers.get(question.name + question.text[-4:])
+        entry = table.answers.get(question.name + question.text[-4:]) or asker.entry()
+        if asker.silent:
+            return None
         if entry is not None:
             heads, body, _, turns, _ = entry
             if turns is not None:
@@ -67,11 +73,44 @@ def _answer(packet: bytes, question: Question, table: Table, *, stream: bool) ->
             body, authority = zone.authority, 1
     answer = reply(packet, rcode, question.text, count, body, authority)
     if question.edns is not None:
-        answer = with_edns(answer, question.edns, rcode)
+        answer = with_edns(answer, question.edns, rcode, asker.option)
     most = MOST_TCP if stream else size_for(question.edns)
     if len(answer) > most:
         answer = _cut(packet, question, body, most)
     return _counted(table, zone.text if zone else "", type_text(question.type), rcode, answer)
+
+
+class _Asker:
+    """Who asks, as far as answers depend on it: a client, or one that a trusted resolver names."""
+
+    def __init__(self, question: Question, table: Table, client: str) -> None:
+        edns = question.edns
+        told = edns.subnet if edns is not None else None
+        self._subnet = told if told is not None and table.resolvers.trusts(client) else None
+        self._question = question.name + question.text[-4:]
+        self._client = client
+        self._table = table
+        self._scope = 0
+        self.silent = False
+
+    def entry(self) -> Entry | None:
+        """The answer that was prepared for this client, where answers depend on that."""
+        found = self._table.by_client.get(self._question)
+        if found is None:
+            return None
+        chooser, prepared, counter = found
+        if chooser.silent:
+            self.silent = True
+            return None
+        asker = client_in(self._subnet) if self._subnet else client_at(self._client or "0.0.0.0")  # noqa: S104 - nobody in particular
+        self._scope = self._subnet.bits if self._subnet else 0
+        heads, body = prepared[chooser.choose(asker, self._table.regions)]
+        return (heads, body, counter, None, None)
+
+    @property
+    def option(self) -> bytes:
+        """What a trusted resolver hears of its client's subnet."""
+        return self._subnet.wire(self._scope) if self._subnet is not None else b""
 
 
 def size_for(edns: Edns | None) -> int:

@@ -10,9 +10,10 @@ LONGEST_BACKLOG = 256 * 1024
 class Connection:
     """One client's connection; everything is done in small steps that never wait."""
 
-    def __init__(self, sock: socket, view: str, now: float) -> None:
+    def __init__(self, sock: socket, view: str, now: float, client: str = "") -> None:
         self.sock = sock
         self.view = view
+        self.client = client
         self.active = now
         self.ended = False
         self._incoming = bytearray()

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from hanse.dns.answers import Answer, Type, soa
+from hanse.dns.by_client import ByClient, Regions, Resolvers
 from hanse.dns.delta import Delta, Named
 from hanse.dns.names import ROOT, above, text_of
 from hanse.dns.questions import Rcode
@@ -64,6 +65,10 @@ class Table:
         self.zones: dict[bytes, Zone] = {}
         self.counts: dict[tuple[str, str, int], list[int]] = {}
         """How many answers were given, by zone, type and code."""
+        self.by_client: dict[bytes, tuple[ByClient, list[tuple[Heads, bytes]], list[int]]] = {}
+        """Answers that depend on who asks: how one is chosen, all of them, how often given."""
+        self.regions = Regions()
+        self.resolvers = Resolvers()
         self._random = random
         self.hits: dict[bytes, Hit] = {}
         """Answers to packets as they came, without their id: valid until anything changes."""
@@ -77,7 +82,10 @@ class Table:
         self.hits.clear()
         if delta.afresh:
             self.answers.clear()
+            self.by_client.clear()
             self.names.clear()
+            self.regions = Regions(delta.regions)
+            self.resolvers = Resolvers(delta.resolvers)
         self.zones = {z: self.zones.get(z) or Zone(z) for z in delta.zones}
         self._sign(delta.serial)
         for name in delta.gone:
@@ -139,7 +147,11 @@ class Table:
         types: list[int] = []
         for answer in named.answers:
             types.append(answer.type)
-            self.answers[_question(named.name, answer.type)] = self._entry(zone, answer)
+            question = _question(named.name, answer.type)
+            if answer.by is not None:
+                self.by_client[question] = self._chosen(zone, answer)
+            else:
+                self.answers[question] = self._entry(zone, answer)
         for rtype in _ADDRESSES:
             if rtype not in types:
                 types.append(rtype)
@@ -149,6 +161,7 @@ class Table:
     def _drop(self, name: bytes) -> None:
         for rtype in self.names.pop(name, ()):
             self.answers.pop(_question(name, rtype), None)
+            self.by_client.pop(_question(name, rtype), None)
 
     def _entry(self, zone: Zone, answer: Answer) -> Entry:
         counter = self.counter(zone.text, type_text(answer.type), Rcode.NOERROR)
@@ -165,6 +178,13 @@ class Table:
             return (front, first.body, counter, _long_round(prepared, order, start), None)
         round_ = [prepared[i] for i in order[start:] + order[:start]]
         return (front, first.body, counter, cycle(round_), round_)
+
+    def _chosen(
+        self, zone: Zone, answer: Answer
+    ) -> tuple[ByClient, list[tuple[Heads, bytes]], list[int]]:
+        counter = self.counter(zone.text, type_text(answer.type), Rcode.NOERROR)
+        prepared = [(self._heads_of(v.count), v.body) for v in answer.variants]
+        return ByClient(answer, self._random), prepared, counter
 
     def _empty(self, zone: Zone, rtype: int) -> Entry:
         """The answer that a name has nothing of a type; one for all names of a zone."""

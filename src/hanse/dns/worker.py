@@ -153,14 +153,14 @@ class Worker:
 
     def _accept(self, listener: socket.socket, view: str) -> None:
         try:
-            sock, _ = listener.accept()
+            sock, client = listener.accept()
         except OSError:  # gone again, or a sibling was faster
             return
         if len(self._connections) >= self._settings.most_connections:
             longest_idle = min(self._connections.values(), key=lambda c: c.active)
             self._close(longest_idle)
         sock.setblocking(False)
-        self._connections[sock.fileno()] = Connection(sock, view, time.monotonic())
+        self._connections[sock.fileno()] = Connection(sock, view, time.monotonic(), client[0])
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def _serve(self, connection: Connection, event: int) -> None:
@@ -168,7 +168,10 @@ class Worker:
         if event & select.EPOLLOUT:
             connection.write()
         if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not connection.is_full:
-            connection.read(lambda packet: respond(packet, table, stream=True), time.monotonic())
+            client = connection.client
+            connection.read(
+                lambda packet: respond(packet, table, stream=True, client=client), time.monotonic()
+            )
         if connection.ended and not connection.has_more:
             self._close(connection)
             return

@@ -27,6 +27,10 @@ class View(Struct, frozen=True):
     ttl: int = TTL
     servers: tuple[str, ...] = ()
     """The addresses of the name server, for those who follow NS records."""
+    regions: tuple[tuple[str, str], ...] = ()
+    """Ranges of clients' addresses, and the cluster that is near to them."""
+    resolvers: tuple[str, ...] = ()
+    """Ranges of the resolvers whose word about their clients' addresses is taken."""
 
 
 class ZoneSource(Protocol):

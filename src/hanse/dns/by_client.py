@@ -1,0 +1,147 @@
+"""Answers that depend on who asks: by a consistent hash of the client's network, or by region."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import cycle
+from math import log
+from random import Random
+
+from msgspec import Struct
+
+from hanse.dns.answers import Answer, Choice
+from hanse.dns.questions import Subnet
+from hanse.dns.rotation import turns
+
+MOST_KNOWN = 4096
+"""Networks whose choice is remembered for one name."""
+
+
+class Client(Struct, frozen=True):
+    """The network that a question comes from, and how many bits of it are known."""
+
+    network: int
+    bits: int
+    width: int
+    """32 for IPv4, 128 for IPv6."""
+
+    def prefix(self, bits: int) -> int:
+        """The first bits of its address, as a number."""
+        return self.network >> (self.width - bits)
+
+
+class Regions:
+    """Ranges of addresses and the cluster that is near to them; the narrowest range counts."""
+
+    def __init__(self, ranges: Iterable[tuple[str, str]] = ()) -> None:
+        self._by_bits: dict[int, list[tuple[int, dict[int, str]]]] = {32: [], 128: []}
+        found: dict[tuple[int, int], dict[int, str]] = {}
+        for text, cluster in ranges:
+            net = ip_network(text, strict=False)
+            first = int(net.network_address) >> (net.max_prefixlen - net.prefixlen)
+            found.setdefault((net.max_prefixlen, net.prefixlen), {})[first] = cluster
+        for (width, bits), table in sorted(found.items(), reverse=True):
+            self._by_bits[width].append((bits, table))
+
+    def near(self, client: Client) -> str:
+        """The cluster near to a client; empty where nobody said."""
+        for bits, table in self._by_bits[client.width]:
+            if bits <= client.bits and (cluster := table.get(client.prefix(bits))):
+                return cluster
+        return ""
+
+
+class Resolvers:
+    """The resolvers whose word about their clients is taken."""
+
+    def __init__(self, ranges: Iterable[str] = ()) -> None:
+        self._networks: list[IPv4Network | IPv6Network] = [
+            ip_network(text, strict=False) for text in ranges
+        ]
+        self._known: dict[str, bool] = {}
+
+    def trusts(self, resolver: str) -> bool:
+        if not self._networks:
+            return False
+        known = self._known.get(resolver)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            address = ip_address(resolver.partition("%")[0])
+            known = self._known[resolver] = any(address in net for net in self._networks)
+        return known
+
+
+def client_at(address: str) -> Client:
+    """A client by the address that its question came from."""
+    found = ip_address(address.partition("%")[0])
+    width = found.max_prefixlen
+    return Client(int(found), width, width)
+
+
+def client_in(subnet: Subnet) -> Client:
+    """A client by what its resolver says of it."""
+    width = 32 if subnet.family == 1 else 128
+    whole = subnet.address.ljust(width // 8, b"\0")
+    return Client(int.from_bytes(whole), subnet.bits, width)
+
+
+class ByClient:
+    """One name's answers of a type, of which a client gets always the same, or one that is near."""
+
+    def __init__(self, answer: Answer, random: Random) -> None:
+        assert answer.by is not None, "others are in turn for everybody"
+        self._choice: Choice = answer.by
+        self._weights = tuple(variant.weight for variant in answer.variants)
+        self._bodies = tuple(variant.body for variant in answer.variants)
+        self._known: dict[tuple[int, int], int] = {}
+        self._random = random
+        self._turns: dict[str, Iterator[int]] = {}
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing at all is answered."""
+        return self._choice.silent
+
+    def choose(self, client: Client, regions: Regions) -> int:
+        """Which of the prepared answers a client gets."""
+        choice = self._choice
+        if choice.near:
+            cluster = regions.near(client)
+            if cluster in choice.labels:
+                return next(self._turns_of(cluster))
+        if choice.mask:
+            return self._hashed(client)
+        return next(self._turns_of(""))
+
+    def _hashed(self, client: Client) -> int:
+        bits = self._choice.mask if client.width == 32 else self._choice.mask * 2
+        bits = min(bits, client.bits)
+        key = (client.width, client.prefix(bits))
+        chosen = self._known.get(key)
+        if chosen is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            chosen = self._known[key] = heaviest(repr(key).encode(), self._bodies, self._weights)
+        return chosen
+
+    def _turns_of(self, label: str) -> Iterator[int]:
+        """Whose turn it is among all, or among those of a cluster."""
+        if label not in self._turns:
+            labels = self._choice.labels
+            mine = [n for n in range(len(labels)) if label in ("", labels[n])]
+            order = turns(tuple(self._weights[n] for n in mine))
+            start = self._random.randrange(len(order))
+            self._turns[label] = cycle([mine[n] for n in order[start:] + order[:start]])
+        return self._turns[label]
+
+
+def heaviest(key: bytes, names: Sequence[bytes], weights: Sequence[int]) -> int:
+    """Rendezvous hashing: who wins a key; one who leaves or comes moves its own share alone."""
+
+    def score(at: int) -> float:
+        digest = blake2b(names[at], key=key[:64], digest_size=8).digest()
+        share = (int.from_bytes(digest) + 1) / (2**64 + 2)
+        return -log(share) / max(weights[at], 1)
+
+    return min(range(len(names)), key=score)

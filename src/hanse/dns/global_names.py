@@ -1,0 +1,122 @@
+"""The names of global services: who answers a host, by priority, health and the algorithm said."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from hanse.dns.answers import Answer, Choice, Node, Type, address, in_turn, together
+from hanse.dns.names import BadName, wire_name
+from hanse.dns.zone import View
+from hanse.features.gslb.publishing import serving_members
+from hanse.features.gslb.watching import BY_ADDRESS, SERVICES
+from hanse.model.facts import KindServed
+from hanse.model.keys import Key
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.probes import Health
+from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
+
+HOST = "host"
+HASH = "GSLB_ALGORITHM_CONSISTENT_HASH"
+NEAR = ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
+DEFAULT_MASK = 24
+_FAMILIES = ((Type.A, 4), (Type.AAAA, 16))
+
+
+class GlobalZone:
+    """The host names of all global services that stand below our zones."""
+
+    name = "gslb"
+    watches: tuple[Watch, ...] = (SERVICES,)
+
+    def __init__(self, view: View, zones: Sequence[str]) -> None:
+        self.view = view
+        self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in zones)
+
+    def synced(self, seen: Snapshot) -> bool:
+        served = seen.fact(KindServed, (seen.local, GlobalService.kind))
+        absent = served is not None and not served.served
+        return absent or seen.listed(seen.local, GlobalService)
+
+    def keys(self, seen: Snapshot) -> Iterator[Key]:
+        for service in seen.all(seen.local, GlobalService):
+            yield Key(HOST, service.metadata.name)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if isinstance(change, FactChange):
+            fact = change.fact
+            if not isinstance(fact, Health):
+                return ()
+            concerned = seen.by(seen.local, BY_ADDRESS, fact.target.address)
+            return [Key(HOST, service.metadata.name) for service in concerned]
+        obj = change.object
+        if isinstance(obj, GlobalService) and change.where == seen.local:
+            return (Key(HOST, obj.metadata.name),)
+        return ()
+
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+        def tell(key: Key) -> Sequence[Node]:
+            service = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
+            return tuple(self._nodes(service, seen)) if service is not None else ()
+
+        return tell
+
+    def _nodes(self, service: GlobalService, seen: Snapshot) -> Iterator[Node]:
+        try:
+            name = wire_name(service.spec.host)
+        except BadName:
+            return
+        ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
+        serving = serving_members(service, seen)
+        if serving:
+            answers = tuple(_shared_out(service.spec, serving, ttl))
+        else:
+            answers = tuple(_when_down(service.spec, ttl))
+        yield Node(name, answers)
+
+
+def _shared_out(
+    spec: GlobalServiceSpec, members: Sequence[GlobalMember], ttl: int
+) -> Iterator[Answer]:
+    """One member's address in each answer."""
+    for rtype, size in _FAMILIES:
+        shares: dict[bytes, int] = {}
+        labels: dict[bytes, str] = {}
+        for member in members:
+            rdata = address(member.told)
+            if rdata is not None and len(rdata) == size:
+                shares[rdata] = shares.get(rdata, 0) + member.weight
+                labels.setdefault(rdata, member.cluster)
+        if shares:
+            answer = in_turn(rtype, shares.items(), ttl)
+            choice = _choice(spec, tuple(labels[rdata] for rdata in shares))
+            yield answer if choice is None else Answer(rtype, answer.variants, 0, choice)
+
+
+def _choice(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> Choice | None:
+    mask = spec.hash_mask or DEFAULT_MASK
+    if spec.algorithm == HASH:
+        return Choice(labels, mask=mask)
+    if spec.algorithm in NEAR:
+        return Choice(labels, near=True, mask=mask if spec.fallback == HASH else 0)
+    return None
+
+
+def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[Answer]:
+    """What is answered while nobody is up; where nobody said, the name is there and empty."""
+    match spec.when_down:
+        case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
+            yield from _all([member.told for member in spec.members], ttl)
+        case "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP":
+            yield from _all([spec.fallback_ip], ttl)
+        case "GSLB_SERVICE_DOWN_RESPONSE_NONE":
+            for rtype, _ in _FAMILIES:
+                yield Answer(rtype, (), 0, Choice(silent=True))
+        case _:
+            return
+
+
+def _all(addresses: Iterable[str], ttl: int) -> Iterator[Answer]:
+    rdatas = dict.fromkeys(r for text in addresses if (r := address(text)) is not None)
+    for rtype, size in _FAMILIES:
+        mine = [rdata for rdata in rdatas if len(rdata) == size]
+        if mine:
+            yield together(rtype, mine, ttl)
