@@ -1,0 +1,261 @@
+"""Global host names: weights, priorities, algorithms, and what is told when all are down."""
+
+from collections import Counter
+from collections.abc import Sequence
+from ipaddress import ip_address
+from random import Random
+from typing import Any
+
+import dns.edns
+import dns.flags
+import dns.message
+import dns.rcode
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.dns.by_client import heaviest
+from hanse.dns.compiler import compiled
+from hanse.dns.global_names import GlobalZone
+from hanse.dns.responder import respond
+from hanse.dns.table import Table
+from hanse.dns.zone import View
+from hanse.features.gslb.feature import Gslb
+from hanse.model.facts import Role
+from hanse.model.kinds.globalservice import (
+    GlobalMember,
+    GlobalService,
+    GlobalServiceSpec,
+    GlobalServiceStatus,
+    MemberHealth,
+    Monitor,
+)
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.objects import Meta
+from hanse.model.probes import Health, Target
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+
+HOST = "shop.global.test"
+RESOLVER = "192.0.2.53"
+VIEW = View(
+    "all",
+    regions=(
+        ("198.51.100.0/24", "bergen"),
+        ("198.51.0.0/16", "lubeck"),
+        ("2001:db8::/32", "bergen"),
+    ),
+    resolvers=("192.0.2.0/24",),
+)
+
+
+def member(
+    name: str, address: str, weight: int = 1, priority: int = 10, **more: Any
+) -> GlobalMember:
+    return GlobalMember(cluster=name, address=address, weight=weight, priority=priority, **more)
+
+
+def table_of(*members: GlobalMember, facts: Sequence[Health] = (), **said: Any) -> Table:
+    """A worker's table that knows one host."""
+    spec = GlobalServiceSpec(host=HOST, members=members, **said)
+    up = tuple(MemberHealth(cluster=m.cluster, address=m.address, up=True) for m in members)
+    service = GlobalService(
+        metadata=Meta(name=HOST, namespace=NAMESPACE),
+        spec=spec,
+        status=GlobalServiceStatus(members=up),
+    )
+    seen = snapshot(
+        Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}, facts
+    )
+    table = Table("all", Random(1))
+    table.apply(compiled(VIEW, [GlobalZone(VIEW, ["global.test"])], seen))
+    return table
+
+
+def ask(
+    table: Table, client: str = "203.0.113.1", subnet: str = "", rtype: str = "A"
+) -> dns.message.Message | None:
+    options = [dns.edns.ECSOption.from_text(subnet)] if subnet else None
+    query = dns.message.make_query(HOST, rtype, use_edns=bool(subnet) or None, options=options)
+    packet = respond(query.to_wire(), table, stream=False, client=client)
+    return dns.message.from_wire(packet) if packet is not None else None
+
+
+def told(table: Table, *args: Any, **how: Any) -> list[str]:
+    answer = ask(table, *args, **how)
+    assert answer is not None
+    return [rdata.address for rrset in answer.answer for rdata in rrset]
+
+
+def test_weights_are_met_and_turns_are_spread() -> None:
+    table = table_of(member("lubeck", "10.0.0.1", 3), member("bergen", "10.0.0.2", 1))
+
+    answers = [told(table)[0] for _ in range(400)]
+
+    assert Counter(answers) == {"10.0.0.1": 300, "10.0.0.2": 100}
+    assert all("10.0.0.2" in answers[n : n + 4] for n in range(0, 400, 4))
+
+
+def test_the_highest_priority_that_is_up_answers_alone() -> None:
+    high = member("lubeck", "10.0.0.1", priority=20)
+    low = member("bergen", "10.0.0.2", priority=10)
+
+    assert {*told(table_of(low, high)), *told(table_of(low, high))} == {"10.0.0.1"}
+
+
+def test_the_next_priority_answers_when_all_above_it_are_down() -> None:
+    watched = (Monitor(type="TCP", port=80),)
+    high = member("lubeck", "10.0.0.1", priority=20, monitors=watched)
+    low = member("bergen", "10.0.0.2", priority=10, monitors=watched)
+    down = Health(Target("TCP", "10.0.0.1", 80), False, EPOCH, "refused")
+
+    assert told(table_of(high, low, facts=[down])) == ["10.0.0.2"]
+
+
+def test_what_its_cluster_says_is_not_ready_is_not_told() -> None:
+    assert told(
+        table_of(member("lubeck", "10.0.0.1", ready=False), member("bergen", "10.0.0.2"))
+    ) == ["10.0.0.2"]
+
+
+def test_clients_are_told_the_public_address() -> None:
+    assert told(table_of(member("lubeck", "10.0.0.1", public_ip="192.0.2.1"))) == ["192.0.2.1"]
+
+
+def test_the_time_to_keep_an_answer_is_as_said() -> None:
+    answer = ask(table_of(member("lubeck", "10.0.0.1"), ttl=77))
+
+    assert answer is not None
+    assert answer.answer[0].ttl == 77
+
+
+def test_each_family_has_members_of_its_own() -> None:
+    table = table_of(member("lubeck", "10.0.0.1"), member("bergen", "fd00::1"))
+
+    assert told(table) == ["10.0.0.1"]
+    assert told(table, rtype="AAAA") == ["fd00::1"]
+
+
+# -- a consistent hash
+
+HASHED = {"algorithm": "GSLB_ALGORITHM_CONSISTENT_HASH", "hash_mask": 24}
+FOUR = [member(f"c{n}", f"10.0.0.{n}") for n in range(1, 5)]
+CLIENTS = [str(ip_address(0x0A000000 + n * 256)) for n in range(400)]
+
+
+def test_clients_of_one_network_always_get_the_same_member() -> None:
+    table = table_of(*FOUR, **HASHED)
+
+    assert len({told(table, f"203.0.113.{n}")[0] for n in range(50)}) == 1
+    assert len({told(table, client)[0] for client in CLIENTS}) == 4
+
+
+def test_a_member_that_goes_moves_its_own_clients_alone() -> None:
+    before, after = table_of(*FOUR, **HASHED), table_of(*FOUR[:-1], **HASHED)
+
+    for client in CLIENTS:
+        (was,), (now,) = told(before, client), told(after, client)
+        assert was in (now, "10.0.0.4")
+
+
+@given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.integers(0, 2**32))
+def test_one_who_leaves_a_hash_moves_nobody_else(weights: list[int], key: int) -> None:
+    names = [bytes((n,)) for n in range(len(weights))]
+    chosen = heaviest(str(key).encode(), names, weights)
+
+    again = heaviest(str(key).encode(), names[:-1], weights[:-1])
+
+    assert chosen in (again, len(weights) - 1)
+
+
+def test_a_heavier_member_gets_more_networks() -> None:
+    table = table_of(member("a", "10.0.0.1", 3), member("b", "10.0.0.2", 1), **HASHED)
+
+    shares = Counter(told(table, client)[0] for client in CLIENTS)
+
+    assert 0.65 < shares["10.0.0.1"] / len(CLIENTS) < 0.85
+
+
+# -- near to the client
+
+GEO = {"algorithm": "GSLB_ALGORITHM_GEO"}
+PLACES = (member("lubeck", "10.0.0.1"), member("bergen", "10.0.0.2"))
+
+
+@pytest.mark.parametrize(
+    ("subnet", "address"), [("198.51.100.0/24", "10.0.0.2"), ("198.51.7.0/24", "10.0.0.1")]
+)
+def test_a_listed_resolver_names_its_client_and_the_narrowest_range_counts(
+    subnet: str, address: str
+) -> None:
+    table = table_of(*PLACES, **GEO)
+
+    assert {told(table, RESOLVER, subnet)[0] for _ in range(4)} == {address}
+
+
+def test_the_word_of_other_resolvers_is_not_taken() -> None:
+    table = table_of(*PLACES, **GEO)
+
+    assert {told(table, "203.0.113.1", "198.51.100.0/24")[0] for _ in range(4)} == {
+        "10.0.0.1",
+        "10.0.0.2",
+    }
+
+
+def test_a_client_that_asks_itself_is_judged_by_its_own_address() -> None:
+    assert {told(table_of(*PLACES, **GEO), "198.51.100.9")[0] for _ in range(4)} == {"10.0.0.2"}
+
+
+def test_a_resolver_hears_for_how_much_of_a_subnet_the_answer_holds() -> None:
+    answer = ask(table_of(*PLACES, **GEO), RESOLVER, "198.51.100.0/24")
+
+    assert answer is not None
+    (option,) = answer.options
+    assert isinstance(option, dns.edns.ECSOption)
+    assert (option.address, option.srclen, option.scopelen) == ("198.51.100.0", 24, 24)
+
+
+def test_clients_from_nowhere_fall_back_as_said() -> None:
+    spread = table_of(*PLACES, **GEO)
+    hashed = table_of(*PLACES, **GEO, fallback="GSLB_ALGORITHM_CONSISTENT_HASH", hash_mask=24)
+
+    assert len({told(spread, "203.0.113.1")[0] for _ in range(4)}) == 2
+    assert len({told(hashed, "203.0.113.1")[0] for _ in range(4)}) == 1
+
+
+def test_where_the_near_one_is_down_others_answer() -> None:
+    table = table_of(PLACES[0], member("bergen", "10.0.0.2", ready=False), **GEO)
+
+    assert told(table, RESOLVER, "198.51.100.0/24") == ["10.0.0.1"]
+
+
+# -- when all are down
+
+DOWN = (member("lubeck", "10.0.0.1", ready=False), member("bergen", "10.0.0.2", ready=False))
+
+
+def test_without_a_word_the_name_is_there_and_empty() -> None:
+    answer = ask(table_of(*DOWN))
+
+    assert answer is not None
+    assert (answer.rcode(), answer.answer) == (dns.rcode.NOERROR, [])
+
+
+def test_all_records_are_told_if_so_said() -> None:
+    said = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}
+
+    assert sorted(told(table_of(*DOWN, **said))) == ["10.0.0.1", "10.0.0.2"]
+
+
+def test_the_fallback_address_is_told_if_so_said() -> None:
+    said = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP", "fallback_ip": "192.0.2.9"}
+
+    assert told(table_of(*DOWN, **said)) == ["192.0.2.9"]
+
+
+def test_nothing_at_all_is_answered_if_so_said() -> None:
+    assert ask(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_NONE")) is None
+
+
+def test_an_empty_answer_is_given_if_so_said() -> None:
+    assert told(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_EMPTY")) == []
