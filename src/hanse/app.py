@@ -22,11 +22,15 @@ from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
 from hanse.engine.presence import Presence
+from hanse.engine.probe_sockets import Sockets
+from hanse.engine.probes import Attempt, Prober
 from hanse.engine.resolving import Lookup
 from hanse.engine.roads import Dial, Roads, over_http
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.options import GslbOptions
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
@@ -42,6 +46,7 @@ from hanse.kube.request import Transport
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
+from hanse.model.probes import ProbeSource
 from hanse.model.verdict import Hook
 from hanse.model.ways import Guide
 
@@ -56,6 +61,7 @@ class Options(Struct, frozen=True):
     networks: NetworksOptions = NetworksOptions()
     federated: FederatedOptions = FederatedOptions()
     statefulsets: StatefulSetOptions = StatefulSetOptions()
+    gslb: GslbOptions = GslbOptions()
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
@@ -67,6 +73,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         Machines(),
         Networks(options.networks),
         StatefulSets(options.broker_namespace),
+        Gslb(options.gslb),
     )
 
 
@@ -105,6 +112,7 @@ class Agent:
         features: Sequence[Feature] = (),
         zones: Sequence[ZoneSource] = (),
         dial: Dial = over_http,
+        attempt: Attempt | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -132,6 +140,14 @@ class Agent:
         self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
         guides = [feature for feature in features if isinstance(feature, Guide)]
         self._roads = Roads(self.engine, self.leaders, self._home, guides, dial=dial, random=random)
+        self._sockets = Sockets()
+        self._prober = Prober(
+            self.engine,
+            [feature for feature in features if isinstance(feature, ProbeSource)],
+            attempt or self._sockets,
+            clock=clock,
+            loopback=settings.options.gslb.loopback,
+        )
         self._presence: Presence | None = None
         if broker is not None:
             client = Client(broker)
@@ -152,6 +168,8 @@ class Agent:
             await stack.enter_async_context(self.engine.running(active=alone))
             await stack.enter_async_context(self.leaders.running())
             await stack.enter_async_context(self._roads.running())
+            stack.push_async_callback(self._sockets.close)
+            await stack.enter_async_context(self._prober.running())
             if listener is not None:
                 await stack.enter_async_context(serving(self.engine, listener))
             if self._presence is not None:
@@ -187,6 +205,7 @@ class Agent:
         elif not chosen and self.engine.active:
             self.engine.deactivate()
         self._roads.look_again()
+        self._prober.look_again()
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -56,6 +56,7 @@ class Health(Fact, frozen=True):
         return self.target
 
 
+@runtime_checkable
 class ProbeSource(Protocol):
     """Who wants probes, in keys as decisions are: a change wakes keys, a key tells its probes."""
 

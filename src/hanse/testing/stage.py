@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from hanse.app import BROKER, Agent, Settings
+from hanse.engine.probes import Attempt
 from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
@@ -119,6 +120,8 @@ class Stage:
         self.network = Network(self.random)
         self.actors: dict[str, Actor] = {}
         self.features = features
+        self.attempt: Attempt | None = None
+        """How agents find out whether something answers; None: over real sockets."""
         self._people: dict[ClusterId, Client] = {}
         self.made: set[tuple[ClusterId, str]] = set()
         """The namespaces that go with the scenario."""
@@ -205,6 +208,7 @@ class Stage:
             home,
             broker=broker,
             features=self.features(),
+            attempt=self.attempt,
             dial=lambda member, credentials: self.network.transport(
                 name, member, self.ground.dial(member, credentials)
             ),
