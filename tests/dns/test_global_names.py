@@ -138,7 +138,7 @@ def test_each_family_has_members_of_its_own() -> None:
 
 # -- a consistent hash
 
-HASHED = {"algorithm": "GSLB_ALGORITHM_CONSISTENT_HASH", "hash_mask": 24}
+HASHED: dict[str, Any] = {"algorithm": "GSLB_ALGORITHM_CONSISTENT_HASH", "hash_mask": 24}
 FOUR = [member(f"c{n}", f"10.0.0.{n}") for n in range(1, 5)]
 CLIENTS = [str(ip_address(0x0A000000 + n * 256)) for n in range(400)]
 
@@ -178,7 +178,7 @@ def test_a_heavier_member_gets_more_networks() -> None:
 
 # -- near to the client
 
-GEO = {"algorithm": "GSLB_ALGORITHM_GEO"}
+GEO: dict[str, Any] = {"algorithm": "GSLB_ALGORITHM_GEO"}
 PLACES = (member("lubeck", "10.0.0.1"), member("bergen", "10.0.0.2"))
 
 
@@ -242,13 +242,16 @@ def test_without_a_word_the_name_is_there_and_empty() -> None:
 
 
 def test_all_records_are_told_if_so_said() -> None:
-    said = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}
+    said: dict[str, Any] = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}
 
     assert sorted(told(table_of(*DOWN, **said))) == ["10.0.0.1", "10.0.0.2"]
 
 
 def test_the_fallback_address_is_told_if_so_said() -> None:
-    said = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP", "fallback_ip": "192.0.2.9"}
+    said: dict[str, Any] = {
+        "when_down": "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
+        "fallback_ip": "192.0.2.9",
+    }
 
     assert told(table_of(*DOWN, **said)) == ["192.0.2.9"]
 
