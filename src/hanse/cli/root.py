@@ -27,6 +27,7 @@ COMMANDS = {
     "agent": "Run one cluster's agent.",
     "dns": "Serve the names of multi-cluster services.",
     "crds": "Print the definitions of all kinds that Hanse brings.",
+    "manifests": "Print what an installation is made of, or write its Helm chart.",
     "completion": "Print the completion script of a shell.",
     "help": "Show the help of a command.",
     "version": "Print the version of Hanse, and of clusters.",

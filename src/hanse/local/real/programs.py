@@ -8,6 +8,7 @@ KUBERNETES = "v1.35.4"
 ETCD = "v3.6.5"
 KWOK = "v0.7.0"
 COREDNS = "v1.14.7"
+HELM = "v3.19.0"
 
 MODULES = Path(__file__).parent / "modules"
 """One folder for each Go module with its pinned `go.mod` and `go.sum`, kept up by `pin`."""
@@ -66,6 +67,14 @@ KWOK_CONTROLLER = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK)
 COREDNS_SERVER = Program(
     "coredns", "coredns", "github.com/coredns/coredns", COREDNS, ask_version=("-version",)
 )
+HELM_PROGRAM = Program(
+    "helm",
+    "helm",
+    "helm.sh/helm/v3/cmd/helm",
+    HELM,
+    ask_version=("version", "--short"),
+    stamps=(f"helm.sh/helm/v3/internal/version.version={HELM}",),
+)
 
 CLUSTER = (
     API_SERVER,
@@ -78,5 +87,5 @@ CLUSTER = (
 )
 """What clusters need to run."""
 
-ALL = (*CLUSTER, KUBECTL, COREDNS_SERVER)
+ALL = (*CLUSTER, KUBECTL, COREDNS_SERVER, HELM_PROGRAM)
 """What tests and benchmarks use besides."""

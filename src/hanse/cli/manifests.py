@@ -1,0 +1,127 @@
+"""`hanse manifests`: what an agent, its rights and the name server are made of, to be applied."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hanse.cli.oops import Oops
+
+if TYPE_CHECKING:
+    from hanse.packaging.values import Values
+
+
+@click.command("manifests")
+@click.option("--cluster-id", default="", metavar="ID", help="This cluster's name in the fleet.")
+@click.option(
+    "-f",
+    "--values",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A YAML file of values, as for the chart.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One value, as image.tag=1.0 or dns.enabled=false. Repeatable.",
+)
+@click.option("--no-crds", is_flag=True, help="Without the definitions of kinds.")
+@click.option(
+    "--chart",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write the Helm chart into a new folder instead.",
+)
+@click.option("--show-values", is_flag=True, help="Print every value with its meaning instead.")
+def command(
+    cluster_id: str,
+    file: Path | None,
+    settings: tuple[str, ...],
+    no_crds: bool,
+    chart: Path | None,
+    show_values: bool,
+) -> None:
+    """Print what an installation is made of.
+
+    The agent with its rights, its Service, its budget and its network policy, the name server, and
+    the definitions of all kinds; the Helm chart is made of the same. `hanse join` comes first: it
+    makes the Secret by which the agent reaches the broker.
+
+    \b
+    Examples:
+      hanse manifests --cluster-id lubeck | kubectl apply --server-side -f -
+      hanse manifests --cluster-id lubeck --set image.repository=registry.example/hanse
+      hanse manifests --show-values >values.yaml
+      hanse manifests --chart ./hanse && helm install hanse ./hanse --set clusterId=lubeck
+    """
+    from hanse.packaging.rendering import chart as files
+    from hanse.packaging.rendering import plain
+    from hanse.packaging.values import Values, documented
+
+    if show_values:
+        click.echo(documented(Values()), nl=False)
+    elif chart is not None:
+        _write(files(), chart)
+    else:
+        chosen = _chosen(cluster_id, file, settings)
+        click.echo(plain(chosen, with_crds=not no_crds), nl=False)
+
+
+def _write(files: dict[str, str], folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise Oops(f"--chart {folder}: it is not empty; name a new folder")
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    click.echo(f"{len(files)} files are in {folder}", err=True)
+
+
+def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
+    import msgspec
+
+    from hanse.packaging.values import Values
+
+    tree = _read(file) if file is not None else {}
+    for setting in settings:
+        _set(tree, setting)
+    if cluster_id:
+        tree["clusterId"] = cluster_id
+    if not tree.get("clusterId"):
+        raise Oops("clusterId is not chosen; name this cluster with --cluster-id")
+    try:
+        return msgspec.convert(tree, Values)
+    except msgspec.ValidationError as error:
+        raise Oops(f"{error}; see `hanse manifests --show-values`") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        tree = yaml.safe_load(file.read_text()) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = " ".join((getattr(error, "strerror", "") or str(error)).split())
+        raise Oops(f"--values {file}: {why}; name a YAML file") from None
+    if not isinstance(tree, dict):
+        raise Oops(f"--values {file}: it holds no names and values; see --show-values")
+    return tree
+
+
+def _set(tree: dict[str, Any], setting: str) -> None:
+    import yaml
+
+    path, equals, text = setting.partition("=")
+    if not equals or not path:
+        raise Oops(f"--set {setting!r} is not NAME=VALUE; write it as image.tag=1.0")
+    *parents, last = path.split(".")
+    place = tree
+    for parent in parents:
+        below = place.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise Oops(f"--set {path}: {parent} is no group of values; see --show-values")
+        place = below
+    place[last] = yaml.safe_load(text)

@@ -1,0 +1,109 @@
+"""Objects as YAML, for kubectl or for Helm."""
+
+import json
+from typing import Any
+
+import yaml
+
+from hanse import __version__
+from hanse.model.crds import crds
+from hanse.packaging.choosing import Chosen, Template, Templated
+from hanse.packaging.objects import parts
+from hanse.packaging.values import Values, documented, schema
+
+CHART = {
+    "apiVersion": "v2",
+    "name": "hanse",
+    "description": "A federation control plane for Kubernetes: many clusters, one network.",
+    "type": "application",
+    "version": __version__,
+    "appVersion": __version__,
+    "kubeVersion": ">=1.30.0-0",
+    "keywords": ["multi-cluster", "federation", "dns", "gslb"],
+}
+
+NOTES = """\
+Hanse {{ .Chart.AppVersion }} runs as cluster {{ .Values.clusterId }}.
+
+  kubectl -n hanse-system get pods
+  hanse status
+  hanse doctor
+{{- if .Values.dns.enabled }}
+
+Let the cluster's own DNS hand {{ .Values.dns.zone }} over: add to the Corefile what this prints,
+with the address that `kubectl -n hanse-system get service hanse-dns` shows:
+
+  hanse dns corefile ADDRESS
+{{- end }}
+"""
+
+
+class _Plain(yaml.SafeDumper):
+    """Block style, without references, lists set in under their key."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - the same
+        super().increase_indent(flow, indentless=False)
+
+
+def text_of(objects: list[dict[str, Any]]) -> str:
+    """Objects as YAML documents; templates stand as they are."""
+    templates: list[str] = []
+
+    def held(value: Any) -> Any:
+        """The value with each template put aside, so that it is not quoted."""
+        match value:
+            case Template():
+                templates.append(str.__str__(value))
+                return f"__template_{len(templates) - 1}__"
+            case dict():
+                return {name: held(one) for name, one in value.items()}
+            case list() | tuple():
+                return [held(one) for one in value]
+            case _:
+                return value
+
+    text = yaml.dump_all(
+        [held(one) for one in objects],
+        Dumper=_Plain,
+        sort_keys=False,
+        width=10_000,
+        explicit_start=True,
+    )
+    for number in reversed(range(len(templates))):
+        text = text.replace(f"__template_{number}__", templates[number])
+    return text
+
+
+def plain(values: Values, *, with_crds: bool = True) -> str:
+    """Everything to be applied to a cluster, by choices that were made."""
+    chosen = Chosen(values)
+    wanted = [one for _, on, make in parts() if not on or chosen.value(on) for one in make(chosen)]
+    return text_of([*(crds() if with_crds else ()), *wanted])
+
+
+def chart() -> dict[str, str]:
+    """The files of the chart, by their paths in it."""
+    files = {
+        "Chart.yaml": yaml.dump(CHART, sort_keys=False),
+        "values.yaml": "# What can be chosen, with its defaults.\n" + documented(Values()),
+        "values.schema.json": json.dumps(schema(), indent=2) + "\n",
+        "templates/NOTES.txt": NOTES,
+    }
+    for crd in crds():
+        files[f"crds/{crd['metadata']['name']}.yaml"] = text_of([crd])
+    for name, on, make in parts():
+        text = text_of([_kept(one) for one in make(Templated())])
+        opened = f"{{{{- if .Values.{on} }}}}\n{text}{{{{- end }}}}\n" if on else text
+        files[f"templates/{name}.yaml"] = opened
+    return files
+
+
+def _kept(obj: dict[str, Any]) -> dict[str, Any]:
+    """Namespaces hold what is not ours to delete with a release."""
+    if obj["kind"] != "Namespace":
+        return obj
+    marks = {"helm.sh/resource-policy": "keep"}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": marks}}

@@ -1,0 +1,64 @@
+"""The files that come with Hanse: what they name must exist."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+
+from hanse.dns.metrics import Metrics as DnsMetrics
+from hanse.engine.metrics import Metrics as EngineMetrics
+
+ROOT = Path(__file__).parents[2]
+
+
+def known_metrics() -> set[str]:
+    """The names of everything that we measure, as Prometheus sees them."""
+    known: set[str] = set()
+    for registry in (EngineMetrics().registry, DnsMetrics(CollectorRegistry()).registry):
+        told = generate_latest(registry).decode()
+        for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", told, re.MULTILINE):
+            known.add(name)
+            if kind == "histogram":
+                known |= {f"{name}_{end}" for end in ("bucket", "sum", "count")}
+    return known
+
+
+def named_in(expressions: list[str]) -> set[str]:
+    return {name for text in expressions for name in re.findall(r"hanse_[a-z_]+", text)}
+
+
+def test_alerts_and_panels_name_metrics_that_exist() -> None:
+    alerts = yaml.safe_load((ROOT / "deploy/alerts.yaml").read_text())
+    panels = json.loads((ROOT / "deploy/grafana.json").read_text())["panels"]
+    asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    asked += [target["expr"] for panel in panels for target in panel["targets"]]
+
+    assert len(asked) > 15
+    assert named_in(asked) - known_metrics() == set()
+
+
+def test_every_alert_says_what_it_is_about() -> None:
+    alerts = yaml.safe_load((ROOT / "deploy/alerts.yaml").read_text())
+
+    rules: list[dict[str, Any]] = [r for group in alerts["groups"] for r in group["rules"]]
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
+
+
+def test_the_wheel_holds_the_page_and_both_commands(tmp_path: Path) -> None:
+    wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*wheel, "--wheel-dir", str(tmp_path), str(ROOT)], check=True, timeout=120)
+
+    with zipfile.ZipFile(next(tmp_path.glob("hanse-*.whl"))) as whole:
+        names = set(whole.namelist())
+        commands = next(whole.read(n).decode() for n in names if n.endswith("entry_points.txt"))
+
+    page = ROOT / "src/hanse/dashboard/page"
+    assert {f"hanse/dashboard/page/{file.name}" for file in page.iterdir()} <= names
+    assert "hanse/py.typed" in names
+    assert "kubectl-hanse" in commands

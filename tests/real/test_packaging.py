@@ -1,0 +1,105 @@
+"""The chart and the manifests against the real things: helm, and a real API server's dry run."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.programs import HELM_PROGRAM
+from hanse.packaging.rendering import chart, plain
+from hanse.packaging.values import Values
+from tests.real.conftest import Kubectl
+
+pytestmark = pytest.mark.anyio
+
+CHOSEN = (
+    "--set",
+    "clusterId=lubeck",
+    "--set",
+    "gslb.enabled=true",
+    "--set",
+    "dashboard.enabled=true",
+)
+
+
+@pytest.fixture(scope="module")
+async def helm() -> Path:
+    return (await find_or_build((HELM_PROGRAM,), cache_folder()))["helm"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart as `hanse manifests --chart` writes it."""
+    made = tmp_path_factory.mktemp("chart") / "hanse"
+    for name, text in chart().items():
+        file = made / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return made
+
+
+async def said_by(program: Path, *arguments: str) -> tuple[int, str]:
+    running = await asyncio.create_subprocess_exec(
+        str(program),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await running.communicate()
+    return running.returncode or 0, output.decode()
+
+
+async def test_helm_finds_nothing_wrong_with_the_chart(helm: Path, folder: Path) -> None:
+    status, told = await said_by(helm, "lint", "--strict", str(folder), *CHOSEN)
+
+    assert status == 0, told
+
+
+async def test_the_chart_and_the_manifests_are_the_same_objects(helm: Path, folder: Path) -> None:
+    status, told = await said_by(helm, "template", "hanse", str(folder), *CHOSEN[:2])
+
+    assert status == 0, told
+    by_helm = {_named(one): one for one in yaml.safe_load_all(told) if one}
+    by_us = yaml.safe_load_all(plain(Values(cluster_id="lubeck"), with_crds=False))
+    for one in by_us:
+        rendered = by_helm.pop(_named(one))
+        rendered["metadata"].pop("annotations", None)
+        assert rendered == one
+    assert by_helm == {}
+
+
+async def test_helm_refuses_what_makes_no_sense(helm: Path, folder: Path) -> None:
+    without, why = await said_by(helm, "template", "hanse", str(folder))
+    wrong, told = await said_by(
+        helm, "template", "h", str(folder), *CHOSEN, "--set", "dns.colour=1"
+    )
+
+    assert without != 0
+    assert "clusterId" in why
+    assert wrong != 0
+    assert "colour" in told
+
+
+async def test_a_real_api_server_takes_every_object(
+    helm: Path, folder: Path, real_clusters: RealFleet, kubectl: Kubectl
+) -> None:
+    _, told = await said_by(helm, "template", "hanse", str(folder), "--include-crds", *CHOSEN)
+    objects = [one for one in yaml.safe_load_all(told) if one]
+    first = [one for one in objects if one["kind"] in ("Namespace", "CustomResourceDefinition")]
+    for these, dry in ((first, ()), (objects, ("--dry-run=server",))):
+        applied = await kubectl(
+            *(real_clusters.kubeconfig, "lubeck", "apply", "--server-side", "--force-conflicts"),
+            *(*dry, "-f", "-"),
+            given=yaml.safe_dump_all(these),
+        )
+
+        assert applied.status == 0, applied.errors
+
+
+def _named(obj: dict[str, dict[str, str]]) -> tuple[object, ...]:
+    meta = obj["metadata"]
+    return (obj["kind"], meta.get("namespace", ""), meta["name"])
