@@ -30,6 +30,10 @@ class Type(IntEnum):
     ANY = 255
 
 
+A, AAAA, SRV = int(Type.A), int(Type.AAAA), int(Type.SRV)
+"""As numbers, where names are made by the ten thousand: an enum's members are slow to look up."""
+
+
 class Variant(Struct, frozen=True, array_like=True, gc=False):
     """One way to answer: whole records, of which there are `count`."""
 
@@ -65,7 +69,7 @@ class Answer(Struct, frozen=True, array_like=True, gc=False):
     """Where the answer depends on the client."""
 
 
-class Node(Struct, frozen=True, gc=False):
+class Node(Struct, frozen=True, array_like=True, gc=False):
     """A name that exists. Types that it has no answer for are empty; the name is not unknown."""
 
     name: bytes
@@ -75,11 +79,6 @@ class Node(Struct, frozen=True, gc=False):
 @lru_cache(maxsize=64)
 def _front(rtype: int, length: int, ttl: int) -> bytes:
     return _OWNER + rtype.to_bytes(2) + _IN + ttl.to_bytes(4) + length.to_bytes(2)
-
-
-def record(rtype: int, rdata: bytes, ttl: int = TTL) -> bytes:
-    """One record whose owner is the name that was asked for."""
-    return _front(rtype, len(rdata), ttl) + rdata
 
 
 def together(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> Answer:
@@ -94,7 +93,8 @@ def together(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> Answer:
 def in_turn(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int = TTL) -> Answer:
     """One of these in each answer, by weight."""
     return Answer(
-        rtype, tuple([Variant(1, record(rtype, rdata, ttl), weight) for rdata, weight in weighted])
+        rtype,
+        tuple([Variant(1, _front(rtype, len(r), ttl) + r, weight) for r, weight in weighted]),
     )
 
 

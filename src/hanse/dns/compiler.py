@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from hanse.dns.answers import Answer, Node, Type, address, name_server, together
-from hanse.dns.delta import Delta, Named
+from hanse.dns.answers import Node, Type, address, name_server, together
+from hanse.dns.delta import Delta
 from hanse.dns.names import above
 from hanse.dns.zone import View, ZoneSource
 from hanse.model.keys import Key
@@ -31,13 +31,14 @@ class Compiler:
         self.serial = 1
         self._due: dict[Whose, None] = {}
         self._told: dict[Whose, tuple[Node, ...]] = {}
-        self._tellers: dict[bytes, tuple[Whose, tuple[Answer, ...]]] = {}
+        self._tellers: dict[bytes, tuple[Whose, Node]] = {}
         """Who is heard about a name, and what is told."""
-        self._rivals: dict[bytes, dict[Whose, tuple[Answer, ...]]] = {}
+        self._rivals: dict[bytes, dict[Whose, Node]] = {}
         """All who tell a name, where there are several."""
         self._children: dict[bytes, int] = {}
         """How many names stand directly below a name: it exists for their sake."""
-        self._touched: set[bytes] = set()
+        self._touched: dict[bytes, Node | None] = {}
+        """Names that are other than workers know, as they are now; None: gone."""
         self._told_synced = False
         for zone in self.zones:
             self._take((_APEX, Key(zone.hex())), self._apex(zone))
@@ -77,17 +78,9 @@ class Compiler:
         for whose in list(islice(self._due, most)):
             del self._due[whose]
             self._take(whose, tuple(tellings[whose[0]](whose[1])))
-        touched, self._touched = self._touched, set()
-        put: list[Named] = []
-        gone: list[bytes] = []
-        for name in touched:
-            told = self._tellers.get(name)
-            if told is not None:
-                put.append(Named(name, told[1]))
-            elif name in self._children:
-                put.append(Named(name))
-            else:
-                gone.append(name)
+        touched, self._touched = self._touched, {}
+        put = [node for node in touched.values() if node is not None]
+        gone = [name for name, node in touched.items() if node is None]
         self.serial += bool(touched)
         self._told_synced = self._told_synced or (self.synced and not self._due)
         return self._delta(put, tuple(gone), afresh=False)
@@ -97,7 +90,7 @@ class Compiler:
         names = self._tellers.keys() | self._children.keys()
         return self._delta([self._named(name) for name in names], (), afresh=True)
 
-    def _delta(self, put: list[Named], gone: tuple[bytes, ...], *, afresh: bool) -> Delta:
+    def _delta(self, put: list[Node], gone: tuple[bytes, ...], *, afresh: bool) -> Delta:
         return Delta(
             view=self.view.name,
             serial=self.serial,
@@ -123,50 +116,54 @@ class Compiler:
         for node in nodes:
             if not node.name.endswith(self.zones):
                 continue
-            if before.pop(node.name, None) != node.answers:
-                self._tell(node.name, whose, node.answers)
+            if not before or before.pop(node.name, None) != node.answers:
+                self._tell(whose, node)
         for name in before:
             self._untell(name, whose)
 
-    def _tell(self, name: bytes, whose: Whose, answers: tuple[Answer, ...]) -> None:
-        self._touched.add(name)
+    def _tell(self, whose: Whose, node: Node) -> None:
+        name = node.name
         first = self._tellers.get(name)
         if first is None:
             self._joined(name)
-            self._tellers[name] = (whose, answers)
+            self._tellers[name] = (whose, node)
+            self._touched[name] = node
             return
         everyone = self._rivals.setdefault(name, dict([first]))
-        everyone[whose] = answers
+        everyone[whose] = node
         self._choose(name, everyone)
 
     def _untell(self, name: bytes, whose: Whose) -> None:
         if name not in self._tellers:
             return
-        self._touched.add(name)
         everyone = self._rivals.get(name)
         if everyone is None:
             del self._tellers[name]
+            self._touched[name] = Node(name) if name in self._children else None
             self._left(name)
             return
         del everyone[whose]
         self._choose(name, everyone)
 
-    def _choose(self, name: bytes, everyone: dict[Whose, tuple[Answer, ...]]) -> None:
+    def _choose(self, name: bytes, everyone: dict[Whose, Node]) -> None:
         """Of several that tell a name the first is heard."""
         first = min(everyone)
         self._tellers[name] = (first, everyone[first])
+        self._touched[name] = everyone[first]
         if len(everyone) == 1:
             del self._rivals[name]
 
     def _joined(self, name: bytes) -> None:
         """A name is told: the names above it exist now, if they did not before."""
-        known = name in self._children
-        while not known and name not in self.zones:
+        children, tellers, zones = self._children, self._tellers, self.zones
+        known = name in children
+        while not known and name not in zones:
             name = above(name)
-            known = self._exists(name)
-            self._children[name] = self._children.get(name, 0) + 1
+            number = children.get(name, 0)
+            known = number > 0 or name in tellers
+            children[name] = number + 1
             if not known:
-                self._touched.add(name)
+                self._touched[name] = Node(name)
 
     def _left(self, name: bytes) -> None:
         """A name is no longer told: so go the names above it that stood for its sake alone."""
@@ -176,16 +173,13 @@ class Compiler:
             self._children[name] -= 1
             if not self._children[name]:
                 del self._children[name]
-            stays = self._exists(name)
+            stays = name in self._tellers or name in self._children
             if not stays:
-                self._touched.add(name)
+                self._touched[name] = None
 
-    def _exists(self, name: bytes) -> bool:
-        return name in self._tellers or name in self._children
-
-    def _named(self, name: bytes) -> Named:
+    def _named(self, name: bytes) -> Node:
         told = self._tellers.get(name)
-        return Named(name) if told is None else Named(name, told[1])
+        return Node(name) if told is None else told[1]
 
     def _apex(self, zone: bytes) -> tuple[Node, ...]:
         """What every zone has beside its SOA, which workers write: the name of its server."""

@@ -5,14 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.dns.answers import Answer
-
-
-class Named(Struct, frozen=True, array_like=True, gc=False):
-    """All that a name answers now."""
-
-    name: bytes
-    answers: tuple[Answer, ...] = ()
+from hanse.dns.answers import Node
 
 
 class Delta(Struct, frozen=True, tag="delta"):
@@ -25,7 +18,7 @@ class Delta(Struct, frozen=True, tag="delta"):
     """Until then nothing is known not to exist: every name fails."""
     afresh: bool = False
     """Everything told before is void: these are all names there are."""
-    put: tuple[Named, ...] = ()
+    put: tuple[Node, ...] = ()
     gone: tuple[bytes, ...] = ()
     regions: tuple[tuple[str, str], ...] = ()
     """Ranges of clients and the cluster near to them; told to those who know nothing."""

@@ -120,7 +120,9 @@ def _offer(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Off
     ports = _ports(pieces)
     if cluster in rules.silent:
         return Offer(cluster, share, ports, (), SILENT)
-    spots = tuple([spot for piece in pieces for spot in _spots(piece)])
+    spots: tuple[Spot, ...] = ()
+    for piece in pieces:
+        spots += _spots(piece)
     return Offer(cluster, share, ports, spots, "" if spots else _why_none(pieces))
 
 
@@ -144,16 +146,18 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
 
 
-def _spots(piece: EndpointSlice) -> Iterator[Spot]:
+def _spots(piece: EndpointSlice) -> tuple[Spot, ...]:
     ports = piece.ports or ()
+    spots: list[Spot] = []
     for endpoint in piece.endpoints or ():
-        if not endpoint.ready:
+        if endpoint.conditions.ready is False:
             continue
         for text in endpoint.addresses:
             rdata = address(text)
             if rdata is not None:
                 label = endpoint.hostname or text.replace(".", "-").replace(":", "-")
-                yield Spot(label.lower(), rdata, ports)
+                spots.append(Spot(label.lower(), rdata, ports))
+    return tuple(spots)
 
 
 def _why_none(pieces: list[EndpointSlice]) -> str:

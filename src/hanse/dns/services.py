@@ -1,10 +1,11 @@
 """The names of multi-cluster services: what one service answers, in either profile."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
-from hanse.dns.answers import Answer, Node, Type, address, in_turn, srv, together, txt
-from hanse.dns.names import below, wire_name
+from hanse.dns.answers import AAAA, SRV, A, Answer, Node, Type, address, in_turn, srv, together, txt
+from hanse.dns.names import LONGEST_NAME, below, wire_name
 from hanse.dns.offers import BY_CLUSTER, BY_SERVICE, Offer, Rules, Spot, offers_of, rules_of
 from hanse.dns.zone import View
 from hanse.features.services.names import SERVICE_NAME
@@ -90,7 +91,7 @@ class ServiceZone:
             return ()
         if told.spec.type == "Headless":
             return list(_headless(name, told, rules, offers, self.view))
-        return list(_addressed(name, told, rules, offers, self.view))
+        return _addressed(name, told, rules, offers, self.view)
 
     def name_of(self, key: Key) -> bytes | None:
         """The name of a service; None where it cannot be written as one."""
@@ -122,7 +123,7 @@ def chosen(offers: Sequence[Offer], view: View) -> list[Offer]:
 
 def _addressed(
     name: bytes, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
-) -> Iterator[Node]:
+) -> list[Node]:
     """A service with an address: the set's own, or one of a cluster's at a time."""
     if rules.profile == "kep-1645":
         rdatas = [spot for text in told.spec.ips if (spot := address(text)) is not None]
@@ -131,16 +132,17 @@ def _addressed(
     else:
         several = chosen(offers, view)
         usable = bool(several)
-        answers = [a for rtype in (Type.A, Type.AAAA) if (a := _share(rtype, several, view.ttl))]
+        answers = _shares(several, view.ttl)
     known = _named_ports(told.spec.ports, offers)
-    yield from _with_ports(name, answers, told.spec.ports if usable else (), known, name, view.ttl)
+    nodes = _with_ports(name, answers, told.spec.ports if usable else (), known, view.ttl)
     if has_cluster_names(view, rules):
         for offer in offers:
             own = below(offer.cluster, name)
             if own is not None:
                 answers = _all_of([spot.rdata for spot in offer.spots], view.ttl)
                 ports = offer.ports if offer.spots else ()
-                yield from _with_ports(own, answers, ports, offer.ports, own, view.ttl)
+                nodes += _with_ports(own, answers, ports, offer.ports, view.ttl)
+    return nodes
 
 
 def _headless(
@@ -167,8 +169,9 @@ def _pods_apart(pods: Sequence[tuple[bytes, Spot]], ttl: int) -> Iterator[Node]:
     for pod, spot in pods:
         by_name.setdefault(pod, []).append(spot)
     for pod, spots in by_name.items():
-        records = [srv(n, pod) for n in _distinct(p.port for s in spots for p in s.ports)]
-        ported = [together(Type.SRV, records, ttl)] if records else []
+        numbers = [p.port for s in spots for p in s.ports if p.port is not None]
+        records = [srv(number, pod) for number in _distinct(numbers)]
+        ported = [together(SRV, records, ttl)] if records else []
         yield Node(pod, (*_all_of([s.rdata for s in spots], ttl), *ported))
 
 
@@ -192,56 +195,75 @@ def _pods_together(
         if port.name:
             named.setdefault((port.name, port.protocol), []).extend(records)
     if every:
-        answers.append(together(Type.SRV, _distinct(every), ttl))
+        answers.append(together(SRV, _distinct(every), ttl))
     yield Node(name, tuple(answers))
     yield from _port_nodes(name, named, ttl)
 
 
 def _with_ports(
-    name: bytes,
-    answers: Sequence[Answer],
-    ports: Sequence[Port],
-    known: Iterable[Port],
-    target: bytes,
-    ttl: int,
-) -> Iterator[Node]:
+    name: bytes, answers: Sequence[Answer], ports: Sequence[Port], known: Sequence[Port], ttl: int
+) -> list[Node]:
     """A name with its SRV records, and the names of its ports below it."""
-    single = {n: together(Type.SRV, [srv(n, target)], ttl) for p in ports if (n := p.port)}
-    named: dict[tuple[str, str], list[int]] = {(p.name, p.protocol): [] for p in known if p.name}
+    if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
+        return _with_port(name, answers, ports[0], srv(ports[0].port, name), ttl)
+    numbers = [port.port for port in ports if port.port]
+    every = _ported(numbers, name, ttl)
+    nodes = [Node(name, (*answers, *every))]
+    named: dict[tuple[str, str], list[int]] = {(p.name, p.protocol): [] for p in known}
     for port in ports:
-        if port.name and port.port is not None:
+        if port.port:
             named.setdefault((port.name, port.protocol), []).append(port.port)
-    yield Node(name, (*answers, *_joined(single, list(single), target, ttl)))
-    for (port_name, protocol), numbers in named.items():
+    for (port_name, protocol), some in named.items():
         own = _port_name(port_name, protocol, name)
         if own is not None:
-            yield Node(own, _joined(single, numbers, target, ttl))
+            nodes.append(Node(own, every if some == numbers else _ported(some, name, ttl)))
+    return nodes
 
 
-def _joined(
-    single: dict[int, Answer], numbers: Sequence[int], target: bytes, ttl: int
-) -> tuple[Answer, ...]:
-    """The SRV answer with some ports; most services have one, whose answer all names share."""
-    if len(numbers) <= 1:
-        return tuple([single[number] for number in numbers])
-    return (together(Type.SRV, [srv(number, target) for number in _distinct(numbers)], ttl),)
+def _with_port(
+    name: bytes, answers: Sequence[Answer], port: Port, rdata: bytes, ttl: int
+) -> list[Node]:
+    """The same for one port, as most services have: its answer is shared by both names."""
+    only = together(SRV, (rdata,), ttl)
+    own = _port_name(port.name, port.protocol, name)
+    whole = Node(name, (*answers, only))
+    return [whole] if own is None else [whole, Node(own, (only,))]
+
+
+def _ported(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[Answer, ...]:
+    """The SRV answer with some ports of a target; none where there are none."""
+    if not numbers:
+        return ()
+    return (together(SRV, [srv(number, target) for number in _distinct(numbers)], ttl),)
 
 
 def _port_nodes(name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int) -> Iterator[Node]:
     for (port, protocol), records in named.items():
         own = _port_name(port, protocol, name)
         if own is not None:
-            yield Node(own, (together(Type.SRV, _distinct(records), ttl),) if records else ())
+            yield Node(own, (together(SRV, _distinct(records), ttl),) if records else ())
 
 
 def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
-    parent = below(f"_{protocol}", name)
-    return below(f"_{port}", parent) if parent is not None else None
+    """The name of a port; None where it has none, or one that cannot be written."""
+    front = _port_labels(port, protocol)
+    return front + name if front and len(front) + len(name) <= LONGEST_NAME else None
 
 
-def _named_ports(ports: Sequence[Port], offers: Sequence[Offer]) -> list[Port]:
+@lru_cache(maxsize=4096)
+def _port_labels(port: str, protocol: str) -> bytes:
+    """The two labels before a service's name, which all services have in common."""
+    parent = below(f"_{protocol}", b"")
+    return (below(f"_{port}", parent) if port and parent is not None else None) or b""
+
+
+def _named_ports(ports: Sequence[Port], offers: Sequence[Offer]) -> Sequence[Port]:
     """Ports that are known by name, also where clusters do not agree on them: those are empty."""
-    return [*ports, *(port for offer in offers for port in offer.ports)]
+    known = {(port.name, port.protocol): port for port in ports}
+    for offer in offers:
+        for port in offer.ports:
+            known.setdefault((port.name, port.protocol), port)
+    return [port for port in known.values() if port.name]
 
 
 def _number(port: Port, served: Sequence[EndpointPort]) -> int | None:
@@ -252,28 +274,31 @@ def _number(port: Port, served: Sequence[EndpointPort]) -> int | None:
     return port.port
 
 
-def _share(rtype: Type, offers: Sequence[Offer], ttl: int) -> Answer | None:
-    size = 4 if rtype is Type.A else 16
-    weighted = [
-        (rdata, offer.share.weight or 1)
-        for offer in offers
-        if (rdata := next((s.rdata for s in offer.spots if len(s.rdata) == size), None))
-    ]
-    return in_turn(rtype, weighted, ttl) if weighted else None
+def _shares(offers: Sequence[Offer], ttl: int) -> list[Answer]:
+    """One address of each cluster and family, in turn by weight."""
+    four: list[tuple[bytes, int]] = []
+    sixteen: list[tuple[bytes, int]] = []
+    for offer in offers:
+        first = {len(spot.rdata): spot.rdata for spot in reversed(offer.spots)}
+        weight = offer.share.weight or 1
+        for size, rdata in first.items():
+            (four if size == 4 else sixteen).append((rdata, weight))
+    answers = [in_turn(A, four, ttl)] if four else []
+    return [*answers, in_turn(AAAA, sixteen, ttl)] if sixteen else answers
 
 
 def _all_of(rdatas: Sequence[bytes], ttl: int) -> list[Answer]:
     if len(rdatas) == 1:
-        return [together(Type.A if len(rdatas[0]) == 4 else Type.AAAA, rdatas, ttl)]
+        return [together(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl)]
     several = _distinct(rdatas)
     four = [rdata for rdata in several if len(rdata) == 4]
     sixteen = [rdata for rdata in several if len(rdata) == 16]
-    answers = [together(Type.A, four, ttl)] if four else []
-    return [*answers, together(Type.AAAA, sixteen, ttl)] if sixteen else answers
+    answers = [together(A, four, ttl)] if four else []
+    return [*answers, together(AAAA, sixteen, ttl)] if sixteen else answers
 
 
-def _distinct(values: Iterable[T | None]) -> list[T]:
-    return list(dict.fromkeys(value for value in values if value is not None))
+def _distinct(values: Sequence[T]) -> Sequence[T]:
+    return values if len(values) == 1 else list(dict.fromkeys(values))
 
 
 def _key(namespace: str, name: str) -> Key:

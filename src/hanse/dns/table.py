@@ -5,9 +5,9 @@ from itertools import count, cycle, repeat
 from random import Random
 from typing import Any
 
-from hanse.dns.answers import Answer, Type, soa
+from hanse.dns.answers import Answer, Node, Type, soa
 from hanse.dns.by_client import ByClient, Regions, Resolvers
-from hanse.dns.delta import Delta, Named
+from hanse.dns.delta import Delta
 from hanse.dns.names import ROOT, above, text_of
 from hanse.dns.questions import Rcode
 from hanse.dns.rotation import turns
@@ -139,7 +139,7 @@ class Table:
             if name in self.zones:
                 empty[1] = self.zones[name].authority
 
-    def _put(self, named: Named) -> None:
+    def _put(self, named: Node) -> None:
         zone = self.zone_of(named.name)
         if zone is None:
             return
