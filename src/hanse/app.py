@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -15,12 +15,17 @@ from hanse.dashboard.section import Section
 from hanse.dashboard.services import Services as ServiceSection
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.nameserver import NameServer, key_file, unsigned
+from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.dns.server import DnsServer
-from hanse.dns.zone import ZoneSource
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
+from hanse.engine.outside import Outside, System
 from hanse.engine.presence import Presence
 from hanse.engine.probe_sockets import Sockets
 from hanse.engine.probes import Attempt, Prober
@@ -62,6 +67,7 @@ class Options(Struct, frozen=True):
     federated: FederatedOptions = FederatedOptions()
     statefulsets: StatefulSetOptions = StatefulSetOptions()
     gslb: GslbOptions = GslbOptions()
+    publishing: PublishingOptions = PublishingOptions()
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
@@ -74,7 +80,19 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         Networks(options.networks),
         StatefulSets(options.broker_namespace),
         Gslb(options.gslb),
+        *published(options.publishing),
     )
+
+
+def published(options: PublishingOptions) -> tuple[Feature, ...]:
+    """What is published outwards, where that is wanted: everything that has names."""
+    view = View("published", zone=options.zone, ttl=options.ttl)
+    return (Publishing(sources(view), options),) if options.wanted else ()
+
+
+def sources(view: View) -> tuple[ZoneSource, ...]:
+    """Everything that has names, as a view tells them; a new source is named here."""
+    return (ServiceZone(view),)
 
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value
@@ -85,6 +103,15 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
 def sections() -> tuple[Section, ...]:
     """Every part of the dashboard; a new one is named here."""
     return (Clusters(), Links(), ServiceSection())
+
+
+def outside(options: Options) -> dict[ClusterId, System]:
+    """Every system that is no cluster and is written all the same."""
+    server = options.publishing.server
+    if server is None:
+        return {}
+    key = key_file(server.key_file) if server.key_file else unsigned
+    return {NAME_SERVER: NameServer(server.host, server.port, options.publishing.zone, key)}
 
 
 class Settings(Struct, frozen=True):
@@ -109,6 +136,7 @@ class Agent:
         home: Transport,
         *,
         broker: Transport | None = None,
+        outside: Mapping[ClusterId, System] | None = None,
         features: Sequence[Feature] = (),
         zones: Sequence[ZoneSource] = (),
         dial: Dial = over_http,
@@ -148,6 +176,8 @@ class Agent:
             clock=clock,
             loopback=settings.options.gslb.loopback,
         )
+        for name, system in (outside or {}).items():
+            self.engine.fleet.join(name, {Role.OUTSIDE}, Outside(system))
         self._presence: Presence | None = None
         if broker is not None:
             client = Client(broker)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from hanse.cli.oops import Oops
+from hanse.cli.publishing import publishing_of, publishing_options
 from hanse.cli.settings import settings_of
 
 SHORTEST_TOKEN = 16
@@ -97,6 +98,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="NAME[:PORT]",
     help="A name under which browsers reach it, beside localhost. Repeatable.",
 )
+@publishing_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -110,6 +112,10 @@ def command(
     dashboard_listen: str,
     dashboard_token_file: Path | None,
     dashboard_hosts: tuple[str, ...],
+    publish_zone: str,
+    publish_endpoints: str,
+    publish_server: str,
+    publish_key_file: Path | None,
 ) -> None:
     """Run one cluster's agent.
 
@@ -121,6 +127,8 @@ def command(
     Examples:
       hanse agent --cluster-id lubeck
       hanse agent --cluster-id lubeck --context lubeck --broker-context broker --listen 127.0.0.1:0
+      hanse agent --cluster-id lubeck --publish-zone fleet.example.org \
+        --publish-server 192.0.2.53 --publish-key-file hanse.key
     """
     from hanse import app
     from hanse.cli.agent_process import Shows, Ways, run_agent
@@ -146,7 +154,8 @@ def command(
         broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
         broker_context=broker_context,
     )
-    options = app.Options(broker_namespace=broker_namespace)
+    publishing = publishing_of(publish_zone, publish_endpoints, publish_server, publish_key_file)
+    options = app.Options(broker_namespace, publishing=publishing)
     who = app.Settings(cluster_id, identity, namespace, options)
     context.exit(run_async(lambda: run_agent(who, ways, listener, shows), lasting=True))
 

@@ -72,6 +72,7 @@ async def run_agent(
         settings,
         HttpTransport(home),
         broker=HttpTransport(await _readable(broker)) if broker is not None else None,
+        outside=app.outside(settings.options),
         features=app.features(settings.options),
     )
     stop = asyncio.Event()

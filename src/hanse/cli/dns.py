@@ -135,10 +135,11 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
       hanse dns corefile 10.96.0.53
       hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
     """
+    from hanse.cli.addresses import server_address
     from hanse.dns.corefile import stanza
 
     for server in servers:
-        _check_server(server)
+        server_address(server)
     click.echo(stanza(_named(zone), servers), nl=False)
 
 
@@ -150,22 +151,6 @@ def _named(zone: str) -> str:
     except BadName as error:
         raise Oops(f"--zone: {error}; give one such as {ZONE}") from None
     return zone.lower().removesuffix(".")
-
-
-def _check_server(server: str) -> None:
-    from ipaddress import ip_address
-
-    host, _, port = server.rpartition(":") if server.count(":") == 1 else (server, "", "53")
-    if server.startswith("["):
-        host, _, port = server.removeprefix("[").partition("]")
-        port = port.removeprefix(":") or "53"
-    try:
-        ip_address(host)
-        ok = port.isdecimal() and 0 < int(port) < 65536
-    except ValueError:
-        ok = False
-    if not ok:
-        raise Oops(f"{server!r} is not ADDRESS or ADDRESS:PORT; CoreDNS forwards to addresses only")
 
 
 def _listening(address: str, workers: int) -> "Listeners":

@@ -1,6 +1,6 @@
 """Answers as they travel: prepared once when something changes, and never computed when asked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from socket import AF_INET, AF_INET6, inet_pton
@@ -96,6 +96,30 @@ def in_turn(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int = TTL) -
         rtype,
         tuple([Variant(1, _front(rtype, len(r), ttl) + r, weight) for r, weight in weighted]),
     )
+
+
+class Record(Struct, frozen=True, gc=False):
+    """One record without its owner."""
+
+    type: int
+    ttl: int
+    rdata: bytes
+
+
+def records_in(body: bytes) -> Iterator[Record]:
+    """The records of a prepared answer; their owners are all pointers to the question."""
+    at = 0
+    while at < len(body):
+        end = at + 12 + int.from_bytes(body[at + 10 : at + 12])
+        rtype, ttl = int.from_bytes(body[at + 2 : at + 4]), int.from_bytes(body[at + 6 : at + 10])
+        yield Record(rtype, ttl, body[at + 12 : end])
+        at = end
+
+
+def everything(answer: Answer) -> list[Record]:
+    """All that may be told of a type, whoever's turn it is; for those who keep what they hear."""
+    told = [record for variant in answer.variants for record in records_in(variant.body)]
+    return list(dict.fromkeys(told))
 
 
 def address(text: str) -> bytes | None:

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-import dns.rdata
-import dns.rdataclass
-import dns.rdatatype
 from msgspec import Struct
 
-from hanse.dns.answers import Answer, Type
+from hanse.dns.answers import Answer, Type, records_in
 from hanse.dns.compiler import Compiler
 from hanse.dns.names import is_under, labels_of, text_of, wire_name
 from hanse.dns.offers import (
@@ -21,6 +18,7 @@ from hanse.dns.offers import (
 )
 from hanse.dns.services import SERVICE, ServiceZone, chosen
 from hanse.dns.zone import View
+from hanse.dns.zonefile import written
 from hanse.model.keys import Key
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
@@ -117,14 +115,7 @@ def _records(answer: Answer) -> tuple[Told, ...]:
 
 def _values(body: bytes) -> list[str]:
     """The contents of whole records, as zone files have them."""
-    values, at = [], 0
-    while at < len(body):
-        rtype = dns.rdatatype.RdataType.make(int.from_bytes(body[at + 2 : at + 4]))
-        length = int.from_bytes(body[at + 10 : at + 12])
-        rdata = dns.rdata.from_wire(dns.rdataclass.IN, rtype, body, at + 12, length)
-        values.append(str(rdata))
-        at += 12 + length
-    return values
+    return [written(record.type, record.rdata) for record in records_in(body)]
 
 
 Why = tuple[str, tuple[LeftOut, ...]]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +39,13 @@ class System(Protocol):
     async def update(self, obj: K) -> K: ...
 
     async def delete(self, obj: K) -> None: ...
+
+
+@runtime_checkable
+class ReadsOne(Protocol):
+    """What an adapter also does where a list costs much: it gives one object, or `NotFound`."""
+
+    async def read(self, kind: type[K], name: str) -> K: ...
 
 
 class Outside:
@@ -86,6 +93,8 @@ class Outside:
         return Listed(chosen, listed.resource_version)
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        if isinstance(self._system, ReadsOne):
+            return self._versioned(await self._system.read(kind, name))
         for obj in (await self._listed(kind)).objects:
             if (obj.metadata.namespace, obj.metadata.name) == (namespace, name):
                 return obj

@@ -18,6 +18,8 @@ class Role(StrEnum):
     MEMBER = "member"
     LED = "led"
     SITE = "site"
+    OUTSIDE = "outside"
+    """No cluster at all, but a system that is written in the same way: a name server."""
 
 
 class Phase(StrEnum):

@@ -1,0 +1,1 @@
+"""Names for the world: told to name servers and DNS providers that are not ours."""

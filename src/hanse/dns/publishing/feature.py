@@ -1,0 +1,63 @@
+"""The decision what is published: everything that sources of names tell; pure."""
+
+from collections.abc import Iterable, Sequence
+
+from hanse.dns.names import is_under, wire_name
+from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
+from hanse.dns.publishing.records import endpoint, published_names
+from hanse.dns.zone import ZoneSource
+from hanse.model.facts import Role
+from hanse.model.keys import Key
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.names import PublishedName
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Change, FactChange, Snapshot, Watch, Writes
+
+
+class Publishing:
+    """Tells the names of sources to DNSEndpoints and to a name server.
+
+    Any `ZoneSource` publishes in the same way; its keys become keys of this feature.
+    """
+
+    name = "publishing"
+
+    def __init__(self, sources: Sequence[ZoneSource], options: PublishingOptions) -> None:
+        self._sources = {source.name: source for source in sources}
+        self._options = options
+        self._zone = wire_name(options.zone)
+        watches = [watch for source in sources for watch in source.watches]
+        if options.endpoints_in:
+            namespace = options.endpoints_in
+            watches.append(
+                Watch(Role.LOCAL, DNSEndpoint, namespace=namespace, writes=Writes.OBJECTS)
+            )
+        if options.server is not None:
+            watches.append(Watch(Role.OUTSIDE, PublishedName, writes=Writes.OBJECTS))
+        self.watches: tuple[Watch, ...] = tuple(watches)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if not isinstance(change, FactChange) and isinstance(
+            change.object, PublishedName | DNSEndpoint
+        ):
+            return  # what is ours wakes its key by itself
+        for source in self._sources.values():
+            for key in source.wakes(change, seen):
+                yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        source_name, _, topic = key.topic.partition(".")
+        source = self._sources.get(source_name)
+        if source is None:
+            return Plan()  # a source that this installation no longer has
+        told = source.telling(seen)(Key(topic, key.name, key.namespace))
+        nodes = [node for node in told if is_under(node.name, self._zone)]
+        rests_on = frozenset(c for w in source.watches for c in seen.clusters(w.role))
+        desired: list[Desired] = []
+        if self._options.endpoints_in:
+            found = endpoint(key, self._options.endpoints_in, nodes)
+            desired += [Desired(found, seen.local, sources=rests_on)] if found else []
+        if self._options.server is not None:
+            names = published_names(nodes)
+            desired += [Desired(name, NAME_SERVER, sources=rests_on) for name in names]
+        return Plan(tuple(desired))

@@ -1,0 +1,145 @@
+"""From services in a cluster to names on somebody's BIND, by the engine that writes everything."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.engine.engine import Engine
+from hanse.engine.outside import Outside
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.facts import Outcome, Role
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.testing.builders import namespace
+from hanse.testing.world import World
+from tests.dns.fleet import NXDOMAIN, imported, piece
+from tests.dns.publishing.servers import ZONE, Theirs, name_server
+
+pytestmark = pytest.mark.anyio
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PATIENCE = 20.0
+WEB = "web.shop.svc"
+
+
+@pytest.fixture(params=["bind", "knot"])
+async def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Theirs]:
+    async with name_server(request.param, tmp_path) as server:
+        yield server
+
+
+def world_of(theirs: Theirs) -> World:
+    options = PublishingOptions(ZONE, server=ServerOptions("127.0.0.1", theirs.port))
+    view = View("published", zone=ZONE)
+    return World(["lubeck"], lambda: (Publishing([ServiceZone(view)], options),))
+
+
+@asynccontextmanager
+async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Engine]:
+    engine = world.engine("lubeck")
+    outside = Outside(theirs.ours(), every=timedelta(seconds=0.2))
+    engine.fleet.join(NAME_SERVER, {Role.OUTSIDE}, outside)
+    async with engine.running():
+        yield engine
+
+
+async def until(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await check():  # noqa: ASYNC110 - another process, which tells when asked
+            await asyncio.sleep(0.05)
+
+
+async def open_shop(world: World) -> None:
+    client = world.client("lubeck")
+    body = msgspec.json.encode(crd_of(ServiceImport))
+    await client.send(Request("POST", CRDS, body=body))
+    await client.create(namespace("shop"))
+    await client.create(imported())
+    await client.create(piece("bergen", "10.2.0.1"))
+
+
+async def test_names_follow_the_services_of_a_cluster(theirs: Theirs) -> None:
+    world = world_of(theirs)
+    await open_shop(world)
+    client = world.client("lubeck")
+
+    async def answers(*addresses: str) -> bool:
+        return (await theirs.ask(WEB)).records == addresses
+
+    async with publishing(world, theirs):
+        await until(lambda: answers("10.2.0.1"))
+        assert (await theirs.ask(f"_http._tcp.{WEB}", "SRV")).records == (f"0 50 80 {WEB}.{ZONE}.",)
+
+        await client.create(piece("hamburg", "10.1.0.1"))
+        await until(lambda: answers("10.1.0.1", "10.2.0.1"))
+        await theirs.edit(lambda update: update.add(WEB, 5, "A", "192.0.2.1"))
+        await until(lambda: answers("10.1.0.1", "10.2.0.1"))
+
+        await client.delete(EndpointSlice, "web-bergen-ipv4", "shop")
+        await until(lambda: answers("10.1.0.1"))
+        await client.delete(ServiceImport, "web", "shop")
+
+        async def gone() -> bool:
+            return (await theirs.ask(WEB)).code == NXDOMAIN
+
+        await until(gone)
+    assert (await theirs.ask("www")).records == ("192.0.2.80",)
+
+
+async def test_nothing_is_written_by_one_who_starts_anew(theirs: Theirs) -> None:
+    world = world_of(theirs)
+    await open_shop(world)
+
+    async def published() -> bool:
+        return (await theirs.ask(f"_http._tcp.bergen.{WEB}", "SRV")).code == "NOERROR"
+
+    async with publishing(world, theirs):
+        await until(published)
+        await _calm(theirs)
+    before = await theirs.serial()
+
+    async with publishing(world, theirs) as engine:
+
+        async def has_looked() -> bool:
+            return engine.owned.count(NAME_SERVER, "publishing") > 0
+
+        await until(has_looked)
+        await _calm(theirs)
+
+    assert await theirs.serial() == before
+
+
+async def test_a_name_that_a_person_made_stays_theirs_and_is_told(theirs: Theirs) -> None:
+    world = world_of(theirs)
+    await open_shop(world)
+    await theirs.edit(lambda update: update.add(WEB, 5, "A", "192.0.2.1"))
+
+    async with publishing(world, theirs) as engine:
+
+        async def told() -> bool:
+            outcomes = {o.place.ref.name: o for o in engine.snapshot().facts(Outcome)}
+            found = outcomes.get(f"{WEB}.{ZONE}")
+            return found is not None and found.result == "Foreign"
+
+        await until(told)
+
+    assert (await theirs.ask(WEB)).records == ("192.0.2.1",)
+
+
+async def _calm(theirs: Theirs) -> None:
+    """Wait until the zone has not changed over several looks of the agent."""
+    serial, looks = "", 0
+    while looks < 10:
+        await asyncio.sleep(0.1)
+        found = await theirs.serial()
+        serial, looks = found, looks + 1 if found == serial else 0

@@ -1,0 +1,114 @@
+"""What is published, decided from what is seen."""
+
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.model.keys import Key
+from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
+from hanse.model.kinds.names import PublishedName
+from hanse.model.objects import Object
+from hanse.model.plan import Plan
+from hanse.model.snapshot import ObjectChange
+from tests.dns.fleet import imported, piece, pod, seen_in
+
+ZONE = "fleet.example.org"
+BOTH = PublishingOptions(ZONE, "dns", ServerOptions("192.0.2.53"))
+WEB = Key("services.service", "web", "shop")
+TWO = (
+    imported(),
+    piece("bergen", "10.2.0.1", weight=3),
+    piece("hamburg", "fd00::1", "10.1.0.1"),
+)
+
+
+def publishing(options: PublishingOptions = BOTH) -> Publishing:
+    return Publishing([ServiceZone(View("published", zone=options.zone))], options)
+
+
+def planned(*objects: Object, options: PublishingOptions = BOTH, key: Key = WEB) -> Plan:
+    return publishing(options).plan(key, seen_in("lubeck", *objects))
+
+
+def test_every_cluster_that_has_a_turn_is_published_at_once() -> None:
+    plan = planned(*TWO)
+
+    names = {d.object.name: d.object for d in plan.desired if isinstance(d.object, PublishedName)}
+    web = names[f"web.shop.svc.{ZONE}"]
+    assert {r.type: r.values for r in web.spec.records} == {
+        "A": ("10.1.0.1", "10.2.0.1"),
+        "AAAA": ("fd00::1",),
+        "SRV": (f"0 50 80 web.shop.svc.{ZONE}.",),
+    }
+    assert f"_http._tcp.bergen.web.shop.svc.{ZONE}" in names
+    assert {d.where for d in plan.desired} == {"lubeck", NAME_SERVER}
+
+
+def test_a_service_is_one_dns_endpoint() -> None:
+    plan = planned(*TWO, options=PublishingOptions(ZONE, "dns"))
+
+    (desired,) = plan.desired
+    told = desired.object
+    assert isinstance(told, DNSEndpoint)
+    assert (told.namespace, desired.where) == ("dns", "lubeck")
+    assert told.name.startswith("web-shop-services.service-")
+    web = f"web.shop.svc.{ZONE}"
+    assert told.spec.endpoints[0] == DNSRecord(
+        dns_name=web, record_type="A", record_ttl=5, targets=("10.1.0.1", "10.2.0.1")
+    )
+    assert (
+        DNSRecord(
+            dns_name=f"_http._tcp.{web}",
+            record_type="SRV",
+            record_ttl=5,
+            targets=(f"0 50 80 {web}.",),
+        )
+        in told.spec.endpoints
+    )
+
+
+def test_text_is_told_to_external_dns_without_quotes() -> None:
+    plan = planned(options=PublishingOptions(ZONE, "dns"), key=Key("services.version"))
+
+    told = plan.desired[0].object
+    assert isinstance(told, DNSEndpoint)
+    assert [(r.dns_name, r.targets) for r in told.spec.endpoints] == [
+        (f"dns-version.{ZONE}", ("1.0.0",))
+    ]
+
+
+def test_a_service_without_anything_ready_is_not_published() -> None:
+    assert planned(imported(), piece("bergen", pod("10.2.0.1", ready=False))) == Plan()
+    assert planned() == Plan()
+
+
+def test_a_source_that_is_no_longer_there_leaves_nothing_behind() -> None:
+    assert planned(*TWO, key=Key("gslb.host", "web", "shop")) == Plan()
+
+
+def test_a_change_of_a_service_wakes_what_is_published_of_it() -> None:
+    change = ObjectChange("lubeck", None, piece("bergen", "10.2.0.1"))
+
+    assert list(publishing().wakes(change, seen_in("lubeck"))) == [WEB]
+
+
+def test_two_keys_never_share_an_object() -> None:
+    one = planned(
+        imported("a-b", namespace="c"),
+        piece("bergen", "10.2.0.1", service="a-b", namespace="c"),
+        key=Key("services.service", "a-b", "c"),
+    )
+    other = planned(
+        imported("a", namespace="b-c"),
+        piece("bergen", "10.2.0.1", service="a", namespace="b-c"),
+        key=Key("services.service", "a", "b-c"),
+    )
+
+    assert one.desired[0].object.name != other.desired[0].object.name
+
+
+def test_nothing_is_published_unless_it_is_said_where() -> None:
+    assert not PublishingOptions().wanted
+    assert not PublishingOptions(ZONE).wanted
+    assert not PublishingOptions("", "dns").wanted
+    assert BOTH.wanted

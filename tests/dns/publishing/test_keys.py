@@ -1,0 +1,42 @@
+"""TSIG keys as people have them in files."""
+
+import dns.tsig
+import pytest
+
+from hanse.dns.publishing.keys import BadKey, key_in
+
+SECRET = "c2VjcmV0"
+BIND = f'key "hanse" {{\n\talgorithm hmac-sha256;\n\tsecret "{SECRET}";\n}};\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(BIND, id="as tsig-keygen writes it"),
+        pytest.param(
+            f"# hmac-sha256:hanse:{SECRET}\nkey:\n- id: hanse\n", id="as keymgr writes it"
+        ),
+        pytest.param(f"hmac-sha256:hanse:{SECRET}", id="in a line"),
+    ],
+)
+def test_a_key_is_read_in_each_of_its_forms(text: str) -> None:
+    key = key_in(text)
+
+    assert (key.name.to_text(), key.algorithm) == ("hanse.", dns.tsig.HMAC_SHA256)
+    assert key.secret == b"secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds no key"),
+        ("key hanse { algorithm hmac-sha256; };", "lacks its algorithm or its secret"),
+        (BIND.replace("sha256", "md4"), "hmac-md4 of key hanse is not one of hmac-sha256"),
+        (BIND.replace(SECRET, "topsecret!"), "secret or the name of key hanse cannot be read"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_told_without_its_secret(text: str, words: str) -> None:
+    with pytest.raises(BadKey, match=words) as told:
+        key_in(text)
+
+    assert "topsecret" not in str(told.value)
