@@ -17,7 +17,7 @@ from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object, Wire
 
@@ -117,6 +117,15 @@ GOOD: dict[type[Object], str] = {
         spec: {internalIP: 10.2.0.7, externalIP: 203.0.113.9}
         """,
     NetworkPeering: "{metadata: {name: with-globex}, spec: {peer: globex.default}}",
+    NetworkPort: """
+        metadata: {name: acme.vpc-1-10-0-0-5}
+        spec:
+          network: acme.vpc-1
+          subnet: front
+          address: 10.0.0.5
+          mac: '02:00:5e:00:53:01'
+          pod: {namespace: acme-web, name: web-0, uid: 4f9b}
+        """,
     ServiceExport: """
         metadata: {name: web}
         spec: {exportedLabels: {team: a}, exportedAnnotations: {note: b}}
@@ -274,6 +283,8 @@ BAD = (
     Refused(Network, ("spec", "type"), "flat", "spec.type", updating=True, by_rule=True),
     Refused(NetworkInterface, ("spec", "externalIP"), "db.example.com", "spec.externalIP"),
     Refused(NetworkPeering, ("spec", "peer"), "globex", "spec.peer"),
+    Refused(NetworkPort, ("spec", "mac"), "02-00", "spec.mac"),
+    Refused(NetworkPort, ("spec", "address"), "10.0.0.6", "spec.address", True, True),
     Refused(NetworkPeering, ("spec", "peer"), "umbrella.x", "spec.peer", True, True),
     Refused(ServiceExport, ("spec", "exportedLabels"), {"a": 1}, "spec.exportedLabels"),
     Refused(ServiceImport, ("spec", "type"), "ClusterIP", "spec.type"),

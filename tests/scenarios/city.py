@@ -7,11 +7,11 @@ import msgspec
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from hanse.kube.request import MERGE_PATCH, Request
+from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
-from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.objects import K, Meta, Object
 from hanse.testing.stage import Check, Stage
 
@@ -19,7 +19,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HERE = "lubeck"
 """Networks are one cluster's: one cluster is stage enough."""
 
-OURS: tuple[type[Object], ...] = (Tenant, Network, NetworkPeering)
+OURS: tuple[type[Object], ...] = (Tenant, Network, NetworkPeering, NetworkPort)
 
 
 class City:
@@ -60,6 +60,9 @@ class City:
         for space in spaces:
             if space.metadata.labels.get(TENANT) in self.tenants:
                 await self._gone(Namespace, space.metadata.name)
+        for port in (await self.person.list(NetworkPort)).objects:
+            if port.spec.network.partition(".")[0] in self.tenants:
+                await self._gone(NetworkPort, port.metadata.name)
         for cidr in (await self.person.list(ServiceCIDR)).objects:
             if cidr.metadata.name != "kubernetes":
                 await self._gone(ServiceCIDR, cidr.metadata.name)
@@ -105,8 +108,9 @@ class City:
         labels = {"app": name}
         if network:
             labels |= {NETWORK: network, TENANT: space.rpartition("-")[0]}
+        notes = spec.pop("annotations", {})
         wire = {
-            "metadata": {"name": name, "namespace": space, "labels": labels},
+            "metadata": {"name": name, "namespace": space, "labels": labels, "annotations": notes},
             "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
         }
         return await self.person.create(msgspec.convert(wire, Pod))
@@ -173,6 +177,3 @@ async def refusal(attempt: Any) -> str:
     except KubeError as error:
         return str(error)
     raise AssertionError("it was allowed")
-
-
-PATCH = MERGE_PATCH

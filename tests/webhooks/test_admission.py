@@ -56,6 +56,7 @@ def test_a_review_tells_who_wants_what() -> None:
         user="ada",
         groups=("staff",),
         dry_run=True,
+        uid="u-1",
     )
 
 

@@ -27,7 +27,7 @@ from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConf
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Kind, Object, Wire
 from hanse.model.schema import Column, Crd, constraints, described, properties_of, validations
@@ -46,6 +46,7 @@ OURS: tuple[type[Object], ...] = (
     Network,
     NetworkInterface,
     NetworkPeering,
+    NetworkPort,
     ServiceExport,
     ServiceImport,
     StatefulSetPart,

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator
 from hanse.features.networks.aliases import api_endpoints
 from hanse.features.networks.guards import MARK, cluster_guards
 from hanse.features.networks.isolation import Around, policies_in
+from hanse.features.networks.kube_ovn import KubeOvnProvider
 from hanse.features.networks.life import is_winding_up, plan_network
 from hanse.features.networks.names import (
+    DEFAULT,
     KUBE_SERVICE,
     NETWORK,
     OURS,
@@ -18,6 +20,7 @@ from hanse.features.networks.names import (
 )
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import own_side, peers_agreed, plan_peering
+from hanse.features.networks.ports import PortProvider, plan_port
 from hanse.features.networks.providers import Elsewhere, Flat, Provider
 from hanse.features.networks.sight import (
     NAMESPACES,
@@ -27,12 +30,15 @@ from hanse.features.networks.sight import (
     PODS,
     SERVICES,
     SLICES,
+    WAITING,
     is_served,
     namespaces_of,
+    network_at,
     networks_of,
     tenant_of,
 )
 from hanse.features.networks.tenants import plan_tenant
+from hanse.features.networks.vpc import VpcProvider
 from hanse.model.facts import KindServed, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.admission import (
@@ -43,7 +49,7 @@ from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
-from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.rbac import Role as RbacRole
 from hanse.model.kinds.rbac import RoleBinding
@@ -69,14 +75,19 @@ class Networks:
         providers: Iterable[Provider] = (),
     ) -> None:
         self.options = options
-        self.providers: dict[str, Provider] = {p.name: p for p in (Flat(), *providers)}
+        built_in: tuple[Provider, ...] = (Flat(), VpcProvider(), KubeOvnProvider())
+        self.providers: dict[str, Provider] = {p.name: p for p in (*built_in, *providers)}
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, Tenant, writes=Writes.STATUS),
             Watch(Role.LOCAL, Network, indexes=(NETWORKS,), writes=_ALL | Writes.STATUS),
             Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS,), writes=Writes.STATUS),
             Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES,), writes=Writes.MISSING),
             Watch(
-                Role.LOCAL, Pod, labels=NETWORK, indexes=(PODS, POD_ADDRESSES), writes=Writes.FIELDS
+                Role.LOCAL,
+                Pod,
+                labels=NETWORK,
+                indexes=(PODS, POD_ADDRESSES, WAITING),
+                writes=Writes.FIELDS,
             ),
             Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES,), writes=_ALL),
             Watch(Role.LOCAL, Service, namespace="default"),
@@ -112,6 +123,8 @@ class Networks:
                 return self._isolation(key, seen)
             case "peering":
                 return plan_peering(key, seen)
+            case "port":
+                return self._port(key, seen)
             case "guards":
                 return self._guards(seen)
             case _:
@@ -149,6 +162,13 @@ class Networks:
         )
         return Plan(tuple(Desired(p, seen.local) for p in policies_in(key.name, around)))
 
+    def _port(self, key: Key, seen: Snapshot) -> Plan:
+        pod = seen.get(seen.local, Pod, key.name, key.namespace)
+        name = _network_told(pod) if pod is not None else None
+        network = network_at(name, seen) if name is not None else None
+        provider = self.provider_of(network) if network is not None else self.providers["flat"]
+        return plan_port(pod, network, provider, seen)
+
     def _guards(self, seen: Snapshot) -> Plan:
         """What the API server refuses by itself, once there is a tenant to guard."""
         if not is_served(ValidatingAdmissionPolicy, seen) or not any(seen.all(seen.local, Tenant)):
@@ -171,10 +191,9 @@ class Networks:
                     yield from self._network_keys(tenant, seen)
                     yield Key("isolation", meta.name)
             case Pod() | Service() if NETWORK in meta.labels:
-                name = NetworkName(meta.labels.get(TENANT, ""), meta.labels[NETWORK])
-                network = seen.get(seen.local, Network, str(name))
-                if network is not None and network.metadata.deletion_timestamp is not None:
-                    yield Key("network", str(name))
+                yield from self._by_member(obj, seen)
+            case NetworkPort() if change.after is None:
+                yield from self._waiting_for(obj.spec.network, seen)
             case EndpointSlice() if meta.labels.get(KUBE_SERVICE) == "kubernetes":
                 if meta.namespace == "default":
                     yield from self._everything(seen)
@@ -188,12 +207,27 @@ class Networks:
             case _:
                 return
 
+    def _by_member(self, member: Object, seen: Snapshot) -> Iterator[Key]:
+        name = _network_told(member)
+        network = seen.get(seen.local, Network, str(name))
+        if network is None:
+            return
+        if network.metadata.deletion_timestamp is not None:
+            yield Key("network", str(name))
+        if isinstance(member, Pod) and isinstance(self.provider_of(network), PortProvider):
+            yield Key("port", member.metadata.name, member.metadata.namespace)
+
+    def _waiting_for(self, network: str, seen: Snapshot) -> Iterator[Key]:
+        for pod in seen.by(seen.local, WAITING, network):
+            yield Key("port", pod.metadata.name, pod.metadata.namespace)
+
     def _by_network(self, network: Network, seen: Snapshot) -> Iterator[Key]:
         yield Key("network", network.metadata.name)
         tenant = parsed(network.metadata.name).tenant
         yield Key("tenant", tenant)
         yield from self._isolation_keys(tenant, seen)
         yield from self._failed(seen)
+        yield from self._waiting_for(network.metadata.name, seen)
         for peering in seen.by(seen.local, PEERINGS, network.metadata.name):
             yield from self._by_peering(peering, seen)
 
@@ -256,6 +290,11 @@ class Networks:
             yield from (Key("network", n.metadata.name) for n in seen.all(seen.local, Network))
         elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
             yield from self._network_keys(tenant_of(namespace, seen), seen)
+
+
+def _network_told(member: Object) -> NetworkName:
+    labels = member.metadata.labels
+    return NetworkName(labels.get(TENANT, ""), labels.get(NETWORK, DEFAULT))
 
 
 def _tenants_told(change: ObjectChange) -> set[str]:

@@ -18,6 +18,10 @@ class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     ip: str = ""
 
 
+DEFAULT_SUBNET = Subnet(name="default", cidr="10.0.0.0/16")
+"""What a network has that names no subnets."""
+
+
 class BadNic(ValueError):
     """An interface that cannot be had; the text names the annotation and the remedy."""
 
@@ -41,7 +45,7 @@ def nic_of(annotations: dict[str, str]) -> Nic:
 
 def subnets_of(network: Network, nic: Nic) -> tuple[Subnet, ...]:
     """The subnets that an interface may be in; raises `BadNic` where there are none."""
-    subnets = network.spec.subnets
+    subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
     told = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
     if nic.subnet:
         subnets = tuple(s for s in subnets if nic.subnet == s.name or _is_in(nic.subnet, s.cidr))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from hanse.features.networks.names import DEFAULT, NETWORK, TENANT, NetworkName, parsed
+from hanse.features.networks.names import DEFAULT, NETWORK, READINESS, TENANT, NetworkName, parsed
 from hanse.model.facts import KindServed
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
@@ -27,6 +27,9 @@ def _tenant(obj: Object) -> Iterator[str]:
 
 
 PODS = Index(Pod, "networks-pods", _labelled)
+WAITING = Index(
+    Pod, "networks-waiting", lambda p: _labelled(p) if READINESS in p.metadata.annotations else ()
+)
 POD_ADDRESSES = Index(
     Pod, "networks-pod-addresses", lambda p: [one.ip for one in p.status.pod_ips if one.ip]
 )

@@ -123,6 +123,53 @@ class Network(Object, frozen=True, kw_only=True):
     status: NetworkStatus = NetworkStatus()
 
 
+class PortHolder(Value, frozen=True, kw_only=True):
+    """The pod that a port is for."""
+
+    namespace: Annotated[str, Schema("The pod's namespace.", max_length=63)]
+    name: Annotated[str, Schema("The pod's name.", max_length=253)]
+    uid: Annotated[str, Schema("Of that very pod, not of one named alike.", max_length=63)]
+
+
+class NetworkPortSpec(Value, frozen=True, kw_only=True):
+    """An address of a network and who has it."""
+
+    network: Annotated[
+        str,
+        Schema(
+            "The network, as <tenant>.<network>.",
+            pattern=TENANT_DOT_NETWORK,
+            max_length=127,
+            immutable=True,
+        ),
+    ]
+    subnet: Annotated[Label, Schema("The subnet's name.", immutable=True)]
+    address: Annotated[Address, Schema("The address.", immutable=True)]
+    mac: Annotated[
+        str,
+        Schema("The hardware address.", pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$", immutable=True),
+    ]
+    pod: Annotated[PortHolder, Schema("The pod that has it.", immutable=True)]
+
+
+class NetworkPort(Object, frozen=True, kw_only=True):
+    """A port of a network; its name is made of network and address, so there is one for each."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "NetworkPort", "networkports", namespaced=False)
+    crd: ClassVar[Crd] = Crd(
+        short_names=("nep",),
+        columns=(
+            Column("Network", ".spec.network"),
+            Column("Address", ".spec.address"),
+            Column("Namespace", ".spec.pod.namespace"),
+            Column("Pod", ".spec.pod.name"),
+        ),
+        status=False,
+    )
+
+    spec: NetworkPortSpec
+
+
 class NetworkPeeringSpec(Value, frozen=True, kw_only=True):
     """Which two networks shall reach each other."""
 

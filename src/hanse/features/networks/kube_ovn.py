@@ -1,0 +1,86 @@
+"""Networks by kube-ovn, in clusters that have it: its Vpc and Subnets, and its words for pods."""
+
+from hanse.features.networks.addresses import address_in
+from hanse.features.networks.names import fitted, parsed
+from hanse.features.networks.nic import DEFAULT_SUBNET, nic_of, subnets_of
+from hanse.features.networks.ports import PortPlan
+from hanse.features.networks.providers import Provision
+from hanse.features.networks.ranges import malformed, range_in
+from hanse.features.networks.sight import is_served, namespaces_of
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Pod
+from hanse.model.kinds.kubeovn import OvnSubnet, OvnSubnetSpec, Vpc, VpcSpec
+from hanse.model.kinds.networks import Network, Subnet
+from hanse.model.objects import Meta
+from hanse.model.snapshot import Snapshot, Watch, Writes
+
+SWITCH = "ovn.kubernetes.io/logical_switch"
+IP_ADDRESS = "ovn.kubernetes.io/ip_address"
+
+
+class KubeOvnProvider:
+    """Each network is a Vpc of kube-ovn's, each subnet one of its Subnets."""
+
+    name = "kube-ovn"
+    has_ports = True
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, Vpc, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, OvnSubnet, writes=Writes.OBJECTS),
+    )
+
+    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
+        subnets_of(network, nic_of(annotations))
+
+    def up(self, network: Network, seen: Snapshot) -> Provision:
+        if not is_served(Vpc, seen) or not is_served(OvnSubnet, seen):
+            return Provision("Failed", "this cluster has no kube-ovn: kubeovn.io is not served")
+        if faults := list(malformed(network)):
+            return Provision("Failed", "; ".join(faults))
+        tenant = parsed(network.metadata.name).tenant
+        spaces = tuple(n.metadata.name for n in namespaces_of(tenant, seen))
+        vpc = Vpc(metadata=Meta(name=_vpc(network)), spec=VpcSpec(namespaces=spaces))
+        subnets = tuple(_subnet(network, s) for s in network.spec.subnets or (DEFAULT_SUBNET,))
+        waiting = [s.metadata.name for s in subnets if not _is_ready(s.metadata.name, seen)]
+        if waiting:
+            told = f"waiting for Subnet {', '.join(waiting[:3])} of kube-ovn"
+            return Provision("Pending", told, (vpc, *subnets))
+        return Provision("Ready", "", (vpc, *subnets))
+
+    def down(self, network: Network, seen: Snapshot) -> Provision:
+        left = [
+            s.metadata.name for s in seen.all(seen.local, OvnSubnet) if s.spec.vpc == _vpc(network)
+        ]
+        if seen.get(seen.local, Vpc, _vpc(network)) is not None:
+            left.append(_vpc(network))
+        return Provision("Pending", f"kube-ovn removes {', '.join(left[:3])}", gone=not left)
+
+    def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
+        nic = nic_of(pod.metadata.annotations)
+        subnet = subnets_of(network, nic)[0]
+        told = {SWITCH: _switch(network, subnet)}
+        if nic.ip:
+            told[IP_ADDRESS] = str(address_in(nic.ip))
+        return PortPlan(ready=True, annotations=told)
+
+
+def _vpc(network: Network) -> str:
+    return fitted(network.metadata.name.replace(".", "-"))
+
+
+def _switch(network: Network, subnet: Subnet) -> str:
+    return fitted(f"{network.metadata.name.replace('.', '-')}-{subnet.name}")
+
+
+def _subnet(network: Network, subnet: Subnet) -> OvnSubnet:
+    range_ = range_in(subnet.cidr)
+    gateway = str(range_[1]) if range_ is not None else ""
+    return OvnSubnet(
+        metadata=Meta(name=_switch(network, subnet)),
+        spec=OvnSubnetSpec(vpc=_vpc(network), cidr_block=subnet.cidr, gateway=gateway),
+    )
+
+
+def _is_ready(name: str, seen: Snapshot) -> bool:
+    standing = seen.get(seen.local, OvnSubnet, name)
+    conditions = (standing.status.conditions if standing is not None else None) or ()
+    return any(c.type == "Ready" and c.status == "True" for c in conditions)

@@ -1,0 +1,87 @@
+"""A pod's way onto a provider's network: its port, and the end of its wait."""
+
+from datetime import timedelta
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from hanse.features.networks.names import CNI_ARGS, READINESS, US
+from hanse.features.networks.nic import BadNic
+from hanse.features.networks.providers import Provider
+from hanse.model.kinds.core import Pod
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import Object, Place, Wire, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+TOLD = f"{US}/port"
+"""Annotation of a pod that waits: why it has no port."""
+_ENDED = ("Succeeded", "Failed")
+
+
+class PortPlan(Struct, frozen=True):
+    """What a provider wants for one pod, and what the pod is told once that is there."""
+
+    objects: tuple[Object, ...] = ()
+    ready: bool = False
+    annotations: dict[str, str] = {}
+    message: str = ""
+
+
+@runtime_checkable
+class PortProvider(Protocol):
+    """A provider that prepares ports by itself; of others somebody else does."""
+
+    def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:
+        """The port of one pod; raises `BadNic` where it cannot have the one it asks for."""
+        ...
+
+
+def plan_port(pod: Pod | None, network: Network | None, provider: Provider, seen: Snapshot) -> Plan:
+    """A port for as long as the pod lives; without it the engine takes the port back, once."""
+    if pod is None or network is None or pod.status.phase in _ENDED or pod.spec.host_network:
+        return Plan()
+    if not isinstance(provider, PortProvider):
+        return Plan()
+    try:
+        port = provider.port(pod, network, seen)
+    except BadNic as bad:
+        return _waiting(pod, str(bad), seen)
+    desired = tuple(Desired(obj, seen.local) for obj in port.objects)
+    if not port.ready:
+        waiting = _waiting(pod, port.message, seen) if port.message else Plan()
+        return Plan(desired, patches=waiting.patches, notices=waiting.notices)
+    return Plan(desired, patches=tuple(_released(pod, port, seen)))
+
+
+def is_waiting(pod: Pod) -> bool:
+    """Whether a pod still waits for its port."""
+    return READINESS in pod.metadata.annotations or any(
+        gate.name == READINESS for gate in pod.spec.scheduling_gates
+    )
+
+
+def _released(pod: Pod, port: PortPlan, seen: Snapshot) -> list[Patch]:
+    """Let a pod be scheduled, with what its network plugin needs to know."""
+    told = pod.metadata.annotations
+    if not is_waiting(pod) and all(told.get(n) == v for n, v in port.annotations.items()):
+        return []
+    annotations: Wire = {READINESS: None, TOLD: None, **port.annotations}
+    change: Wire = {"metadata": {"annotations": annotations}}
+    gates = [{"name": g.name} for g in pod.spec.scheduling_gates if g.name != READINESS]
+    if len(gates) != len(pod.spec.scheduling_gates):
+        change["spec"] = {"schedulingGates": gates or None}
+    return [Patch(Place(seen.local, ref_of(pod)), change)]
+
+
+def _waiting(pod: Pod, message: str, seen: Snapshot) -> Plan:
+    """Tell why a pod waits; what is in its way may go, and then it is looked at again."""
+    place = Place(seen.local, ref_of(pod))
+    patch = Patch(place, {"metadata": {"annotations": {TOLD: message[:1000]}}})
+    notice = Notice(place, "NoPort", message, "Warning")
+    return Plan(patches=(patch,), notices=(notice,), again_after=timedelta(minutes=1))
+
+
+def args_of(pod: Pod) -> str:
+    """The CNI arguments that a pod was given."""
+    return pod.metadata.annotations.get(CNI_ARGS, "")

@@ -1,0 +1,207 @@
+"""Pods on a provider's network: they wait for a port, get it, and give it back once."""
+
+from typing import Any
+
+import msgspec
+
+from hanse.features.networks.names import CNI_ARGS, NIC, READINESS
+from hanse.features.networks.nic import parse_args
+from hanse.features.networks.ports import TOLD
+from hanse.features.networks.vpc import port_name
+from hanse.model.kinds.core import Pod
+from hanse.model.kinds.networks import Network, NetworkPort
+from hanse.testing.stage import Check
+from tests.scenarios.city import City
+
+SUBNETS = [{"name": "front", "cidr": "10.30.0.0/28"}]
+
+
+async def vpc(city: City, **spec: Any) -> tuple[str, str]:
+    """A tenant with a network of its own addresses; gives its namespace and the network."""
+    acme = await city.welcome()
+    space = await city.space(acme)
+    name = await city.build(acme, "lab", "vpc", vpcID="v-1", subnets=SUBNETS, **spec)
+    await city.stage.eventually(city.is_(name, "Ready"))
+    return space, name
+
+
+def gated(nic: str = "") -> dict[str, Any]:
+    """A pod as admission leaves it: behind a gate."""
+    notes = {READINESS: "false", **({NIC: nic} if nic else {})}
+    return {"annotations": notes, "schedulingGates": [{"name": READINESS}]}
+
+
+def released(city: City, space: str, name: str) -> Check[Pod]:
+    async def check() -> Pod:
+        pod = await city.person.read(Pod, name, space)
+        assert READINESS not in pod.metadata.annotations, pod.metadata.annotations
+        assert pod.spec.scheduling_gates == ()
+        return pod
+
+    return check
+
+
+def ports(city: City, network: str, *pods: str) -> Check[dict[str, NetworkPort]]:
+    """That exactly these pods have a port of a network, its own DNS aside."""
+
+    async def check() -> dict[str, NetworkPort]:
+        found = {
+            p.spec.pod.name: p
+            for p in (await city.person.list(NetworkPort)).objects
+            if p.spec.network == network and not p.spec.pod.name.startswith("kube-dns-")
+        }
+        assert sorted(found) == sorted(pods), f"{network} has ports of {sorted(found)}"
+        return found
+
+    return check
+
+
+async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(city: City) -> None:
+    space, network = await vpc(city)
+
+    await city.run(space, "web", "lab", **gated())
+
+    pod = await city.stage.eventually(released(city, space, "web"))
+    (port,) = (await ports(city, network, "web")()).values()
+    args = parse_args(pod.metadata.annotations[CNI_ARGS])
+    assert args["IPV4"] == port.spec.address
+    assert args["MAC"] == port.spec.mac
+    assert args["VPCID"] == "v-1"
+    assert args["PREFIX"] == "28"
+    assert port.spec.pod.uid == pod.metadata.uid
+    await city.stage.settled()
+
+
+async def test_an_address_asked_for_is_given_and_not_given_to_another(city: City) -> None:
+    space, network = await vpc(city)
+    asked = '{"subnet": "front", "ip": "10.30.0.7"}'
+    await city.run(space, "first", "lab", **gated(asked))
+    await city.stage.eventually(released(city, space, "first"))
+
+    await city.run(space, "second", "lab", **gated(asked))
+
+    async def told() -> None:
+        pod = await city.person.read(Pod, "second", space)
+        assert f"in use by pod {space}/first" in pod.metadata.annotations.get(TOLD, "")
+        assert pod.spec.scheduling_gates
+
+    await city.stage.eventually(told)
+    await city.person.delete(Pod, "first", space)
+    await city.stage.eventually(released(city, space, "second"))
+    (port,) = (await ports(city, network, "second")()).values()
+    assert port.metadata.name == port_name(network, "10.30.0.7")
+
+
+async def test_a_full_subnet_makes_pods_wait_until_one_goes(city: City) -> None:
+    space, network = await vpc(city)
+    names = [f"p{n}" for n in range(11)]  # of 16: the range's ends, its gateway and two for DNS
+    for name in names:
+        await city.run(space, name, "lab", **gated())
+    for name in names:
+        await city.stage.eventually(released(city, space, name))
+    found = await ports(city, network, *names)()
+    assert len({p.spec.address for p in found.values()}) == len(names)
+
+    await city.run(space, "late", "lab", **gated())
+
+    async def told() -> None:
+        pod = await city.person.read(Pod, "late", space)
+        assert "is free in front (10.30.0.0/28)" in pod.metadata.annotations.get(TOLD, "")
+
+    await city.stage.eventually(told)
+    await city.person.delete(Pod, "p3", space)
+    await city.stage.eventually(released(city, space, "late"))
+
+
+async def test_a_port_is_given_back_once_also_when_the_agent_was_away(city: City) -> None:
+    space, network = await vpc(city)
+    for name in ("stays", "goes"):
+        await city.run(space, name, "lab", **gated())
+        await city.stage.eventually(released(city, space, name))
+    await city.stage.kill_agent("lubeck")
+
+    await city.person.delete(Pod, "goes", space)
+    await city.stage.eventually(city.gone(Pod, "goes", space))
+    start = len(city.stage.network.sent)
+    await city.stage.start_agent("lubeck")
+
+    await city.stage.eventually(ports(city, network, "stays"))
+    await city.stage.settled()
+    writes = city.stage.writes_since(start)
+    assert [w.request.method for w in writes] == ["DELETE"]
+
+
+async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(city: City) -> None:
+    space, network = await vpc(city)
+    await city.run(space, "web", "lab", **gated())
+    await city.stage.eventually(released(city, space, "web"))
+    await city.person.delete(Pod, "web", space)
+    await city.stage.eventually(city.gone(Pod, "web", space))
+
+    again = await city.run(space, "web", "lab", **gated())
+
+    await city.stage.eventually(released(city, space, "web"))
+    found = await city.stage.eventually(ports(city, network, "web"))
+    assert found["web"].spec.pod.uid == again.metadata.uid
+
+
+async def test_a_network_goes_after_its_last_port(city: City) -> None:
+    space, network = await vpc(city)
+    await city.run(space, "web", "lab", **gated())
+    await city.stage.eventually(released(city, space, "web"))
+
+    await city.person.delete(Network, network, "")
+    await city.stage.eventually(city.is_(network, "Terminating", f"Pod {space}/web"))
+    await city.person.delete(Pod, "web", space)
+
+    await city.stage.eventually(city.gone(Network, network))
+    await ports(city, network)()
+
+
+async def test_two_networks_may_have_the_same_addresses(city: City) -> None:
+    space, network = await vpc(city)
+    acme = (await city.person.read(Network, network)).metadata.name.partition(".")[0]
+    other = await city.build(acme, "twin", "vpc", vpcID="v-2", subnets=SUBNETS)
+    await city.stage.eventually(city.is_(other, "Ready"))
+    asked = '{"ip": "10.30.0.7"}'
+
+    await city.run(space, "one", "lab", **gated(asked))
+    await city.run(space, "two", "twin", **gated(asked))
+
+    await city.stage.eventually(released(city, space, "one"))
+    await city.stage.eventually(released(city, space, "two"))
+
+
+async def test_a_network_of_a_provider_outside_waits_for_its_word(city: City) -> None:
+    acme = await city.welcome()
+    name = await city.build(acme, "far", "mizar")
+    await city.stage.eventually(city.is_(name, "Pending", "waiting for provider mizar"))
+    at = "2026-01-01T00:00:00Z"
+    told = {"type": "Provisioned", "reason": "X", "message": "", "lastTransitionTime": at}
+
+    for status, phase in (("False", "Failed"), ("Unknown", "Unknown"), ("True", "Ready")):
+        standing = (await city.person.read(Network, name)).status.conditions
+        kept = [c for c in standing if c.type != "Provisioned"]
+        change = {"conditions": [*msgspec.to_builtins(kept), {**told, "status": status}]}
+        await city.person.patch(Network, name, "", {"status": change}, subresource="status")
+        await city.stage.eventually(city.is_(name, phase))
+
+
+async def test_a_network_with_outside_addresses_is_ready_with_its_dns_address(city: City) -> None:
+    acme = await city.welcome()
+    name = await city.build(acme, "ext", service={"ipam": "External", "cidrs": ["10.31.0.0/24"]})
+    await city.stage.eventually(city.is_(name, "Pending", "status.dnsServiceIP"))
+
+    change = {"status": {"dnsServiceIP": "10.31.0.53"}}
+    await city.person.patch(Network, name, "", change, subresource="status")
+
+    await city.stage.eventually(city.is_(name, "Ready"))
+    assert (await city.dns_of(name)).spec.cluster_ip == "10.31.0.53"
+
+
+async def test_without_kube_ovn_its_networks_say_so(city: City) -> None:
+    acme = await city.welcome()
+
+    name = await city.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
+
+    await city.stage.eventually(city.is_(name, "Failed", "kubeovn.io is not served"))
