@@ -6,6 +6,7 @@ import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import pytest
 from msgspec import Struct
 
 from hanse.kube.access import Identity
+from hanse.kube.client import Client
+from hanse.kube.credentials import from_files
+from hanse.kube.http import HttpTransport
+from hanse.kube.renewal import Account, InFile, InSecret, Renewal
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl, Said
@@ -25,6 +30,15 @@ SOURCE = "multicluster.kubernetes.io/source-cluster"
 UNTIL = "--timeout=60s"
 
 pytestmark = pytest.mark.anyio
+
+
+class Later(Struct, frozen=True):
+    """A clock that is ahead."""
+
+    by: timedelta
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.by
 
 
 class Fleet(Struct):
@@ -292,6 +306,7 @@ async def test_a_member_cannot_become_another_cluster(fleet: Fleet) -> None:
         pytest.param(("get", "secrets"), id="read secrets"),
         pytest.param(("create", "configmap", "a"), id="keep configuration"),
         pytest.param(("create", "token", "hamburg"), id="speak for another"),
+        pytest.param(("create", "token", "default"), id="speak for nobody"),
         pytest.param(("get", "endpointslices", "-A"), id="see other namespaces"),
         pytest.param(("delete", "lease", "lubeck"), id="delete a lease"),
         pytest.param(("delete", "namespace", HOME), id="end the fleet"),
@@ -312,3 +327,72 @@ async def test_an_id_is_one_clusters_alone(fleet: Fleet) -> None:
 
     assert said.status == 2
     assert said.errors.startswith("hanse: cluster id 'lubeck' is that of another cluster")
+
+
+async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "broker.kubeconfig"
+    file.write_bytes(fleet.way("lubeck").read_bytes())
+    broker, home = from_files((file,)), from_files((fleet.folder / "lubeck.kubeconfig",))
+    old = (await broker.access()).identity.token
+    ways = HttpTransport(broker), HttpTransport(home)
+    secret = InSecret(Client(ways[1]), "hanse-system", "hanse-broker", "kubeconfig")
+    clock = Later(timedelta(days=4))
+    renewal = Renewal(
+        Account(HOME, "lubeck"), Client(ways[0]), broker, (secret, InFile(file)), clock
+    )
+
+    await renewal.once()
+
+    new = await InFile(file).token()
+    assert new != old
+    assert await secret.token() == new
+    said = await fleet.kubectl(file, "broker", "-n", HOME, "get", "lease", "lubeck")
+    assert said.status == 0, said.errors
+    for way in ways:
+        await way.close()
+
+
+async def test_a_member_reads_no_other_secret(fleet: Fleet) -> None:
+    await fleet.on("lubeck", "-n", "hanse-system", "create", "secret", "generic", "another")
+    own = fleet.folder / "lubeck.kubeconfig"
+
+    said = await fleet.kubectl(own, "lubeck", "-n", "hanse-system", "get", "secret", "another")
+
+    assert "forbidden" in said.errors.lower()
+
+
+async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: Fleet) -> None:
+    bounds = {"spec": {"clusters": [{"id": "lubeck", "ranges": ["10.77.0.0/16", "fd00::/8"]}]}}
+    change = ("--type=merge", "-p", msgspec.json.encode(bounds).decode())
+    await fleet.on("broker", "patch", "clusterset", "default", *change)
+    try:
+        inside, outside = (
+            _slice("bounded", "lubeck").replace(
+                '"endpoints":[]', f'"endpoints":[{{"addresses":["{address}"]}}]'
+            )
+            for address in ("10.77.1.2", "10.78.1.2")
+        )
+        refused = await _until_refused(fleet, outside)
+        taken = await fleet.as_member("lubeck", "create", "-f", "-", given=inside)
+        another = outside.replace("lubeck", "hamburg").replace("bounded", "free")
+        free = await fleet.as_member("hamburg", "create", "-f", "-", given=another)
+
+        assert "does not let lubeck publish addresses outside of its ranges" in refused
+        assert (taken.status, free.status) == (0, 0), taken.errors + free.errors
+    finally:
+        undone = '{"spec":{"clusters":[]}}'
+        await fleet.on("broker", "patch", "clusterset", "default", "--type=merge", "-p", undone)
+        await fleet.on("broker", "-n", HOME, "delete", "endpointslice", "bounded", "free")
+
+
+async def _until_refused(fleet: Fleet, given: str) -> str:
+    """What the policy says, once it has seen the new rules."""
+    for _ in range(50):
+        said = await fleet.as_member("lubeck", "create", "-f", "-", given=given)
+        if said.status:
+            return said.errors
+        await fleet.on("broker", "-n", HOME, "delete", "endpointslice", "bounded")
+        await asyncio.sleep(0.1)
+    return ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse import app
+from hanse.cli.agent_token import renewing
 from hanse.cli.oops import bad_credentials
 from hanse.kube import credentials
 from hanse.kube.access import Credentials
@@ -84,6 +85,9 @@ async def run_agent(
             if shows is not None:
                 await stack.enter_async_context(shows.showing(agent))
             await stack.enter_async_context(agent.running(listener))
+            if broker is not None:
+                file, context = ways.broker_file, ways.broker_context
+                await stack.enter_async_context(renewing(settings, home, broker, file, context))
             host, port = listener.getsockname()[:2]
             where = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
             if shows is not None:

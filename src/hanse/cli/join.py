@@ -43,10 +43,10 @@ _LONGEST = timedelta(days=3650)
 )
 @click.option(
     "--token-lifetime",
-    default="365d",
+    default="7d",
     show_default=True,
     metavar="DURATION",
-    help="How long the agent's token for the broker holds; joining again renews it.",
+    help="How long the agent's token for the broker holds; the agent renews it at half its life.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context

@@ -1,8 +1,6 @@
 """One look at a cluster from outside: everything that status and doctor tell about it."""
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -14,6 +12,7 @@ from msgspec import Struct
 from hanse.cli.clusters import Way
 from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.access import Identity
+from hanse.kube.bearer import claims_of
 from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_of
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
@@ -227,17 +226,5 @@ def expiry_of(identity: Identity) -> datetime | None:
             return x509.load_pem_x509_certificate(identity.certificate).not_valid_after_utc
         except ValueError:
             return None
-    return _token_expiry(identity.token)
-
-
-def _token_expiry(token: str) -> datetime | None:
-    match token.split("."):
-        case [_, payload, _]:
-            try:
-                padded = payload + "=" * (-len(payload) % 4)
-                claims = msgspec.json.decode(base64.urlsafe_b64decode(padded))
-                return datetime.fromtimestamp(claims["exp"], UTC)
-            except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError):
-                return None
-        case _:
-            return None
+    claims = claims_of(identity.token)
+    return claims.expires if claims is not None else None

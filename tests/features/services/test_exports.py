@@ -347,3 +347,11 @@ def test_an_address_outside_of_the_clusters_ranges_is_told() -> None:
 
     assert conditions(result)["AddressesAllowed"] == ("False", "OutsideRanges")
     assert "10.0.0.1: outside of 10.7.0.0/16" in message(result, "AddressesAllowed")
+
+
+def test_an_address_outside_of_the_clusters_ranges_is_not_published() -> None:
+    bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
+
+    [piece] = wanted(plan(seen([export(), service(), backends()], [bounds])), EndpointSlice)
+
+    assert piece.endpoints == ()

@@ -36,7 +36,7 @@ def test_members_may_write_nothing_outside_the_broker_namespace() -> None:
     assert {rule.namespace for rule in writing} == {HOME}
 
 
-def test_members_may_not_create_or_change_leases_but_each_renews_its_own() -> None:
+def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token() -> None:
     shared = {r.resource: r.verbs for r in broker_rules(WATCHES, HOME)}
 
     own = _called(f"Role {HOME}/{HOME}:lubeck", member(WATCHES, HOME, "lubeck", "uid", new=True))
@@ -48,7 +48,13 @@ def test_members_may_not_create_or_change_leases_but_each_renews_its_own() -> No
             "resources": ["leases"],
             "verbs": ["patch"],
             "resourceNames": ["lubeck"],
-        }
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["serviceaccounts/token"],
+            "verbs": ["create"],
+            "resourceNames": ["lubeck"],
+        },
     ]
 
 
@@ -89,11 +95,11 @@ def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
     }
 
 
-def test_an_agent_at_home_holds_its_own_lease_only() -> None:
+def test_an_agent_at_home_writes_its_own_lease_and_the_secret_with_its_token_only() -> None:
     role = _called("Role hanse-system/hanse-agent", at_home(WATCHES, "lubeck"))
 
     patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
-    assert [rule["resourceNames"] for rule in patched] == [["hanse-agent"]]
+    assert [rule["resourceNames"] for rule in patched] == [["hanse-agent"], ["hanse-broker"]]
 
 
 @pytest.mark.anyio

@@ -17,7 +17,7 @@ from hanse.features.services.fleet import (
 from hanse.features.services.globalnet import Reached, reached
 from hanse.features.services.imports import OUTSIDE
 from hanse.features.services.merge import Merged, merge
-from hanse.features.services.ranges import outside, told_outside
+from hanse.features.services.ranges import only_allowed, outside, told_outside
 from hanse.features.services.records import Record, is_newer, record_of, record_on, told_by
 from hanse.features.services.slices import published
 from hanse.features.services.telling import settings_at_fault, told
@@ -150,7 +150,10 @@ def _publish(case: _Case, seen: Snapshot, home: str) -> Plan:
         refused=case.is_refused(seen.local),
     )
     sources = _sources(seen, case.broker)
-    desired = tuple(Desired(piece, case.broker, sources=sources) for piece in slices)
+    ranges = settings_of(seen.local, case.rules).ranges
+    desired = tuple(
+        Desired(only_allowed(piece, ranges), case.broker, sources=sources) for piece in slices
+    )
     ready = _readiness(case, desired, seen)
     wanted = [
         _VALID,

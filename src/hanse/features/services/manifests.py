@@ -34,6 +34,8 @@ AGENT = "hanse-agent"
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
 """The Secret in a member by which its agent reaches the broker."""
 KUBECONFIG = "kubeconfig"
+TOKENS = f"{SERVICE_ACCOUNT.plural}/token"
+"""By which a member renews its own token."""
 
 MEMBER = "hanse.dev/member"
 """Label of what a broker holds for one member."""
@@ -108,7 +110,10 @@ def member(
     labels = {MEMBER: cluster}
     account = Subject(cluster, home)
     shared = broker_rules(watches, home)
-    own = (Rule(home, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),)
+    own = (
+        Rule(home, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),
+        Rule(home, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
+    )
     body = {"spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS}} if new else {}
     marks = {CLUSTER_UID: uid}
     lease = manifest(Lease.kind, cluster, home, body=body, labels=labels, annotations=marks)
@@ -125,10 +130,12 @@ def member(
 def at_home(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
     """What an agent needs in its own cluster: namespaces, an account, and its rights.
 
-    As a supervisor it may be its own cluster's leader, so it has a leader's rights at home.
+    As a supervisor it may be its own cluster's leader, so it has a leader's rights at home. Of
+    Secrets it may read and renew the one with its way to the broker.
     """
     leases = [(SYSTEM_NAMESPACE, AGENT), (SYSTEM, cluster)]
-    rules = rights(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases)
+    secret = Rule(SYSTEM_NAMESPACE, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,))
+    rules = (*rights(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases), secret)
     spaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
     return (
         *(namespace(space) for space in spaces),

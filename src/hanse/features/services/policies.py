@@ -5,8 +5,9 @@ from msgspec import Struct
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.manifests import Manifest, manifest
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest
 from hanse.model.objects import Kind, Wire
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -28,6 +29,8 @@ POLICY_BINDING = Kind(
 CLUSTER_UID = "hanse.dev/cluster-uid"
 """Annotation of a member's Lease: the kube-system uid of the cluster that joined by this id."""
 
+_TOKENS = Kind("", "v1", "TokenRequest", f"{SERVICE_ACCOUNT.plural}/token")
+
 _OLD_SOURCE = "lighthouse.submariner.io/sourceCluster"
 """Label of an import that agents before the aggregate publish for one cluster alone."""
 
@@ -46,6 +49,8 @@ class _Law(Struct, frozen=True):
     kind: Kind
     validations: tuple[_Validation, ...]
     status: bool = False
+    by_rules: bool = False
+    """Whether it reads the fleet's rules, the ClusterSet, as `params`."""
 
 
 def policies(home: str) -> tuple[Manifest, ...]:
@@ -85,10 +90,24 @@ _LASTING_UID = _Validation(
     f"request.operation != 'UPDATE' || object.{_UID} == oldObject.{_UID}",
     f"'annotation {CLUSTER_UID} says whose the id is and cannot be changed'",
 )
+_OWN_TOKEN = _Validation(
+    "request.name == variables.me",
+    "'the token must be for ' + variables.me + ': a member speaks for itself only'",
+)
+_WITHIN_RANGES = _Validation(
+    "request.operation == 'DELETE' || params.?spec.?clusters.orValue([]).all(c, "
+    "c.id != variables.me || c.?ranges.orValue([]).size() == 0 || "
+    "object.?endpoints.orValue([]).all(e, e.addresses.all(a, "
+    "isIP(a) && c.ranges.exists(r, isCIDR(r) && cidr(r).containsIP(a)))))",
+    "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
+    "' publish addresses outside of its ranges'",
+)
 _LAWS = (
     _Law("slices", EndpointSlice.kind, (_OWN_SLICE,)),
     _Law("imports", ServiceImport.kind, (_OWN_IMPORT,), status=True),
+    _Law("ranges", EndpointSlice.kind, (_WITHIN_RANGES,), by_rules=True),
     _Law("leases", Lease.kind, (_OWN_LEASE, _LASTING_UID)),
+    _Law("tokens", _TOKENS, (_OWN_TOKEN,)),
 )
 
 
@@ -119,6 +138,8 @@ def _policy(law: _Law, home: str) -> Manifest:
             for v in law.validations
         ],
     }
+    if law.by_rules:
+        spec["paramKind"] = {"apiVersion": ClusterSet.kind.api_version, "kind": "ClusterSet"}
     return manifest(POLICY, f"{home}-{law.name}", body={"spec": spec}, optional=True)
 
 
@@ -131,4 +152,6 @@ def _bound(law: _Law, home: str) -> Manifest:
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": home}}
         },
     }
+    if law.by_rules:
+        spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
     return manifest(POLICY_BINDING, name, body={"spec": spec}, optional=True)
