@@ -11,6 +11,8 @@ from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from hanse.dns.listeners import Listeners
+    from hanse.dns.networks import NetworkZone
+    from hanse.dns.zone import View
 
 ZONE = "clusterset.local"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -69,6 +71,19 @@ _zone = click.option(
     metavar="N",
     help="Log one question in N; 0: none.",
 )
+@click.option(
+    "--network",
+    default="",
+    metavar="TENANT.NETWORK",
+    help="Answer for one tenant network alone; --zone is then the cluster's domain.",
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="With --network: a namespace of the tenant; can be repeated; else all are watched.",
+)
 @click.option("--broker-kubeconfig", type=_FILE, metavar="FILE", help="How to reach the broker.")
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
 @click.pass_context
@@ -82,6 +97,8 @@ def command(
     profile: str | None,
     rate_limit: int,
     log_every: int,
+    network: str,
+    namespaces: tuple[str, ...],
     broker_kubeconfig: Path | None,
     broker_context: str,
 ) -> None:
@@ -93,6 +110,7 @@ def command(
     \b
     Examples:
       hanse dns --cluster-id lubeck --listen 127.0.0.1:5353 --context lubeck
+      hanse dns --network acme.default --zone cluster.local --listen 127.0.0.1:5353
       hanse dns corefile 10.96.0.53
     """
     if context.invoked_subcommand is not None:
@@ -116,9 +134,12 @@ def command(
     broker = None
     if broker_kubeconfig is not None or broker_context:
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
+    source = _network_zone(view, network, namespaces)
     listeners = [_listening(address, workers) for address in listen]
     serving = Serving(per_second=rate_limit, log_every=log_every)
-    context.exit(run_async(lambda: run_dns(home, broker, view, listeners, serving), lasting=True))
+    context.exit(
+        run_async(lambda: run_dns(home, broker, view, listeners, serving, source), lasting=True)
+    )
 
 
 @command.command("corefile")
@@ -141,6 +162,21 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
     for server in servers:
         server_address(server)
     click.echo(stanza(_named(zone), servers), nl=False)
+
+
+def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":
+    """The names of one tenant network, where one is asked for."""
+    from hanse.dns.networks import NetworkZone
+    from hanse.features.networks.names import parsed
+
+    if not network:
+        if namespaces:
+            raise Oops("--namespace goes with --network; leave it out, or name the network")
+        return None
+    name = parsed(network)
+    if not name.tenant or not name.network or "." in name.network:
+        raise Oops(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
+    return NetworkZone(view, name, namespaces)
 
 
 def _named(zone: str) -> str:

@@ -13,7 +13,7 @@ from hanse.dns.feed import Feed
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import Served, Serving, serving
 from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.fleet import Fleet
 from hanse.kube.access import Credentials
@@ -51,13 +51,14 @@ async def run_dns(
     view: View,
     listeners: Sequence[Listeners],
     settings: Serving,
+    zone: ZoneSource | None = None,
 ) -> int:
     """Serve until a signal says to stop; raises `Oops` if credentials cannot even be read."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
-    async with _answering(home, broker, view, listeners, settings):
+    async with _answering(home, broker, view, listeners, settings, zone or ServiceZone(view)):
         where = ", ".join("{}:{}".format(*one.address) for one in listeners)
         log.info("dns serves", extra={"zone": view.zone, "listen": where})
         await stop.wait()
@@ -72,8 +73,8 @@ async def _answering(
     view: View,
     listeners: Sequence[Listeners],
     settings: Serving,
+    zone: ZoneSource,
 ) -> AsyncIterator[None]:
-    zone = ServiceZone(view)
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     fleet = Fleet(zone.watches, Facts(), WallClock(), view.local or HERE)
     await _join(fleet, fleet.local, Role.LOCAL, home, random)

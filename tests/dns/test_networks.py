@@ -1,0 +1,167 @@
+"""The names of one tenant network, and that no other's are known there."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import dns.message
+import dns.rcode
+import msgspec
+import pytest
+
+from hanse.dns.compiler import Compiler, compiled
+from hanse.dns.networks import NetworkZone
+from hanse.dns.responder import respond
+from hanse.dns.table import Table
+from hanse.dns.zone import View
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import Object
+from hanse.model.snapshot import ObjectChange, Snapshot
+from hanse.testing.builders import cluster, snapshot, stored
+from tests.dns.fleet import Told, told_in
+
+VIEW = View("acme.lab", zone="cluster.local")
+LAB = NetworkName("acme", "lab")
+ZONE = NetworkZone(VIEW, LAB)
+
+
+def labels(network: str = "lab", tenant: str = "acme") -> dict[str, str]:
+    return {TENANT: tenant, NETWORK: network}
+
+
+def service(name: str, ip: str, where: str = "acme-web", **more: Any) -> Service:
+    marks = more.pop("labels", labels())
+    ports = more.pop("ports", [{"name": "http", "port": 80}])
+    wire = {
+        "metadata": {"name": name, "namespace": where, "labels": marks},
+        "spec": {"clusterIP": ip, "clusterIPs": [ip], "ports": ports},
+    }
+    return stored(msgspec.convert(wire, Service))
+
+
+def piece(of: str, *endpoints: dict[str, Any], where: str = "acme-web") -> EndpointSlice:
+    wire = {
+        "metadata": {
+            "name": f"{of}-1",
+            "namespace": where,
+            "labels": {**labels(), "kubernetes.io/service-name": of},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080}],
+        "endpoints": list(endpoints),
+    }
+    return stored(msgspec.convert(wire, EndpointSlice))
+
+
+def pod(name: str, ip: str, **marks: str) -> Pod:
+    wire = {
+        "metadata": {"name": name, "namespace": "acme-web", "labels": {**labels(), **marks}},
+        "status": {"podIP": ip, "podIPs": [{"ip": ip}]},
+    }
+    return stored(msgspec.convert(wire, Pod))
+
+
+class Looking:
+    name = "dns"
+    watches = ZONE.watches
+
+
+def seen(*objects: Object) -> Snapshot:
+    return snapshot(Looking(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": objects})  # type: ignore[arg-type]  # it only looks
+
+
+def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> Told:
+    table = Table(VIEW.name, Random(1))
+    table.apply(compiled(VIEW, [ZONE], seen(*objects)))
+    query = dns.message.make_query(name, rtype).to_wire()
+    answer = respond(query, table, stream=True)
+    assert answer is not None
+    return told_in(dns.message.from_wire(answer))
+
+
+def test_a_service_of_the_network_is_known_with_its_ports() -> None:
+    objects = [service("web", "10.1.0.5")]
+
+    assert ask(objects, "web.acme-web.svc.cluster.local").records == ("10.1.0.5",)
+    told = ask(objects, "_http._tcp.web.acme-web.svc.cluster.local", "SRV")
+    assert told.records == ("0 50 80 web.acme-web.svc.cluster.local.",)
+
+
+@pytest.mark.parametrize("marks", [labels("default"), labels("lab", "bolt"), {}])
+def test_names_of_other_networks_do_not_exist(marks: dict[str, str]) -> None:
+    objects = [service("secret", "10.1.0.5", labels=marks), service("web", "10.1.0.6")]
+
+    told = ask(objects, "secret.acme-web.svc.cluster.local")
+
+    assert told.code == "NXDOMAIN"
+
+
+def test_kubernetes_and_kube_dns_answer_by_their_aliases() -> None:
+    objects = [
+        service(
+            "kubernetes-lab", "10.1.0.1", "acme-default", ports=[{"name": "https", "port": 443}]
+        ),
+        service("kube-dns-lab", "10.1.0.10", "acme-kube-system"),
+    ]
+
+    assert ask(objects, "kubernetes.default.svc.cluster.local").records == ("10.1.0.1",)
+    assert ask(objects, "kube-dns.kube-system.svc.cluster.local").records == ("10.1.0.10",)
+    own = ask(objects, "kubernetes-lab.acme-default.svc.cluster.local")
+    assert own.records == ("10.1.0.1",)
+    assert ask(objects, "_https._tcp.kubernetes.default.svc.cluster.local", "SRV").records
+
+
+def test_a_headless_service_tells_its_ready_pods_each_also_by_name() -> None:
+    ready = {"addresses": ["10.4.0.1"], "hostname": "db-0", "conditions": {"ready": True}}
+    unready = {"addresses": ["10.4.0.2"], "conditions": {"ready": False}}
+    nameless = {"addresses": ["10.4.0.3"], "conditions": {}}
+    objects = [service("db", "None"), piece("db", ready, unready, nameless)]
+    name = "db.acme-web.svc.cluster.local"
+
+    assert ask(objects, name).records == ("10.4.0.1", "10.4.0.3")
+    assert ask(objects, f"db-0.{name}").records == ("10.4.0.1",)
+    assert ask(objects, f"10-4-0-3.{name}").records == ("10.4.0.3",)
+    assert ask(objects, f"_http._tcp.{name}", "SRV").records == tuple(
+        sorted(
+            [
+                f"0 50 8080 db-0.{name}.",
+                f"0 50 8080 10-4-0-3.{name}.",
+            ]
+        )
+    )
+
+
+def test_pods_are_verified() -> None:
+    objects = [pod("a", "10.4.0.1"), pod("b", "10.4.0.2", **{NETWORK: "default"})]
+
+    assert ask(objects, "10-4-0-1.acme-web.pod.cluster.local").records == ("10.4.0.1",)
+    assert ask(objects, "10-4-0-2.acme-web.pod.cluster.local").code == "NXDOMAIN"
+    assert ask(objects, "10-4-0-9.acme-web.pod.cluster.local").code == "NXDOMAIN"
+
+
+def test_what_is_not_in_the_clusters_domain_is_refused() -> None:
+    assert ask([service("web", "10.1.0.5")], "example.org").code == "REFUSED"
+
+
+def test_a_change_recompiles_what_it_concerns() -> None:
+    before, after = service("web", "10.1.0.5"), service("web", "10.1.0.6")
+    compiler = Compiler(VIEW, [ZONE])
+    compiler.everything(seen(before))
+    compiler.compile(seen(before))
+
+    compiler.saw(ObjectChange("lubeck", before, after), seen(after))
+    delta = compiler.compile(seen(after))
+
+    assert {named.name for named in delta.put} == {
+        b"\x03web\x08acme-web\x03svc\x07cluster\x05local\x00",
+    }
+
+
+def test_each_namespace_is_watched_by_itself_so_that_no_right_beyond_is_needed() -> None:
+    zone = NetworkZone(VIEW, LAB, ("acme-db", "acme-web"))
+
+    assert {w.namespace for w in zone.watches} == {"acme-db", "acme-web"}
+    assert {w.labels for w in zone.watches} == {f"{TENANT}=acme,{NETWORK}=lab"}
