@@ -8,6 +8,7 @@ from msgspec import Struct
 from hanse.features.statefulsets.names import (
     BALANCERS,
     ON_LEAVE,
+    ORPHANED,
     PREFERENCES,
     REBALANCE,
     UPDATE,
@@ -62,6 +63,11 @@ class Door(Struct, frozen=True):
     def terminating(self) -> bool:
         """Whether it was deleted and is about to go."""
         return self.object.metadata.deletion_timestamp is not None
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its host has let go of it."""
+        return ORPHANED in self.object.metadata.annotations
 
     @property
     def balanced(self) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from hanse.features.statefulsets.fleet import BY_SET, broker_of
 from hanse.features.statefulsets.holding import SERVICES, SETS
 from hanse.features.statefulsets.local import plan_local
-from hanse.features.statefulsets.names import POD_NAME, SET, set_in
+from hanse.features.statefulsets.mirror import plan_mirror
+from hanse.features.statefulsets.names import CLUSTER, POD_NAME, SET, set_in
 from hanse.features.statefulsets.shares import plan_shares
 from hanse.model.facts import ClusterState, Liveness, Outcome, Role
 from hanse.model.keys import Key
@@ -40,9 +41,11 @@ class StatefulSets:
         self._home = home
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, StatefulSet, indexes=(SETS,), writes=OBJECTS),
-            Watch(Role.LOCAL, Service, indexes=(SERVICES,), writes=OBJECTS),
+            Watch(Role.LOCAL, Service, indexes=(SERVICES,), writes=OBJECTS | STATUS),
             Watch(Role.LOCAL, Pod, labels=POD_NAME, writes=FIELDS),
             Watch(Role.LOCAL, Namespace, writes=Writes.MISSING),
+            Watch(Role.LOCAL, FederatedStatefulSet, indexes=(GOVERNED_PLACED,), writes=STATUS),
+            Watch(Role.LOCAL, StatefulSetShares, writes=OBJECTS),
             Watch(Role.BROKER, StatefulSet, indexes=(GOVERNED,), writes=STATUS),
             Watch(
                 Role.BROKER,
@@ -55,6 +58,7 @@ class StatefulSets:
             Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(BY_SET,), writes=OBJECTS),
             Watch(Role.BROKER, Lease, namespace=home),
             Watch(Role.BROKER, Node),
+            Watch(Role.BROKER, Namespace, writes=Writes.MISSING),
         )
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
@@ -67,9 +71,13 @@ class StatefulSets:
                 return self._woken_by_fact(change, seen)
 
     def plan(self, key: Key, seen: Snapshot) -> Plan:
-        if key.topic == "shares":
-            return plan_shares(key, seen, self._home)
-        return plan_local(key, seen, self._home)
+        match key.topic:
+            case "shares":
+                return plan_shares(key, seen, self._home)
+            case "mirror":
+                return plan_mirror(key, seen)
+            case _:
+                return plan_local(key, seen, self._home)
 
     def _woken_at_home(self, obj: Object, seen: Snapshot) -> Iterator[Key]:
         meta = obj.metadata
@@ -82,9 +90,15 @@ class StatefulSets:
                     seen.in_namespace(broker, StatefulSetShares, meta.name) if broker else ()
                 ):
                     yield Key("local", record.metadata.name, meta.name)
+            case FederatedStatefulSet() | StatefulSetShares():
+                yield Key("mirror", meta.name, meta.namespace)
+            case Service():
+                place = f"{meta.namespace}/{meta.name}"
+                for hosted in seen.by(seen.local, GOVERNED_PLACED, place):
+                    yield Key("mirror", hosted.metadata.name, meta.namespace)
+                yield from _of_set(obj)
             case _:
-                if SET in meta.labels:
-                    yield Key("local", meta.labels[SET], meta.namespace)
+                yield from _of_set(obj)
 
     def _woken_by_broker(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
         obj = change.object
@@ -92,8 +106,12 @@ class StatefulSets:
         match obj:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
                 yield from _both(meta.name, meta.namespace)
+                yield from _hosted(meta.name, meta.namespace, seen)
             case StatefulSetPart():
                 yield from _both(obj.spec.name, obj.spec.namespace)
+                yield from _hosted(obj.spec.name, obj.spec.namespace, seen)
+            case Service() if CLUSTER in meta.annotations:
+                yield from _hosted(meta.labels.get(SET, ""), meta.namespace, seen)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
                 plain = seen.by(change.where, GOVERNED, place)
@@ -116,6 +134,8 @@ class StatefulSets:
                 yield from self._all_shares(seen)
             case Outcome(place) if place.where == seen.local:
                 yield from self._troubled(place.ref.name, place.ref.namespace, seen)
+            case Outcome(place) if place.ref.kind == FederatedStatefulSet.kind:
+                yield from _hosted(place.ref.name, place.ref.namespace, seen)
             case _:
                 return
 
@@ -131,6 +151,8 @@ class StatefulSets:
         return (key for key in self._everything(seen) if key.topic == "shares")
 
     def _everything(self, seen: Snapshot) -> Iterator[Key]:
+        for hosted in seen.all(seen.local, FederatedStatefulSet):
+            yield Key("mirror", hosted.metadata.name, hosted.metadata.namespace)
         broker = broker_of(seen)
         kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
         for kind in kinds if broker is not None else ():
@@ -141,6 +163,18 @@ class StatefulSets:
 def _both(name: str, namespace: str) -> Iterator[Key]:
     yield Key("shares", name, namespace)
     yield Key("local", name, namespace)
+
+
+def _hosted(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+    kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
+    if any(seen.get(seen.local, kind, name, namespace) is not None for kind in kinds):
+        yield Key("mirror", name, namespace)
+
+
+def _of_set(obj: Object) -> Iterator[Key]:
+    meta = obj.metadata
+    if SET in meta.labels:
+        yield Key("local", meta.labels[SET], meta.namespace)
 
 
 def _holder(lease: Object | None) -> str:

@@ -31,9 +31,10 @@ def broker_of(seen: Snapshot) -> ClusterId | None:
     return None
 
 
-def is_leaving_fleet(seen: Snapshot) -> bool:
-    """Whether this cluster is taking leave of its broker."""
-    return any(_is_leaving(cluster, seen) for cluster in seen.clusters(Role.BROKER))
+def broker_left(seen: Snapshot) -> ClusterId | None:
+    """The broker that this cluster is taking leave of, if it is."""
+    found = (cluster for cluster in seen.clusters(Role.BROKER) if _is_leaving(cluster, seen))
+    return next(found, None)
 
 
 def members(seen: Snapshot, broker: ClusterId, home: str) -> tuple[Member, ...]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from hanse.features.statefulsets.names import CLUSTER, OWNER, RELEASED, SET, part_name
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -47,13 +49,16 @@ def _at_door(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Iterator
             yield service
 
 
-def released(key: Key, seen: Snapshot) -> Plan:
-    """Leave what runs here to the cluster's people: it is nobody's from now on."""
+def released(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+    """Leave what runs here to the cluster's people: it is nobody's from now on.
+
+    The report goes last, so that others know who has not let go yet.
+    """
     objects = standing(key, seen)
-    return Plan(
-        tuple(Desired(o, seen.local) for o in objects),
-        patches=tuple(_freed(o, key, seen.local) for o in objects),
-    )
+    if not objects:
+        return Plan()
+    patches = tuple(_freed(o, key, seen.local) for o in objects)
+    return replace(kept(key, seen, broker, home), patches=patches)
 
 
 def was_released(obj: Object | None, key: Key) -> bool:

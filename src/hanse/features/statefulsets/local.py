@@ -11,7 +11,7 @@ from hanse.features.statefulsets.balancers import (
     stand_ins,
 )
 from hanse.features.statefulsets.door import Door, door_at
-from hanse.features.statefulsets.fleet import broker_of, is_leaving_fleet, parts_of
+from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of
 from hanse.features.statefulsets.holding import kept, released, was_released
 from hanse.features.statefulsets.names import OWNER, REVISION, SET, set_in, users
 from hanse.features.statefulsets.reports import report
@@ -41,14 +41,17 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
     """All that this cluster has of one set, and its report about it."""
     broker = broker_of(seen)
     if broker is None:
-        return released(key, seen) if is_leaving_fleet(seen) else Plan()
+        left = broker_left(seen)
+        return released(key, seen, left, home) if left is not None else Plan()
     door = door_at(key, seen, broker)
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
     if door is None or door.terminating:
         if record is None:
             return Plan()  # nothing desired: what is left of the set goes
         orphaned = not record.metadata.owner_references
-        return released(key, seen) if orphaned else kept(key, seen, broker, home)
+        return released(key, seen, broker, home) if orphaned else kept(key, seen, broker, home)
+    if door.orphaned:
+        return released(key, seen, broker, home)
     if record is None or door.faults:
         return kept(key, seen, broker, home)
     service = seen.get(broker, Service, door.spec.service_name, door.namespace)
@@ -112,11 +115,11 @@ def _headless(case: _Case, seen: Snapshot) -> Service | None:
             labels=labels,
             annotations=users(meta.annotations),
         ),
-        spec=_copied(spec),
+        spec=copied(spec),
     )
 
 
-def _copied(spec: ServiceSpec) -> ServiceSpec:
+def copied(spec: ServiceSpec) -> ServiceSpec:
     """The spec as it was written; addresses and their families are each cluster's own."""
     policy = "" if spec.ip_family_policy == "SingleStack" else spec.ip_family_policy
     own_address = "None" if spec.cluster_ip == "None" else ""

@@ -41,7 +41,7 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     parts = parts_of(key, seen, broker)
     everyone = members(seen, broker, home)
     rank = _rank(seen.local, everyone)
-    if door is None or door.terminating:
+    if door is None or door.terminating or door.orphaned:
         stays = record is not None and (record.metadata.owner_references or parts)
         return Plan((_shared(record, broker, rank),) if record is not None and stays else ())
     fleet = _fleet(door, everyone)

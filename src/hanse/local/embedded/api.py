@@ -61,7 +61,8 @@ class ApiServer:
         self.clock = clock
         self.storage = Storage(history=history)
         self.registry = Registry(BUILTINS)
-        random = Random(seed)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
+        start = None if seed is None else f"{name} {seed}"  # or two clusters had the same uids
+        random = Random(start)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
         addresses = Addresses(self.storage, clock, random)
         admission = Admission(self.storage, self.registry, random, call_webhook, resolve_service)
         self._writes = Writes(self.storage, clock, admission, addresses, random)

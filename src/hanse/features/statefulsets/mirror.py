@@ -1,0 +1,173 @@
+"""The other door: a FederatedStatefulSet in a host cluster, passed on to the broker and back.
+
+The host's agent keeps the set and its headless Service on the broker as they are at home, so that
+everything else is as if they had been submitted there; status and shares come back the same way.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.fleet import BY_SET, broker_of
+from hanse.features.statefulsets.holding import SERVICES
+from hanse.features.statefulsets.local import copied
+from hanse.features.statefulsets.names import (
+    CLUSTER,
+    LAST_APPLIED,
+    ORPHANED,
+    OWNER,
+    REPLICAS,
+    SET,
+    users,
+)
+from hanse.features.statefulsets.reports import TROUBLE
+from hanse.model.conditions import Condition, condition, merged
+from hanse.model.facts import Outcome
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Wire, ref_of
+from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.snapshot import Snapshot
+
+
+def plan_mirror(key: Key, seen: Snapshot) -> Plan:
+    """A host's set on the broker, and what is told of it at home."""
+    broker = broker_of(seen)
+    if broker is None:
+        return Plan()
+    here = seen.get(seen.local, FederatedStatefulSet, key.name, key.namespace)
+    there = seen.get(broker, FederatedStatefulSet, key.name, key.namespace)
+    anchor = seen.get(seen.local, StatefulSetShares, key.name, key.namespace)
+    if here is not None and there is not None and here.metadata.uid == there.metadata.uid:
+        return Plan()  # the broker is this very cluster
+    if here is None or here.metadata.deletion_timestamp is not None:
+        return _after_deletion(there, anchor, seen, broker)
+    desired = [*_passed_on(here, seen, broker)]
+    if not (trouble := _trouble(here, seen, broker)):
+        desired += _shown(key, here, seen, broker)
+    return Plan(tuple(desired), patches=(_told(here, there, seen, trouble),))
+
+
+def _after_deletion(
+    there: FederatedStatefulSet | None,
+    anchor: StatefulSetShares | None,
+    seen: Snapshot,
+    broker: ClusterId,
+) -> Plan:
+    """Wait for what the garbage collector makes of the shares; an orphan's set is let go of."""
+    ours = there is not None and OWNER in there.metadata.labels
+    if anchor is None or there is None or not ours:
+        return Plan()
+    if not anchor.metadata.owner_references:
+        marks = {**there.metadata.annotations, ORPHANED: "true"}
+        there = replace(there, metadata=replace(there.metadata, annotations=marks))
+        place = f"{there.metadata.namespace}/{there.metadata.name}"
+        if next(seen.by(broker, BY_SET, place), None) is None:
+            return Plan()  # every cluster has let go
+    here = frozenset({seen.local})
+    return Plan(
+        (
+            Desired(there, broker, sources=here),
+            Desired(anchor, seen.local, sources=frozenset({broker})),
+        )
+    )
+
+
+def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) -> Iterator[Desired]:
+    meta = here.metadata
+    sources = frozenset({seen.local})
+    if seen.get(broker, Namespace, meta.namespace) is None:
+        space = Namespace(metadata=Meta(name=meta.namespace))
+        yield Desired(space, broker, sources=sources, unowned=True)
+    name = str(here.spec.template.spec.get("serviceName", ""))
+    service = seen.get(seen.local, Service, name, meta.namespace)
+    if service is not None and OWNER not in service.metadata.labels:
+        copy = Service(
+            metadata=Meta(
+                name=name,
+                namespace=meta.namespace,
+                labels=users(service.metadata.labels),
+                annotations=users(service.metadata.annotations),
+            ),
+            spec=copied(service.spec),
+        )
+        yield Desired(copy, broker, step=1, sources=sources)
+    marks = {n: v for n, v in meta.annotations.items() if n not in (LAST_APPLIED, REPLICAS)}
+    passed = FederatedStatefulSet(
+        metadata=Meta(
+            name=meta.name, namespace=meta.namespace, labels=users(meta.labels), annotations=marks
+        ),
+        spec=here.spec,
+    )
+    yield Desired(passed, broker, step=2, sources=sources)
+
+
+def _shown(
+    key: Key, here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId
+) -> Iterator[Desired]:
+    """At home: the shares, which go with the set, and the Services of replicas elsewhere."""
+    sources = frozenset({broker})
+    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    if record is not None:
+        kind = FederatedStatefulSet.kind
+        owner = OwnerReference(
+            api_version=kind.api_version,
+            kind=kind.name,
+            name=key.name,
+            uid=here.metadata.uid,
+        )
+        meta = Meta(name=key.name, namespace=key.namespace, owner_references=(owner,))
+        yield Desired(StatefulSetShares(metadata=meta, spec=record.spec), seen.local, 0, sources)
+    for service in seen.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
+        marks = service.metadata.annotations
+        if CLUSTER in marks and marks[CLUSTER] != seen.local:
+            labels = {n: v for n, v in users(service.metadata.labels).items() if n != SET}
+            meta = Meta(
+                name=service.metadata.name,
+                namespace=key.namespace,
+                labels=labels,
+                annotations={CLUSTER: marks[CLUSTER]},
+            )
+            spec = copied(service.spec)
+            copy = Service(metadata=meta, spec=spec, status=service.status)
+            yield Desired(copy, seen.local, sources=sources)
+
+
+def _trouble(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) -> str:
+    """Why the broker does not take the set; empty if nothing is known."""
+    outcome = seen.fact(Outcome, Place(broker, ref_of(here)))
+    return outcome.message if outcome is not None and outcome.result in TROUBLE else ""
+
+
+def _told(
+    here: FederatedStatefulSet, there: FederatedStatefulSet | None, seen: Snapshot, trouble: str
+) -> Patch:
+    """The status at home: what the broker's copy says, as far as that is about this set."""
+    place = Place(seen.local, ref_of(here))
+    generation = here.metadata.generation
+    if trouble:
+        return Patch(place, _refused(here, trouble, seen), "status")
+    if there is None or OWNER not in there.metadata.labels or there.spec != here.spec:
+        return Patch(place, {})  # what stands is told until there is something newer
+    status = there.status
+    if status.observed_generation != there.metadata.generation:
+        return Patch(place, {})
+    conditions = [replace(c, observed_generation=generation) for c in status.conditions]
+    told: Wire = msgspec.to_builtins(
+        replace(status, observed_generation=generation, conditions=tuple(conditions))
+    )
+    counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
+    zeros: Wire = {**dict.fromkeys(counts, 0), "clusters": []}
+    return Patch(place, {"status": {**zeros, **told}}, "status")
+
+
+def _refused(here: FederatedStatefulSet, message: str, seen: Snapshot) -> Wire:
+    wanted: tuple[Condition, ...] = (
+        condition("Valid", False, "NotPassedOn", f"the broker does not take it: {message}"[:1000]),
+    )
+    generation = here.metadata.generation
+    after = merged(here.status.conditions, wanted, seen.now, generation)
+    return {"status": {"conditions": msgspec.to_builtins(after)}}

@@ -1,0 +1,127 @@
+"""The second door: a FederatedStatefulSet in a host cluster behaves as a set at the broker does."""
+
+import msgspec
+
+from hanse.app import BROKER
+from hanse.features.statefulsets.names import OWNER
+from hanse.kube.request import Request
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.hanse import (
+    ClusterPreference,
+    FederatedStatefulSet,
+    FederatedStatefulSetSpec,
+    Placement,
+    StatefulSetTemplate,
+    TemplateMeta,
+)
+from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.objects import Meta
+from hanse.testing.stage import Check
+from tests.scenarios.shipyard import Shipyard, headless, spec_of
+
+HOST = "hamburg"
+
+
+async def submit(
+    shipyard: Shipyard, replicas: int = 3, *, balanced: bool = False, **placement: int
+) -> None:
+    """Submit the design's example to the host cluster."""
+    shop, host = shipyard.stage.shop, shipyard.person(HOST)
+    await host.create(headless("etcd", shop))
+    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"} if balanced else {}
+    template = StatefulSetTemplate(
+        spec=msgspec.to_builtins(spec_of(replicas)), metadata=TemplateMeta(annotations=marks)
+    )
+    wishes = tuple(ClusterPreference(name=c, weight=w) for c, w in placement.items())
+    spec = FederatedStatefulSetSpec(template=template, placement=Placement(clusters=wishes))
+    await host.create(FederatedStatefulSet(metadata=Meta(name="store", namespace=shop), spec=spec))
+
+
+def is_ready(shipyard: Shipyard, ready: int) -> Check[FederatedStatefulSet]:
+    """That the host's set says so, and from which clusters."""
+
+    async def check() -> FederatedStatefulSet:
+        found = await shipyard.found(HOST, FederatedStatefulSet, "store")
+        assert found is not None
+        assert found.status.observed_generation == found.metadata.generation, found.status
+        assert (found.replicas, found.status.ready_replicas) == (ready, ready), found.status
+        return found
+
+    return check
+
+
+async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
+    shipyard: Shipyard,
+) -> None:
+    stage = shipyard.stage
+    await submit(shipyard, 4, balanced=True, bergen=2)
+
+    await stage.eventually(shipyard.shares(bergen=2, hamburg=1, lubeck=1))
+    door = await stage.eventually(is_ready(shipyard, 4))
+    assert {c.name: c.ready_replicas for c in door.status.clusters} == {
+        "bergen": 2,
+        "hamburg": 1,
+        "lubeck": 1,
+    }
+    assert door.status.selector == "app=etcd"
+
+    async def all_at_home() -> None:
+        found = await shipyard.balancers(HOST)
+        assert set(found) == {
+            f"store-{n}" for n in ("bergen-0", "bergen-1", "hamburg-0", "lubeck-0")
+        }
+        assert found["store-lubeck-0"] == (await shipyard.balancers("lubeck"))["store-lubeck-0"]
+
+    await stage.eventually(all_at_home)
+    path = f"/apis/hanse.dev/v1alpha1/namespaces/{stage.shop}/federatedstatefulsets/store/scale"
+    body = msgspec.json.encode({"spec": {"replicas": 8}})
+    content = "application/merge-patch+json"
+    await shipyard.person(HOST).send(Request("PATCH", path, body=body, content_type=content))
+
+    await stage.eventually(shipyard.shares(bergen=4, hamburg=2, lubeck=2))
+    await stage.eventually(is_ready(shipyard, 8))
+
+    await shipyard.person(HOST).delete(FederatedStatefulSet, "store", stage.shop)
+    await stage.eventually(shipyard.is_gone())
+    assert (await shipyard.found(HOST, Service, "etcd")) is not None, "it is the user's own"
+
+
+async def test_a_hosts_orphan_runs_on_everywhere(shipyard: Shipyard) -> None:
+    stage = shipyard.stage
+    await submit(shipyard, 3)
+    await stage.eventually(is_ready(shipyard, 3))
+    path = f"/apis/hanse.dev/v1alpha1/namespaces/{stage.shop}/federatedstatefulsets/store"
+    body = msgspec.json.encode({"propagationPolicy": "Orphan"})
+    await shipyard.person(HOST).send(Request("DELETE", path, body=body))
+
+    async def freed() -> None:
+        for cluster in stage.names:
+            own = await shipyard.found(cluster, StatefulSet, f"store-{cluster}")
+            assert own is not None
+            assert OWNER not in own.metadata.labels
+        for where in (BROKER, HOST):
+            assert await shipyard.listed(where, StatefulSetShares) == []
+            assert await shipyard.listed(where, FederatedStatefulSet) == []
+
+    await stage.eventually(freed)
+
+
+async def test_two_sets_of_one_name_are_a_conflict_that_is_told(shipyard: Shipyard) -> None:
+    stage = shipyard.stage
+    meta = Meta(name="store", namespace=stage.shop)
+    template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(1)))
+    other = FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
+    await shipyard.person(BROKER).create(other)
+    await submit(shipyard, 3)
+
+    async def told() -> None:
+        found = await shipyard.found(HOST, FederatedStatefulSet, "store")
+        assert found is not None
+        reasons = {c.type: (c.reason, c.message) for c in found.status.conditions}
+        reason, message = reasons.get("Valid", ("", ""))
+        assert reason == "NotPassedOn", reasons
+        assert "was not made by Hanse" in message
+
+    await stage.eventually(told)
+    await stage.eventually(shipyard.shares(bergen=1))
