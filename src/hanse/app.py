@@ -10,9 +10,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.dashboard.federated import Federated as FederatedSection
 from hanse.dashboard.fleet import Clusters, Links
+from hanse.dashboard.gslb import Hosts as HostSection
+from hanse.dashboard.networks import Networks as NetworkSection
+from hanse.dashboard.networks import Reach
 from hanse.dashboard.section import Section
 from hanse.dashboard.services import Services as ServiceSection
+from hanse.dashboard.statefulsets import StatefulSets as StatefulSetSection
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
 from hanse.dns.publishing.feature import Publishing
@@ -102,7 +107,16 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
 
 def sections() -> tuple[Section, ...]:
     """Every part of the dashboard; a new one is named here."""
-    return (Clusters(), Links(), ServiceSection())
+    return (
+        Clusters(),
+        Links(),
+        ServiceSection(),
+        FederatedSection(),
+        HostSection(),
+        StatefulSetSection(),
+        NetworkSection(),
+        Reach(),
+    )
 
 
 def outside(options: Options) -> dict[ClusterId, System]:

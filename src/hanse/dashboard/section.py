@@ -32,3 +32,32 @@ class Section(Protocol):
     def show(self, key: str, sights: Sights) -> Any | None:
         """What is shown of a key; None where there is nothing any more."""
         ...
+
+
+class PartShown(Shown, frozen=True, kw_only=True):
+    """One cluster's part of something, in a few words."""
+
+    cluster: str
+    state: State
+    text: str = ""
+    share: int = 0
+    """Its percentage of what is shared out, where anything is."""
+
+
+class FeatureShown(Shown, frozen=True, kw_only=True):
+    """Something that spans clusters: how it stands as a whole, and in each of them."""
+
+    namespace: str
+    name: str
+    state: State
+    told: str
+    """How it stands, in a word or two."""
+    facts: tuple[tuple[str, str], ...] = ()
+    parts: tuple[PartShown, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def worst(states: Iterable[State]) -> State:
+    """The state of a whole whose parts are these."""
+    order: tuple[State, ...] = ("bad", "warn", "idle", "good")
+    return min(states, key=order.index, default="idle")

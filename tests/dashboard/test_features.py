@@ -1,0 +1,205 @@
+"""What the page shows of what spans clusters."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from hanse.dashboard.federated import Federated
+from hanse.dashboard.gslb import Hosts
+from hanse.dashboard.networks import Networks, Reach
+from hanse.dashboard.section import Section, worst
+from hanse.dashboard.sights import Sights
+from hanse.dashboard.statefulsets import StatefulSets
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.records import Backends, MemberPort, Record, configmap_of
+from hanse.features.gslb.feature import Gslb
+from hanse.features.networks.feature import Networks as NetworksFeature
+from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.globalservice import (
+    GlobalMember,
+    GlobalService,
+    GlobalServiceSpec,
+    GlobalServiceStatus,
+    MemberHealth,
+)
+from hanse.model.kinds.networks import (
+    Network,
+    NetworkService,
+    NetworkSpec,
+    NetworkStatus,
+)
+from hanse.model.kinds.stateful import (
+    Replica,
+    Share,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.objects import Meta, Object
+from hanse.testing.builders import cluster, snapshot
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def shown(section: Section, key: str, seen: Sights) -> Any:
+    assert key in set(section.keys(seen))
+    return json.loads(msgspec.json.encode(section.show(key, seen)))
+
+
+def seen_by(feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Object]) -> Sights:
+    states = [cluster(name, *several) for name, several in roles.items()]
+    return Sights({"lubeck": snapshot(feature, "lubeck", states, held)})
+
+
+def record(where: str, *ready: str) -> Object:
+    backends = (Backends("own", "IPv4", ready=ready),)
+    told = Record(where, "Service", "shop", "web", "antrea-plus-system", "web", (MemberPort(80),))
+    return configmap_of(msgspec.structs.replace(told, backends=backends))
+
+
+def test_a_federated_service_shows_its_member_services() -> None:
+    seen = seen_by(
+        FederatedServices(),
+        {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
+        lubeck=[record("lubeck", "10.0.0.1", "10.0.0.2")],
+        bergen=[record("bergen")],
+    )
+
+    told = shown(Federated(), "antrea-plus-system/web", seen)
+
+    assert (told["state"], told["told"]) == ("good", "2 ready")
+    assert [(p["cluster"], p["state"]) for p in told["parts"]] == [
+        ("lubeck", "good"),
+        ("bergen", "bad"),
+    ]
+    assert ["Ports", "80/TCP"] in told["facts"]
+
+
+def host(*members: tuple[str, int, int, bool]) -> GlobalService:
+    return GlobalService(
+        metadata=Meta(name="shop.example.com", namespace="avi-system"),
+        spec=GlobalServiceSpec(
+            host="shop.example.com",
+            members=tuple(
+                GlobalMember(cluster=c, address=f"192.0.2.{n}", weight=w, priority=p)
+                for n, (c, w, p, _) in enumerate(members)
+            ),
+        ),
+        status=GlobalServiceStatus(
+            members=tuple(
+                MemberHealth(
+                    cluster=c, address=f"192.0.2.{n}", up=up, reason="" if up else "no answer"
+                )
+                for n, (c, _, _, up) in enumerate(members)
+            )
+        ),
+    )
+
+
+def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> None:
+    service = host(
+        ("lubeck", 3, 20, True),
+        ("bergen", 1, 20, True),
+        ("rome", 1, 20, False),
+        ("oslo", 9, 10, True),
+    )
+    seen = seen_by(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[service])
+
+    told = shown(Hosts(), "shop.example.com", seen)
+
+    assert [(p["cluster"], p["share"], p["state"]) for p in told["parts"]] == [
+        ("lubeck", 75, "good"),
+        ("bergen", 25, "good"),
+        ("rome", 0, "bad"),
+        ("oslo", 0, "idle"),
+    ]
+    assert told["problems"] == ["rome 192.0.2.2 is down: no answer"]
+    assert told["told"] == "3/4 up"
+
+
+def part(where: str, *ready: bool, trouble: str = "") -> StatefulSetPart:
+    replicas = tuple(Replica(name=f"store-{where}-{n}", ready=one) for n, one in enumerate(ready))
+    spec = StatefulSetPartSpec(
+        namespace="shop", name="store", cluster=where, replicas=replicas, trouble=trouble
+    )
+    return StatefulSetPart(
+        metadata=Meta(name=f"store-{where}", namespace="hanse-broker"), spec=spec
+    )
+
+
+def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
+    shares = StatefulSetShares(
+        metadata=Meta(name="store", namespace="shop"),
+        spec=StatefulSetSharesSpec(
+            shares=(Share(name="lubeck", replicas=2), Share(name="bergen", replicas=2)),
+            service="etcd",
+        ),
+    )
+    seen = seen_by(
+        StatefulSetsFeature("hanse-broker"),
+        {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)},
+        broker=[shares, part("lubeck", True, True), part("bergen", True, False, trouble="no room")],
+    )
+
+    told = shown(StatefulSets(), "shop/store", seen)
+
+    assert (told["told"], told["state"]) == ("3/4 ready", "warn")
+    assert [(p["cluster"], p["text"], p["share"]) for p in told["parts"]] == [
+        ("lubeck", "2/2", 50),
+        ("bergen", "1/2", 50),
+    ]
+    assert told["problems"] == ["bergen: no room"]
+    assert ["bergen", "store-bergen-0, store-bergen-1 not ready"] in told["facts"]
+
+
+def network(name: str, phase: Any = "Ready") -> Network:
+    tenant = name.partition(".")[0]
+    return Network(
+        metadata=Meta(name=name),
+        spec=NetworkSpec(
+            type="flat", tenant=tenant, service=NetworkService(cidrs=("10.250.0.0/30",))
+        ),
+        status=NetworkStatus(phase=phase, message="" if phase == "Ready" else "ranges overlap"),
+    )
+
+
+def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
+    labels = {TENANT: "acme", NETWORK: "default"}
+    space = Namespace(metadata=Meta(name="acme-web", labels={TENANT: "acme"}))
+    web = Service(metadata=Meta(name="web", namespace="acme-web", labels=labels))
+    seen = seen_by(
+        NetworksFeature(),
+        {"lubeck": (Role.LOCAL,)},
+        lubeck=[network("acme.default"), network("rival.default", "Failed"), space, web],
+    )
+
+    fine = shown(Networks(), "lubeck/acme.default", seen)
+    broken = shown(Networks(), "lubeck/rival.default", seen)
+
+    assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 25)
+    assert (broken["state"], broken["problems"]) == ("bad", ["ranges overlap"])
+
+
+def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
+    spaces: list[Object] = [
+        Namespace(metadata=Meta(name=f"{tenant}-web", labels={TENANT: tenant}))
+        for tenant in ("acme", "rival")
+    ]
+    networks: list[Object] = [network("acme.default"), network("rival.default")]
+    seen = seen_by(NetworksFeature(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces])
+
+    told = shown(Reach(), "lubeck", seen)
+
+    assert told["names"][:2] == ["acme.default", "rival.default"]
+    assert told["rows"][0][1] == "all", "no policy is written yet"
+
+
+def test_the_worst_part_is_the_state_of_the_whole() -> None:
+    assert worst(("good", "warn", "good")) == "warn"
+    assert worst(()) == "idle"
