@@ -36,9 +36,14 @@ from hanse.engine.probe_sockets import Sockets
 from hanse.engine.probes import Attempt, Prober
 from hanse.engine.resolving import Lookup
 from hanse.engine.roads import Dial, Roads, over_http
+from hanse.features.admission.configuration import NAME as WEBHOOKS
+from hanse.features.admission.feature import PROVIDER as CERTIFICATE_PROVIDER
+from hanse.features.admission.feature import Admission
+from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
+from hanse.features.federation.hooks import HOOKS as MEMBERSHIP_HOOKS
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.machines.feature import Machines
@@ -59,6 +64,8 @@ from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
 from hanse.model.verdict import Hook
 from hanse.model.ways import Guide
+from hanse.webhooks.certificates import Certificates
+from hanse.webhooks.doorkeeper import Doorkeeper
 
 SYSTEM_NAMESPACE = "hanse-system"
 BROKER: ClusterId = "broker"
@@ -68,6 +75,7 @@ class Options(Struct, frozen=True):
     """What an installation chooses for its features; each reads what is its own."""
 
     broker_namespace: str = BROKER_NAMESPACE
+    admission: AdmissionOptions = AdmissionOptions()
     networks: NetworksOptions = NetworksOptions()
     federated: FederatedOptions = FederatedOptions()
     statefulsets: StatefulSetOptions = StatefulSetOptions()
@@ -78,6 +86,7 @@ class Options(Struct, frozen=True):
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
     """Every feature of the product; a new one is named here."""
     return (
+        Admission(hooks(options), options.admission),
         Services(options.broker_namespace),
         Membership(),
         FederatedServices(options.federated),
@@ -102,7 +111,7 @@ def sources(view: View) -> tuple[ZoneSource, ...]:
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value
     """Every admission decision of the product; a new one is named here."""
-    return network_hooks(Networks(options.networks))
+    return (*MEMBERSHIP_HOOKS, *network_hooks(Networks(options.networks)))
 
 
 def sections() -> tuple[Section, ...]:
@@ -152,6 +161,7 @@ class Agent:
         broker: Transport | None = None,
         outside: Mapping[ClusterId, System] | None = None,
         features: Sequence[Feature] = (),
+        hooks: Sequence[Hook] = (),
         zones: Sequence[ZoneSource] = (),
         dial: Dial = over_http,
         attempt: Attempt | None = None,
@@ -169,8 +179,16 @@ class Agent:
             random=random,
             system_namespace=settings.namespace,
             also=[watch for zone in zones for watch in zone.watches],
-            providers={"resolve": Lookup()},
+            providers={"resolve": Lookup(), CERTIFICATE_PROVIDER: Certificates(clock)},
         )
+        self.doorkeeper = Doorkeeper(
+            hooks,
+            self.engine.snapshot,
+            self.engine.find_out,
+            namespace=settings.options.admission.namespace,
+            secret=WEBHOOKS,
+        )
+        self.engine.followers.append(self.doorkeeper.saw)
         self.leaders = Leaders(
             self.engine.fleet,
             f"{settings.cluster}_{settings.identity}",
@@ -205,8 +223,15 @@ class Agent:
             )
 
     @asynccontextmanager
-    async def running(self, listener: socket.socket | None = None) -> AsyncIterator[None]:
-        """Work until the block ends; with replicas, only while this one holds their Lease."""
+    async def running(
+        self,
+        listener: socket.socket | None = None,
+        webhooks: socket.socket | None = None,
+    ) -> AsyncIterator[None]:
+        """Work until the block ends; with replicas, only while this one holds their Lease.
+
+        Health is told on one socket, API servers are answered on the other: by every replica.
+        """
         async with AsyncExitStack() as stack:
             alone = not self.settings.replicated
             await stack.enter_async_context(self.engine.running(active=alone))
@@ -216,6 +241,8 @@ class Agent:
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
                 await stack.enter_async_context(serving(self.engine, listener))
+            if webhooks is not None:
+                await stack.enter_async_context(self.doorkeeper.running(webhooks))
             if self._presence is not None:
                 await stack.enter_async_context(
                     _beside(self._presence.run(lambda: self.engine.active), "sign of life")

@@ -9,6 +9,7 @@ from hanse.features.networks.feature import Networks
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.local.real.fleet import RealFleet
+from hanse.model.verdict import Hook
 from hanse.testing.stage import Features, Ground, Stage
 from hanse.testing.stage_embedded import embedded_ground
 from hanse.testing.stage_kubernetes import kubernetes_ground
@@ -76,11 +77,20 @@ def features() -> Features:
 
 
 @pytest.fixture
+def hooks() -> tuple[Hook, ...]:
+    """What API servers ask agents on the stage; modules about admission override it."""
+    return ()
+
+
+@pytest.fixture
 async def stage(
-    ground: Ground, features: Features, request: pytest.FixtureRequest
+    ground: Ground,
+    features: Features,
+    hooks: tuple[Hook, ...],
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Stage]:
     """Three clusters and a broker, no agent yet, and a namespace of the scenario's own."""
-    async with Stage(ground, shop_of(request.node.nodeid), features) as stage:
+    async with Stage(ground, shop_of(request.node.nodeid), features, hooks=hooks) as stage:
         yield stage
 
 

@@ -1,7 +1,9 @@
 """`hanse agent`: the long-running part in each cluster."""
 
+import re
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,7 +11,12 @@ from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of, publishing_options
 from hanse.cli.settings import settings_of
 
+if TYPE_CHECKING:
+    from hanse.features.admission.options import AdmissionOptions
+
 SHORTEST_TOKEN = 16
+
+_WEBHOOK_URL = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[^?#\s]*)?")
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -99,6 +106,22 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="A name under which browsers reach it, beside localhost. Repeatable.",
 )
 @publishing_options
+@click.option(
+    "--webhook-listen",
+    default="",
+    envvar="HANSE_WEBHOOK_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Answer admission webhooks here, such as 0.0.0.0:9443; without it nobody asks.",
+)
+@click.option(
+    "--webhook-url",
+    default="",
+    envvar="HANSE_WEBHOOK_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Where the API server finds that; else it goes by the Service hanse-webhooks.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -116,6 +139,8 @@ def command(
     publish_endpoints: str,
     publish_server: str,
     publish_key_file: Path | None,
+    webhook_listen: str,
+    webhook_url: str,
 ) -> None:
     """Run one cluster's agent.
 
@@ -131,7 +156,7 @@ def command(
         --publish-server 192.0.2.53 --publish-key-file hanse.key
     """
     from hanse import app
-    from hanse.cli.agent_process import Shows, Ways, run_agent
+    from hanse.cli.agent_process import Listeners, Shows, Ways, run_agent
     from hanse.cli.running import run_async, start_logging
     from hanse.model.naming import CLUSTER_ID
 
@@ -155,9 +180,30 @@ def command(
         broker_context=broker_context,
     )
     publishing = publishing_of(publish_zone, publish_endpoints, publish_server, publish_key_file)
-    options = app.Options(broker_namespace, publishing=publishing)
+    asked = _listener("--webhook-listen", webhook_listen) if webhook_listen else None
+    options = app.Options(
+        broker_namespace=broker_namespace,
+        admission=_admission(asked, webhook_url, namespace),
+        publishing=publishing,
+    )
     who = app.Settings(cluster_id, identity, namespace, options)
-    context.exit(run_async(lambda: run_agent(who, ways, listener, shows), lasting=True))
+    heard = Listeners(listener, asked)
+    context.exit(run_async(lambda: run_agent(who, ways, heard, shows), lasting=True))
+
+
+def _admission(listener: socket.socket | None, url: str, namespace: str) -> "AdmissionOptions":
+    """What API servers are told; raises `Oops` for a URL that none would call."""
+    from hanse.features.admission.options import AdmissionOptions
+
+    if listener is None:
+        if url:
+            raise Oops("--webhook-url needs --webhook-listen: somebody has to answer there")
+        return AdmissionOptions(namespace=namespace)
+    if url and not _WEBHOOK_URL.fullmatch(url):
+        raise Oops(
+            f"--webhook-url {url[:100]!r} is not https://HOST:PORT; API servers take no other"
+        )
+    return AdmissionOptions(True, url.rstrip("/"), namespace, listener.getsockname()[1])
 
 
 def _token(file: Path | None) -> str:

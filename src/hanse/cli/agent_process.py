@@ -64,8 +64,15 @@ class Shows(Struct, frozen=True):
             yield
 
 
+class Listeners(Struct, frozen=True):
+    """Where an agent is asked: about its health, and by API servers."""
+
+    health: socket.socket
+    webhooks: socket.socket | None = None
+
+
 async def run_agent(
-    settings: app.Settings, ways: Ways, listener: socket.socket, shows: Shows | None = None
+    settings: app.Settings, ways: Ways, listeners: Listeners, shows: Shows | None = None
 ) -> int:
     """Work until a signal says to stop; raises `Oops` if credentials cannot even be read."""
     home, broker = await _readable(ways.home), ways.broker
@@ -75,6 +82,7 @@ async def run_agent(
         broker=HttpTransport(await _readable(broker)) if broker is not None else None,
         outside=app.outside(settings.options),
         features=app.features(settings.options),
+        hooks=app.hooks(settings.options),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -84,11 +92,11 @@ async def run_agent(
         async with AsyncExitStack() as stack:
             if shows is not None:
                 await stack.enter_async_context(shows.showing(agent))
-            await stack.enter_async_context(agent.running(listener))
+            await stack.enter_async_context(agent.running(listeners.health, listeners.webhooks))
             if broker is not None:
                 file, context = ways.broker_file, ways.broker_context
                 await stack.enter_async_context(renewing(settings, home, broker, file, context))
-            host, port = listener.getsockname()[:2]
+            host, port = listeners.health.getsockname()[:2]
             where = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
             if shows is not None:
                 where["dashboard"] = "{}:{}".format(*shows.listener.getsockname()[:2])

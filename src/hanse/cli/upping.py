@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -21,6 +22,7 @@ from hanse.cli.tables import table
 from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
 from hanse.engine.health import why_not_ready
+from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
 from hanse.local.real.failures import RealClusterError
@@ -208,16 +210,21 @@ async def _run_agent(
     names: Names, page: LocalDashboard, member: Member, ways: Mapping[str, Transport]
 ) -> AsyncIterator[Eyes]:
     # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
-    settings = app.Settings(cluster=member.name, identity="local")
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    options = app.Options(admission=AdmissionOptions(enabled=True, url=url))
+    settings = app.Settings(cluster=member.name, identity="local", options=options)
     agent = app.Agent(
         settings,
         ways[member.name],
         broker=ways[BROKER],
-        features=app.features(),
+        features=app.features(options),
+        hooks=app.hooks(options),
         zones=names.zones_of(member.name),
     )
     try:
-        async with page.onto(agent), agent.running(), names.told_by(agent):
+        async with page.onto(agent), agent.running(webhooks=listener), names.told_by(agent):
             await _at_work(agent)
             yield lambda: _seen_by(agent)
     finally:

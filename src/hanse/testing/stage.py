@@ -6,6 +6,7 @@ and `always` alone, which cost nothing on virtual time.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -15,8 +16,10 @@ from typing import Any, Protocol, Self, TypeVar
 
 from msgspec import Struct
 
-from hanse.app import BROKER, Agent, Settings
+from hanse.app import BROKER, Agent, Options, Settings
 from hanse.engine.probes import Attempt
+from hanse.features.admission.feature import Admission
+from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
@@ -29,8 +32,10 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule
+from hanse.model.verdict import Hook
 from hanse.testing.faults import READING, Network, Sent
 from hanse.testing.stage_accounts import account_of
+from hanse.webhooks.doorkeeper import Doorkeeper
 
 T = TypeVar("T")
 
@@ -43,6 +48,14 @@ Check = Callable[[], Awaitable[T]]
 
 Features = Callable[[], Sequence[Feature]]
 """What each agent is started with."""
+
+
+class Door(Struct, frozen=True):
+    """Where an API server asks an agent."""
+
+    url: str
+    listener: socket.socket | None = None
+    """None where API servers are in this process and just call."""
 
 
 class Ground(Protocol):
@@ -87,6 +100,14 @@ class Ground(Protocol):
         """The way to a cluster by credentials that an agent was given."""
         ...
 
+    def open_door(self, name: str) -> Door:
+        """Where an agent of that name will answer webhooks."""
+        ...
+
+    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+        """Who answers at a door from now on, where that is not heard on a socket."""
+        ...
+
     async def restart_server(self, cluster: ClusterId) -> None:
         """Stop a cluster's API server and start it again: watches break, history may be lost."""
         ...
@@ -111,8 +132,17 @@ class Actor(Struct, frozen=True):
 class Stage:
     """The clusters of a ground with agents, people, and a namespace of the scenario's own."""
 
-    def __init__(self, ground: Ground, shop: str, features: Features, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        shop: str,
+        features: Features,
+        *,
+        hooks: Sequence[Hook] = (),
+        seed: int = 0,
+    ) -> None:
         self.ground = ground
+        self.hooks = tuple(hooks)
         self.names = ground.names
         self.shop = shop
         self.system = f"{shop}-system"
@@ -197,25 +227,30 @@ class Stage:
         name = f"{cluster}/{replica}" if replica else cluster
         assert name not in self.actors, f"{name} runs already"
         home, broker = [await self._way(name, cluster, where) for where in (cluster, BROKER)]
+        door = self.ground.open_door(name)
+        admission = AdmissionOptions(bool(self.hooks), door.url, self.system)
         agent = Agent(
             Settings(
                 cluster,
                 replica or "only",
                 namespace=self.system,
+                options=Options(admission=admission),
                 replicated=bool(replica),
                 terms=self.ground.terms,
             ),
             home,
             broker=broker,
-            features=self.features(),
             attempt=self.attempt,
+            features=self._with_admission(admission),
+            hooks=self.hooks,
             dial=lambda member, credentials: self.network.transport(
                 name, member, self.ground.dial(member, credentials)
             ),
             clock=self.ground.clock,
             random=self.random,
         )
-        task = asyncio.create_task(_run(agent), name=f"agent {name}")
+        self.ground.keep_door(door, agent.doorkeeper)
+        task = asyncio.create_task(self._run(agent, door), name=f"agent {name}")
         self.actors[name] = Actor(name, agent, task)
         return agent
 
@@ -308,19 +343,25 @@ class Stage:
     def _account(
         self, cluster: ClusterId, role: Role, only: Callable[[Rule], bool] = lambda _: True
     ) -> Account:
-        return account_of(self.features(), cluster, role, self.system, only)
+        features = self._with_admission(AdmissionOptions(namespace=self.system))
+        return account_of(features, cluster, role, self.system, only)
+
+    def _with_admission(self, options: AdmissionOptions) -> tuple[Feature, ...]:
+        """What agents do; with hooks they also see to it that they are asked."""
+        own = (Admission(self.hooks, options),) if self.hooks else ()
+        return (*self.features(), *own)
+
+    async def _run(self, agent: Agent, door: Door) -> None:
+        try:
+            async with agent.running(webhooks=door.listener):
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self.ground.keep_door(door, None)
+            await agent.close()
 
 
 def _is_work(sent: Sent) -> bool:
     return sent.request.method not in READING and "/leases" not in sent.request.path
-
-
-async def _run(agent: Agent) -> None:
-    try:
-        async with agent.running():
-            await asyncio.get_running_loop().create_future()
-    finally:
-        await agent.close()
 
 
 def told(writes: Iterable[Sent]) -> list[str]:

@@ -17,10 +17,13 @@ from hanse.local.embedded.dialling import Dialled, Listed
 from hanse.local.embedded.failures import Refusal
 from hanse.local.embedded.storage import Snapshot
 from hanse.local.embedded.users import ADMIN, User
+from hanse.local.embedded.webhooks import WebhookCall, WebhookFailed
 from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
+from hanse.testing.stage import Door
 from hanse.testing.time import LoopClock
+from hanse.webhooks.doorkeeper import Doorkeeper
 
 DOWNTIME = timedelta(seconds=3)
 """What a real API server takes to restart."""
@@ -36,7 +39,11 @@ class EmbeddedGround:
     def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
         self.names = tuple(names)
         self.clock = LoopClock()
-        self.servers = {n: ApiServer(n, clock=self.clock, seed=seed) for n in (*names, BROKER)}
+        self.servers = {
+            n: ApiServer(n, clock=self.clock, seed=seed, call_webhook=self._call_webhook)
+            for n in (*names, BROKER)
+        }
+        self._keepers: dict[str, Doorkeeper] = {}
         self._doors = {name: _Door(server) for name, server in self.servers.items()}
 
     def connect(self, cluster: ClusterId) -> Transport:
@@ -56,6 +63,21 @@ class EmbeddedGround:
             if self.endpoint(name).url == url:
                 return Listed(door, ca_of(name))
         return None
+
+    def open_door(self, name: str) -> Door:
+        return Door(f"https://{name.replace('/', '.')}.webhooks.example")
+
+    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+        self._keepers.pop(door.url, None)
+        if keeper is not None:
+            self._keepers[door.url] = keeper
+
+    async def _call_webhook(self, call: WebhookCall) -> bytes:
+        url, _, hook = call.url.rpartition("/")
+        keeper = self._keepers.get(url)
+        if keeper is None or not call.authority:
+            raise WebhookFailed(f'Post "{call.url}": connection refused')
+        return await keeper.answer(hook, call.body)
 
     async def restart_server(self, cluster: ClusterId) -> None:
         with self._doors[cluster].closed():

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.kube.access import Access
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
@@ -30,6 +31,7 @@ from hanse.testing.stage import Check, Stage
 from hanse.testing.stage_accounts import supervisor_account
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 NAME = "league"
 TOKEN_LIFETIME = timedelta(hours=24)
 
@@ -66,6 +68,8 @@ class League:
         for cluster in self.members:
             person = self.person(cluster)
             for path in (
+                f"{ADMISSION}/validatingwebhookconfigurations/{WEBHOOKS}",
+                f"{ADMISSION}/mutatingwebhookconfigurations/{WEBHOOKS}",
                 "/apis/antreaplus.vmware-tanzu.com/v1alpha1/federations",
                 "/apis/antreaplus.vmware-tanzu.com/v1alpha1/clusterclaims",
                 f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases",

@@ -1,6 +1,7 @@
 """Real clusters as a ground for scenarios: shared by all of them, in real time."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -17,6 +18,8 @@ from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
+from hanse.testing.stage import Door
+from hanse.webhooks.doorkeeper import Doorkeeper
 
 SHORT = Terms(
     lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
@@ -53,6 +56,15 @@ class KubernetesGround:
 
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
         return HttpTransport(credentials)
+
+    def open_door(self, name: str) -> Door:  # noqa: ARG002 - the port tells them apart
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        return Door(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)
+
+    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+        if keeper is None and door.listener is not None:
+            door.listener.close()
 
     async def access(self, account: Account, cluster: ClusterId) -> Access:
         """Credentials of an account that is given its rights first; they hold when this returns."""

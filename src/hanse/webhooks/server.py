@@ -64,20 +64,27 @@ async def serving(
         await runner.cleanup()
 
 
+async def answered(
+    hook: Hook, body: bytes, snapshot: Callable[[], Snapshot], ask: AskLive
+) -> bytes:
+    """The answer to an AdmissionReview, whatever happens; raises `NotAReview`."""
+    question = asked(body)
+    try:
+        verdict = await decide(hook, question.review, snapshot, ask)
+    except Exception:
+        log.exception("webhook failed", extra={"hook": hook.name})
+        verdict = Deny(f"Hanse failed to decide ({hook.name}); its log says why", 500)
+    return answer(question, verdict)
+
+
 def _answering(
     hook: Hook, snapshot: Callable[[], Snapshot], ask: AskLive
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def respond(request: web.Request) -> web.Response:
         try:
-            question = asked(await request.read())
+            body = await answered(hook, await request.read(), snapshot, ask)
         except NotAReview as error:
             return web.Response(status=400, text=f"{error}\n")
-        try:
-            verdict = await decide(hook, question.review, snapshot, ask)
-        except Exception:
-            log.exception("webhook failed", extra={"hook": hook.name})
-            verdict = Deny(f"Hanse failed to decide ({hook.name}); its log says why", 500)
-        body = answer(question, verdict)
         return web.Response(body=body, content_type="application/json")
 
     return respond

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.local.up.composition import Member
 from hanse.model.crds import crds, stand_ins
@@ -11,6 +12,10 @@ SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
 SAMPLE_NAMESPACE = "shop"
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FORMER_WEBHOOKS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{kind}/{WEBHOOKS}"
+    for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+)
 
 
 class Wanted(Struct, frozen=True):

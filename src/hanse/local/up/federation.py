@@ -10,12 +10,12 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.request import Transport
+from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links
 from hanse.local.up.clusters import Cluster
 from hanse.local.up.composition import Member
-from hanse.local.up.contents import definitions, foundation, sample
+from hanse.local.up.contents import FORMER_WEBHOOKS, definitions, foundation, sample
 from hanse.local.up.control import listening
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
@@ -153,6 +153,8 @@ class Federation:
         kinds = definitions()
 
         async def fill(member: Member, transport: Transport) -> None:
+            for former in FORMER_WEBHOOKS:  # nobody answers those of an earlier run
+                await transport.send(Request("DELETE", former))
             await install_definitions(transport, kinds)
             await install(transport, foundation(member))
             if self._wishes.profile is not None and not member.runs_workloads:

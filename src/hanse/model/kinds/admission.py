@@ -1,4 +1,4 @@
-"""The group `admissionregistration.k8s.io`: what an API server checks by itself."""
+"""The group `admissionregistration.k8s.io`: what an API server checks or asks before it writes."""
 
 from typing import ClassVar
 
@@ -29,3 +29,31 @@ class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
     )
 
     spec: Wire = {}
+
+
+class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
+    """Webhooks that may refuse; the server fills what they leave out."""
+
+    kind: ClassVar[Kind] = Kind(
+        GROUP,
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        namespaced=False,
+    )
+
+    webhooks: tuple[Wire, ...] = ()
+
+
+class MutatingWebhookConfiguration(Object, frozen=True, kw_only=True):
+    """Webhooks that may refuse and change; the server fills what they leave out."""
+
+    kind: ClassVar[Kind] = Kind(
+        GROUP,
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        namespaced=False,
+    )
+
+    webhooks: tuple[Wire, ...] = ()

@@ -1,0 +1,83 @@
+"""From what hooks ask about to what an API server is told."""
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+
+from hanse.features.admission.options import AdmissionOptions
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import Wire
+from hanse.model.verdict import Asks, Hook
+
+NAME = "hanse-webhooks"
+DOMAIN = "webhooks.hanse.dev"
+SERVICE_PORT = 443
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+
+def webhooks(
+    hooks: Iterable[Hook], authority: bytes, options: AdmissionOptions, *, changing: bool
+) -> tuple[Wire, ...]:
+    """The entries of one configuration, in the order of the hooks."""
+    return tuple(
+        _entry(hook, number, asks, authority, options)
+        for hook in hooks
+        for number, asks in enumerate(hook.asks)
+        if asks.changes is changing
+    )
+
+
+def hosts_of(options: AdmissionOptions) -> str:
+    """The names and addresses that the certificate bears, joined with commas."""
+    if not options.url:
+        service = f"{NAME}.{options.namespace}"
+        return f"{service}.svc,{service}.svc.cluster.local"
+    authority = options.url.partition("://")[2].partition("/")[0]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.rpartition(":")[0] or authority
+
+
+def _entry(
+    hook: Hook, number: int, asks: Asks, authority: bytes, options: AdmissionOptions
+) -> Wire:
+    return {
+        "name": f"{hook.name}-{number}.{DOMAIN}",
+        "clientConfig": _client(hook.name, authority, options),
+        "rules": [
+            {
+                "apiGroups": list(asks.groups),
+                "apiVersions": list(asks.versions),
+                "resources": list(asks.resources),
+                "operations": list(asks.operations),
+                "scope": "*",
+            }
+        ],
+        "failurePolicy": "Fail" if asks.required else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": _spared(asks, options) if asks.required else dict(asks.namespaces),
+        "objectSelector": dict(asks.objects),
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": asks.timeout_seconds,
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+def _client(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
+    bundle = b64encode(authority).decode()
+    if options.url:
+        return {"caBundle": bundle, "url": f"{options.url.rstrip('/')}/{hook}"}
+    service = {
+        "name": NAME,
+        "namespace": options.namespace,
+        "path": f"/{hook}",
+        "port": SERVICE_PORT,
+    }
+    return {"caBundle": bundle, "service": service}
+
+
+def _spared(asks: Asks, options: AdmissionOptions) -> Wire:
+    """The selector without what an agent that is down is mended in."""
+    spared = sorted({options.namespace, SYSTEM, "kube-system"})
+    rule = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": spared}
+    given: Sequence[Wire] = asks.namespaces.get("matchExpressions") or ()
+    return {**asks.namespaces, "matchExpressions": [*given, rule]}

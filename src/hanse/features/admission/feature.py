@@ -1,0 +1,125 @@
+"""Admission: the webhook configurations of this cluster, and the certificate they trust."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from hanse.features.admission.certificate import (
+    LONGEST_SLEEP,
+    Kept,
+    is_due,
+    kept_in,
+    secret_of,
+)
+from hanse.features.admission.configuration import NAME, SERVICE_PORT, hosts_of, webhooks
+from hanse.features.admission.options import AdmissionOptions
+from hanse.model.facts import Answer, ClusterState, Role, age
+from hanse.model.keys import Key
+from hanse.model.kinds.admission import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from hanse.model.kinds.core import Secret, Service, ServicePort, ServiceSpec
+from hanse.model.objects import K, Meta, Object
+from hanse.model.plan import Call, Desired, Plan, Question
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+from hanse.model.verdict import Hook
+
+PROVIDER = "certificate"
+"""Makes a certificate for `hosts`: gives `certificate`, `key`, `authority` and `renewAfter`."""
+
+AGENT = {"app.kubernetes.io/name": "hanse-agent"}
+"""The label of the agent's pods."""
+
+FRESH = timedelta(minutes=1)
+"""How long a new certificate may take to be written; who deletes it later wants another one."""
+
+KEY = Key("webhooks")
+_CONFIGURATIONS = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
+
+
+class Admission:
+    """Lets the API server ask this agent."""
+
+    name = "admission"
+
+    def __init__(
+        self,
+        hooks: Sequence[Hook] = (),
+        options: AdmissionOptions = AdmissionOptions(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._hooks = tuple(hooks)
+        self._options = options
+        space = options.namespace
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, ValidatingWebhookConfiguration, writes=Writes.OBJECTS),
+            Watch(Role.LOCAL, MutatingWebhookConfiguration, writes=Writes.OBJECTS),
+            Watch(Role.LOCAL, Secret, namespace=space, writes=Writes.OBJECTS),
+            Watch(Role.LOCAL, Service, namespace=space, writes=Writes.OBJECTS),
+        )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where, _, _):
+                return [KEY] if where == seen.local and change.object.name == NAME else []
+            case FactChange():
+                fact = change.fact
+                begun = isinstance(fact, ClusterState) and fact.cluster == seen.local
+                return [KEY] if begun else []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
+        if not self._options.enabled or not self._hooks:
+            return Plan()
+        hosts = hosts_of(self._options)
+        kept = kept_in(seen.get(seen.local, Secret, NAME, self._options.namespace))
+        if kept is not None and not is_due(kept, hosts, seen.now):
+            rest = min(kept.renew_after - seen.now, LONGEST_SLEEP)
+            secret = _as_desired(kept.secret)
+            return Plan(self._desired(secret, seen), again_after=max(rest, timedelta(seconds=1)))
+        former = kept.digest if kept is not None else ""
+        call = Call(PROVIDER, (("hosts", hosts), ("replaces", former)))
+        question = Question(call, max_age=FRESH)
+        answer = seen.fact(Answer, call.id)
+        if answer is None or answer.value is None or age(answer.at, seen.now) >= FRESH:
+            return Plan(self._as_it_stands(kept, seen), questions=(question,))
+        made = secret_of(NAME, self._options.namespace, hosts, answer.value, kept)
+        return Plan(self._desired(made, seen), questions=(question,))
+
+    def _desired(self, secret: Secret, seen: Snapshot) -> tuple[Desired, ...]:
+        """All of it; where a certificate takes the place of another, trust comes first."""
+        replaces = seen.get(seen.local, Secret, NAME, self._options.namespace) is not None
+        authority = secret.data["ca.crt"]
+        validating = webhooks(self._hooks, authority, self._options, changing=False)
+        mutating = webhooks(self._hooks, authority, self._options, changing=True)
+        trust: list[Object] = []
+        if validating:
+            meta = Meta(name=NAME)
+            trust.append(ValidatingWebhookConfiguration(metadata=meta, webhooks=validating))
+        if mutating:
+            trust.append(MutatingWebhookConfiguration(metadata=Meta(name=NAME), webhooks=mutating))
+        first, second = (trust, [secret]) if replaces else ([secret], trust)
+        service = [] if self._options.url else [self._service()]
+        return (
+            *(Desired(obj, seen.local) for obj in (*service, *first)),
+            *(Desired(obj, seen.local, step=1) for obj in second),
+        )
+
+    def _as_it_stands(self, kept: Kept | None, seen: Snapshot) -> tuple[Desired, ...]:
+        """What there is, until there is a certificate: nothing is taken away meanwhile."""
+        if kept is not None:
+            return self._desired(_as_desired(kept.secret), seen)
+        found = [seen.get(seen.local, kind, NAME) for kind in _CONFIGURATIONS]
+        return tuple(Desired(_as_desired(obj), seen.local) for obj in found if obj is not None)
+
+    def _service(self) -> Service:
+        meta = Meta(name=NAME, namespace=self._options.namespace)
+        port = ServicePort(name="https", port=SERVICE_PORT, target_port=self._options.port)
+        return Service(metadata=meta, spec=ServiceSpec(selector=AGENT, ports=(port,)))
+
+
+def _as_desired(obj: K) -> K:
+    """An object that stands, as it would be written now."""
+    meta = obj.metadata
+    marks = {n: v for n, v in meta.annotations.items() if n.startswith("webhooks.hanse.dev/")}
+    return replace(obj, metadata=Meta(name=meta.name, namespace=meta.namespace, annotations=marks))

@@ -1,0 +1,136 @@
+"""What people may not do to claims and federations, told before it happens."""
+
+import msgspec
+
+from hanse.features.federation.claims import claims_of
+from hanse.features.federation.members import federation_of, why_bad, why_bad_secret
+from hanse.model.facts import KindServed
+from hanse.model.kinds import about
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import (
+    CLUSTER_ID,
+    GROUP,
+    SYSTEM,
+    ClusterClaim,
+    Federation,
+)
+from hanse.model.objects import Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+
+RESERVED = ("broker",)
+"""Ids by which agents know something else."""
+
+_UNREAD = Deny("Hanse has not read the Federations of this cluster yet; try again", 503)
+
+
+class ClaimHook:
+    """The id of a cluster stays while a Federation goes by it."""
+
+    name = "cluster-claims"
+    asks = (
+        Asks((GROUP,), (ClusterClaim.kind.plural,), ("CREATE", "UPDATE", "DELETE")),
+        Asks(
+            (about.ClusterProperty.kind.group,),
+            (about.ClusterProperty.kind.plural,),
+            ("UPDATE", "DELETE"),
+        ),
+    )
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        before, after = _id_in(review, review.before), _id_in(review, review.object)
+        if review.operation == "CREATE":
+            return _second_id(review, after, seen)
+        if before is None or before == after:
+            return Allow()
+        if _is_unread(seen):
+            return _UNREAD
+        federation = federation_of(seen)
+        if federation is None:
+            return Allow()
+        done = "deleted" if review.operation == "DELETE" else f"changed from {before!r}"
+        text = f"{review.kind} {review.name}: the id of a cluster cannot be {done} while Federation"
+        return Deny(f"{text} {federation.metadata.name} exists; delete that Federation first")
+
+
+class FederationHook:
+    """A cluster has one Federation, and its members can be what they are said to be."""
+
+    name = "federations"
+    asks = (Asks((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if review.operation == "CREATE" and _is_unread(seen):
+            return _UNREAD
+        standing = federation_of(seen)
+        if (
+            review.operation == "CREATE"
+            and standing is not None
+            and standing.metadata.name != review.name
+        ):
+            name = standing.metadata.name
+            return Deny(
+                f"metadata.name: Federation {name} exists, and a cluster has one; change that one"
+            )
+        if review.object.get("spec") == review.before.get("spec") and review.before:
+            return Allow()  # whatever stands may be labelled, told and deleted
+        try:
+            wanted = msgspec.convert(review.object, Federation, strict=False)
+        except msgspec.ValidationError as error:
+            return Deny(f"not a Federation: {error}", 422)
+        return _judged(wanted, seen)
+
+
+def _judged(wanted: Federation, seen: Snapshot) -> Allow | Deny:
+    claims = claims_of(seen, seen.local)
+    named = wanted.spec.cluster_set
+    if claims is not None and named and claims.cluster_set not in ("", named):
+        return Deny(
+            f"spec.clusterSet: {named!r} is not what ClusterClaim clusterset.k8s.io says, "
+            f"{claims.cluster_set!r}; let both say the same",
+            422,
+        )
+    members = wanted.spec.members
+    warnings: list[str] = []
+    for index, member in enumerate(members):
+        if member.cluster_id in RESERVED:
+            field = f"spec.members[{index}].clusterID"
+            return Deny(f"{field}: {member.cluster_id!r} means the broker; choose another id", 422)
+        if fault := why_bad(index, member, members):
+            return Deny(f"{fault.field}: {fault.message}", 422)
+        secret = seen.get(seen.local, Secret, member.secret, SYSTEM)
+        away = member.cluster_id != seen.local
+        if away and (fault := why_bad_secret(index, member, secret)) is not None:
+            warnings.append(f"{fault.field}: {fault.message}")
+    return Allow(warnings=tuple(warnings))
+
+
+def _second_id(review: Review, after: str | None, seen: Snapshot) -> Allow | Deny:
+    """Refuse another id beside the one there is."""
+    claims = claims_of(seen, seen.local)
+    known = claims.cluster_id if claims is not None else ""
+    if after is None or not known or known == after:
+        return Allow()
+    text = f"{review.kind} {review.name}: this cluster's id is {known!r} already, not {after!r}"
+    return Deny(f"{text}; a cluster has one id")
+
+
+def _id_in(review: Review, wire: Wire) -> str | None:
+    """The cluster id that an object tells; None where it is about something else."""
+    if not wire:
+        return None
+    name = str((wire.get("metadata") or {}).get("name") or review.name)
+    if review.group == GROUP:
+        about_what = str(wire.get("name") or name).lower()
+        return str(wire.get("value", "")) if about_what == CLUSTER_ID else None
+    spec = wire.get("spec") or {}
+    return str(spec.get("value", "")) if name == about.CLUSTER_ID else None
+
+
+def _is_unread(seen: Snapshot) -> bool:
+    served = seen.fact(KindServed, (seen.local, Federation.kind))
+    absent = served is not None and not served.served
+    return not absent and not seen.listed(seen.local, Federation)
+
+
+HOOKS = (ClaimHook(), FederationHook())

@@ -1,0 +1,199 @@
+"""What an API server is told about webhooks, and how their certificate lives."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.admission.certificate import AUTHORITY, CERTIFICATE, kept_in
+from hanse.features.admission.configuration import NAME, hosts_of
+from hanse.features.admission.feature import KEY, PROVIDER, Admission
+from hanse.features.admission.options import AdmissionOptions
+from hanse.model.facts import Answer, Fact, Role
+from hanse.model.kinds.admission import ValidatingWebhookConfiguration
+from hanse.model.kinds.core import Secret, Service
+from hanse.model.objects import K, Object
+from hanse.model.plan import Call, Plan
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Review, Verdict
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+from hanse.webhooks.certificates import Certificates
+
+URL = AdmissionOptions(enabled=True, url="https://127.0.0.1:9443")
+YEAR = timedelta(days=365)
+
+
+class Guard:
+    """Asks about two things: one that must be answered, and one that need not."""
+
+    name = "guard"
+    asks = (
+        Asks(("",), ("pods",), namespaces={"matchLabels": {"tenant": "yes"}}),
+        Asks(("",), ("services",), required=False),
+    )
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        return Allow()
+
+
+class Clock:
+    def __init__(self, after: timedelta) -> None:
+        self._after = after
+
+    def now(self) -> Any:
+        return EPOCH + self._after
+
+
+def feature(options: AdmissionOptions = URL) -> Admission:
+    return Admission([Guard()], options)
+
+
+def sight(*objects: Object, facts: tuple[Fact, ...] = (), after: timedelta = timedelta(0)) -> Any:
+    home = cluster("lubeck", Role.LOCAL)
+    return snapshot(feature(), "lubeck", [home], {"lubeck": objects}, facts, EPOCH + after)
+
+
+def answer(hosts: str = "127.0.0.1", replaces: str = "", after: timedelta = timedelta(0)) -> Answer:
+    """What the provider would say."""
+    made = asyncio.run(Certificates(Clock(after))(hosts, replaces))
+    call = Call(PROVIDER, (("hosts", hosts), ("replaces", replaces)))
+    return Answer(call.id, made, "", EPOCH + after)
+
+
+def wanted(plan: Plan, kind: type[K]) -> K:
+    (found,) = [d.object for d in plan.desired if isinstance(d.object, kind)]
+    return found
+
+
+def first_secret() -> Secret:
+    return wanted(feature().plan(KEY, sight(facts=(answer(),))), Secret)
+
+
+def test_before_there_is_a_certificate_one_is_asked_for_and_nothing_is_written() -> None:
+    plan = feature().plan(KEY, sight())
+
+    assert plan.desired == ()
+    assert [q.ask for q in plan.questions] == [
+        Call(PROVIDER, (("hosts", "127.0.0.1"), ("replaces", "")))
+    ]
+
+
+def test_the_certificate_comes_first_and_then_those_who_are_told_to_trust_it() -> None:
+    plan = feature().plan(KEY, sight(facts=(answer(),)))
+
+    steps = {type(d.object).__name__: d.step for d in plan.desired}
+    assert steps == {"Secret": 0, "ValidatingWebhookConfiguration": 1}
+    assert kept_in(wanted(plan, Secret)) is not None
+
+
+def test_what_must_be_answered_spares_the_namespaces_in_which_an_agent_is_mended() -> None:
+    plan = feature().plan(KEY, sight(facts=(answer(),)))
+    pods, services = wanted(plan, ValidatingWebhookConfiguration).webhooks
+
+    (rule,) = pods["namespaceSelector"]["matchExpressions"]
+    assert rule["operator"] == "NotIn"
+    assert set(rule["values"]) == {"hanse-system", "antrea-plus-system", "kube-system"}
+    assert pods["namespaceSelector"]["matchLabels"] == {"tenant": "yes"}
+    assert (pods["failurePolicy"], services["failurePolicy"]) == ("Fail", "Ignore")
+    assert pods["clientConfig"]["url"] == "https://127.0.0.1:9443/guard"
+
+
+def test_a_young_certificate_is_left_as_it_is() -> None:
+    secret = stored(first_secret())
+
+    plan = feature().plan(KEY, sight(secret))
+
+    assert plan.questions == ()
+    assert wanted(plan, Secret).data == secret.data
+
+
+def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile() -> None:
+    secret = stored(first_secret())
+    kept = kept_in(secret)
+    assert kept is not None
+    old = feature().plan(KEY, sight(secret, after=YEAR * 0.7))
+    (question,) = old.questions
+
+    made = answer(replaces=kept.digest, after=YEAR * 0.7)
+    plan = feature().plan(KEY, sight(secret, facts=(made,), after=YEAR * 0.7))
+
+    steps = {type(d.object).__name__: d.step for d in plan.desired}
+    renewed = wanted(plan, Secret)
+    assert question.ask.id == made.question
+    assert steps == {"ValidatingWebhookConfiguration": 0, "Secret": 1}
+    assert renewed.data[CERTIFICATE] != secret.data[CERTIFICATE]
+    assert secret.data[AUTHORITY] in renewed.data[AUTHORITY]
+    assert renewed.data[AUTHORITY].count(b"BEGIN CERTIFICATE") == 2
+
+
+def test_the_authority_before_the_last_is_trusted_no_longer() -> None:
+    first = stored(first_secret())
+    kept = kept_in(first)
+    assert kept is not None
+    later = sight(first, facts=(answer(replaces=kept.digest, after=YEAR * 0.7),), after=YEAR * 0.7)
+    second = stored(wanted(feature().plan(KEY, later), Secret))
+    again = kept_in(second)
+    assert again is not None
+    last = sight(second, facts=(answer(replaces=again.digest, after=YEAR * 2),), after=YEAR * 2)
+
+    third = wanted(feature().plan(KEY, last), Secret)
+
+    assert third.data[AUTHORITY].count(b"BEGIN CERTIFICATE") == 2
+    assert first.data[AUTHORITY] not in third.data[AUTHORITY]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda s: replace(s, data={}), id="emptied"),
+        pytest.param(lambda s: replace(s, data={**s.data, CERTIFICATE: b"x"}), id="edited"),
+        pytest.param(
+            lambda s: replace(s, metadata=replace(s.metadata, annotations={})), id="unmarked"
+        ),
+    ],
+)
+def test_a_secret_that_somebody_tampered_with_is_replaced(spoil: Any) -> None:
+    plan = feature().plan(KEY, sight(stored(spoil(first_secret()))))
+
+    assert [q.ask.provider for q in plan.questions if isinstance(q.ask, Call)] == [PROVIDER]
+
+
+def test_configurations_stay_while_a_lost_certificate_is_made_anew() -> None:
+    before = feature().plan(KEY, sight(facts=(answer(),)))
+    told = stored(wanted(before, ValidatingWebhookConfiguration))
+
+    plan = feature().plan(KEY, sight(told))
+
+    assert wanted(plan, ValidatingWebhookConfiguration).webhooks == told.webhooks
+
+
+def test_without_a_url_the_api_server_goes_by_a_service() -> None:
+    options = AdmissionOptions(enabled=True, namespace="hanse-system", port=9443)
+    hosts = hosts_of(options)
+
+    plan = feature(options).plan(KEY, sight(facts=(answer(hosts),)))
+
+    service = wanted(plan, Service)
+    (pods, _) = wanted(plan, ValidatingWebhookConfiguration).webhooks
+    assert service.spec.ports[0].target_port == 9443
+    assert pods["clientConfig"]["service"]["path"] == "/guard"
+    assert f"{NAME}.hanse-system.svc" in hosts.split(",")
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://127.0.0.1:9443", "127.0.0.1"),
+        ("https://[::1]:9443/x", "::1"),
+        ("https://hanse.example", "hanse.example"),
+    ],
+)
+def test_the_certificate_bears_the_host_of_the_url(url: str, host: str) -> None:
+    assert hosts_of(AdmissionOptions(enabled=True, url=url)) == host
+
+
+def test_where_webhooks_are_off_nothing_is_wanted() -> None:
+    assert feature(AdmissionOptions()).plan(KEY, sight(stored(first_secret()))) == Plan()

@@ -1,0 +1,191 @@
+"""What people are kept from doing to claims and federations."""
+
+from typing import Any
+
+import pytest
+
+from hanse.features.federation.feature import Membership
+from hanse.features.federation.hooks import ClaimHook, FederationHook
+from hanse.model.facts import Phase, Role
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import (
+    CLUSTER_ID,
+    CLUSTER_SET,
+    GROUP,
+    SYSTEM,
+    ClusterClaim,
+    Federation,
+    FederationSpec,
+    Member,
+)
+from hanse.model.objects import Meta, Object, to_wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Deny, Operation, Review
+from hanse.testing.builders import cluster, snapshot, stored
+
+
+def claim(name: str, value: str, about: str = "") -> ClusterClaim:
+    return ClusterClaim(metadata=Meta(name=name), value=value, claim=about)
+
+
+def member(name: str, server: str = "", secret: str = "bergen") -> Member:
+    server = server or f"https://{name}.example:6443"
+    return Member(cluster_id=name, server=server, secret=secret)
+
+
+def federation(*members: Member, name: str = "league", cluster_set: str = "") -> Federation:
+    spec = FederationSpec(cluster_set=cluster_set, members=members)
+    return Federation(metadata=Meta(name=name), spec=spec)
+
+
+def sight(*objects: Object, phase: Phase = Phase.SYNCED) -> Snapshot:
+    home = cluster("lubeck", Role.LOCAL, phase=phase)
+    return snapshot(Membership(), "lubeck", [home], {"lubeck": [stored(o) for o in objects]})
+
+
+def review(
+    operation: Operation, after: Object | None = None, before: Object | None = None
+) -> Review:
+    obj = after or before
+    assert obj is not None
+    kind = type(obj).kind
+    return Review(
+        operation,
+        kind.group,
+        kind.version,
+        kind.name,
+        obj.metadata.name,
+        object=to_wire(after) if after is not None else {},
+        before=to_wire(before) if before is not None else {},
+    )
+
+
+HERE = claim(CLUSTER_ID, "lubeck")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(review("UPDATE", claim(CLUSTER_ID, "oslo"), HERE), id="changed"),
+        pytest.param(review("DELETE", before=HERE), id="deleted"),
+        pytest.param(review("UPDATE", claim(CLUSTER_ID, "lubeck", "x"), HERE), id="renamed"),
+    ],
+)
+def test_the_id_of_a_cluster_stays_while_a_federation_exists(asked: Review) -> None:
+    verdict = ClaimHook().review(asked, sight(HERE, federation()))
+
+    assert isinstance(verdict, Deny)
+    assert "Federation league" in verdict.message
+    assert ClaimHook().review(asked, sight(HERE)) == Allow()
+
+
+def test_other_claims_and_labels_of_the_id_may_change() -> None:
+    seen = sight(HERE, federation())
+    other = claim(CLUSTER_SET, "old")
+
+    assert ClaimHook().review(review("DELETE", before=other), seen) == Allow()
+    assert ClaimHook().review(review("UPDATE", HERE, HERE), seen) == Allow()
+
+
+def test_a_second_id_beside_the_first_is_refused() -> None:
+    twin = claim("twin", "oslo", "ID.k8s.io")
+
+    verdict = ClaimHook().review(review("CREATE", twin), sight(HERE))
+
+    assert isinstance(verdict, Deny)
+    assert "'lubeck' already" in verdict.message
+
+
+def test_before_federations_were_read_the_answer_is_to_try_again() -> None:
+    seen = sight(HERE, phase=Phase.CONNECTING)
+
+    verdicts = [
+        ClaimHook().review(review("DELETE", before=HERE), seen),
+        FederationHook().review(review("CREATE", federation()), seen),
+    ]
+
+    assert [v.code for v in verdicts if isinstance(v, Deny)] == [503, 503]
+
+
+def test_a_cluster_has_one_federation() -> None:
+    verdict = FederationHook().review(
+        review("CREATE", federation(name="second")), sight(federation())
+    )
+
+    assert isinstance(verdict, Deny)
+    assert verdict.message.startswith("metadata.name: Federation league exists")
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        pytest.param((member("Bergen"),), "spec.members[0].clusterID", id="no label"),
+        pytest.param(
+            (member("oslo"), member("oslo", "https://b.example")),
+            "spec.members[1].clusterID",
+            id="twice",
+        ),
+        pytest.param((member("broker"),), "spec.members[0].clusterID", id="the broker's name"),
+        pytest.param((member("oslo", "ftp://x"),), "spec.members[0].server", id="no http"),
+        pytest.param((member("oslo", "https://"),), "spec.members[0].server", id="no host"),
+        pytest.param((member("oslo", "https://a:0"),), "spec.members[0].server", id="no port"),
+        pytest.param((member("oslo", "https://a:x"),), "spec.members[0].server", id="bad port"),
+        pytest.param((member("oslo", "http://a.example"),), "spec.members[0].server", id="plain"),
+        pytest.param(
+            (member("oslo", "https://u:p@a.example"),), "spec.members[0].server", id="a password"
+        ),
+        pytest.param(
+            (member("oslo", "https://a.example"), member("rome", "https://a.example/")),
+            "spec.members[1].server",
+            id="one server for two",
+        ),
+    ],
+)
+def test_a_bad_member_is_refused_by_its_field(members: tuple[Member, ...], field: str) -> None:
+    verdict = FederationHook().review(review("CREATE", federation(*members)), sight())
+
+    assert isinstance(verdict, Deny)
+    assert verdict.message.startswith(f"{field}: ")
+
+
+def test_another_cluster_set_than_was_claimed_is_refused() -> None:
+    seen = sight(claim(CLUSTER_SET, "league"))
+
+    verdict = FederationHook().review(review("CREATE", federation(cluster_set="other")), seen)
+
+    assert isinstance(verdict, Deny)
+    assert verdict.message.startswith("spec.clusterSet: ")
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        pytest.param(None, "does not exist", id="none"),
+        pytest.param({}, "no key token", id="no token"),
+        pytest.param({"token": b"a\nb"}, "not one line", id="two lines"),
+        pytest.param({"token": b"t", "ca.crt": b"x"}, "no certificate", id="no PEM"),
+    ],
+)
+def test_a_secret_that_will_not_do_is_warned_of(data: Any, word: str) -> None:
+    secret = Secret(metadata=Meta(name="bergen", namespace=SYSTEM), data=data or {})
+    seen = sight(*([secret] if data is not None else []))
+
+    verdict = FederationHook().review(review("CREATE", federation(member("bergen"))), seen)
+
+    assert isinstance(verdict, Allow)
+    (warning,) = verdict.warnings
+    assert warning.startswith("spec.members[0].secret: ")
+    assert word in warning
+
+
+def test_a_federation_that_stands_may_be_labelled_whatever_it_says() -> None:
+    bad = federation(member("Bergen"))
+
+    assert FederationHook().review(review("UPDATE", bad, bad), sight(bad)) == Allow()
+
+
+def test_hooks_ask_about_what_they_judge() -> None:
+    assert {a.groups for h in (ClaimHook(), FederationHook()) for a in h.asks} == {
+        (GROUP,),
+        ("about.k8s.io",),
+    }
