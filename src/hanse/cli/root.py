@@ -26,6 +26,7 @@ COMMANDS = {
     "resolve": "Show what DNS answers, from each cluster, and why.",
     "agent": "Run one cluster's agent.",
     "dns": "Serve the names of multi-cluster services.",
+    "cni": "Be a CNI plugin that hands a pod's cni-args on to another plugin.",
     "crds": "Print the definitions of all kinds that Hanse brings.",
     "manifests": "Print what an installation is made of, or write its Helm chart.",
     "completion": "Print the completion script of a shell.",

@@ -1,0 +1,133 @@
+"""`hanse cni` by the CNI protocol, over a real cluster of the embedded kind and a real delegate."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanse.features.networks.cni import CniError, config_in, joined, pod_in
+from tests.cli.programs import HANSE, Running, environment, running
+
+DELEGATE = """#!/bin/sh
+cat > "$0.stdin"
+echo "$CNI_ARGS" > "$0.args"
+echo '{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24"}]}'
+"""
+RUNTIMES = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome", "--no-sample") as found:
+        yield found
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    program = tmp_path / "delegate"
+    program.write_text(DELEGATE)
+    program.chmod(0o755)
+    return tmp_path
+
+
+def call(
+    fleet: Running, plugins: Path, command: str, args: str = RUNTIMES, **config: Any
+) -> tuple[int, dict[str, Any]]:
+    """Call the plugin as a runtime does; gives its status and answer."""
+    told = {
+        "cniVersion": "1.0.0",
+        "name": "pods",
+        "type": "hanse",
+        "kubeconfig": str(fleet.kubeconfig),
+        "context": "rome",
+        "delegate": {"type": "delegate", "mtu": 1400},
+        **config,
+    }
+    more = {
+        "CNI_COMMAND": command,
+        "CNI_CONTAINERID": "c1",
+        "CNI_NETNS": "/var/run/netns/c1",
+        "CNI_IFNAME": "eth0",
+        "CNI_PATH": str(plugins),
+        "CNI_ARGS": args,
+    }
+    ended = subprocess.run(
+        [*HANSE, "cni"],
+        input=json.dumps(told),
+        env=environment(plugins, more),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_a_pods_arguments_reach_the_delegate_and_its_answer_the_runtime(
+    fleet: Running, plugins: Path
+) -> None:
+    fleet.kubectl("create", "namespace", "shop")
+    fleet.kubectl("-n", "shop", "run", "web", "--image", "none")
+    given = "arktos.futurewei.com/cni-args=IPV4=12.34.56.78;VPCID=mizar-12345"
+    fleet.kubectl("-n", "shop", "annotate", "pod", "web", given)
+
+    status, answer = call(fleet, plugins, "ADD")
+
+    assert status == 0
+    assert answer["ips"] == [{"address": "10.0.0.5/24"}]
+    args = (plugins / "delegate.args").read_text().strip()
+    assert args == f"{RUNTIMES};IPV4=12.34.56.78;VPCID=mizar-12345"
+    told = json.loads((plugins / "delegate.stdin").read_text())
+    assert told == {"cniVersion": "1.0.0", "name": "pods", "type": "delegate", "mtu": 1400}
+
+
+def test_a_pod_that_is_gone_can_still_be_taken_down(fleet: Running, plugins: Path) -> None:
+    gone = RUNTIMES.replace("web", "gone")
+
+    assert call(fleet, plugins, "DEL", gone)[0] == 0
+    status, answer = call(fleet, plugins, "ADD", gone)
+
+    assert status == 1
+    assert answer["code"] == 11
+    assert "pod shop/gone is not there" in answer["msg"]
+
+
+def test_what_is_wrong_is_told_as_the_protocol_has_it(fleet: Running, plugins: Path) -> None:
+    status, answer = call(fleet, plugins, "ADD", delegate={"type": "missing"})
+
+    assert status == 1
+    assert answer == {
+        "cniVersion": "1.0.0",
+        "code": 7,
+        "msg": f"plugin missing is not in {plugins}; install it there",
+    }
+    assert call(fleet, plugins, "DANCE")[1]["code"] == 4
+    assert "1.0.0" in call(fleet, plugins, "VERSION")[1]["supportedVersions"]
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (b"{", 7),
+        (b"{}", 7),
+        (b'{"cniVersion": "9.9.9", "delegate": {"type": "x"}}', 1),
+        (b'{"delegate": {"type": "../x"}}', 7),
+        (b'{"delegate": {}}', 7),
+    ],
+)
+def test_a_bad_configuration_has_its_code(config: bytes, code: int) -> None:
+    with pytest.raises(CniError) as caught:
+        config_in(config)
+
+    assert caught.value.code == code
+
+
+def test_a_pod_cannot_say_what_only_runtimes_say() -> None:
+    assert joined("A=1", "K8SX=2;B=3") == "A=1;B=3"
+    assert joined("", "") == ""
+    with pytest.raises(CniError, match="is not key=value"):
+        joined("A=1", "B;C=1")
+    assert pod_in("IgnoreUnknown=1") is None
