@@ -29,6 +29,7 @@ COMMANDS = {
     "cni": "Be a CNI plugin that hands a pod's cni-args on to another plugin.",
     "crds": "Print the definitions of all kinds that Hanse brings.",
     "manifests": "Print what an installation is made of, or write its Helm chart.",
+    "uninstall": "Take Hanse out of a cluster, and leave nothing behind.",
     "completion": "Print the completion script of a shell.",
     "help": "Show the help of a command.",
     "version": "Print the version of Hanse, and of clusters.",

@@ -1,0 +1,228 @@
+"""Taking Hanse out of a cluster again: in an order in which nothing comes back or gets stuck."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.oops import Trouble
+from hanse.engine.ownership import OWNER, OWNER_KEY
+from hanse.kube.client import Client
+from hanse.kube.discovery import refresh
+from hanse.kube.errors import ApiError, NotFound
+from hanse.kube.request import Request
+from hanse.kube.requests import delete, merge_patch, path_of
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.networks import GROUP as ARKTOS
+from hanse.model.manifests import PART_OF
+from hanse.model.objects import Kind, Wire
+
+CATEGORY = "hanse"
+"""The category of our definitions."""
+ADMISSION = "admissionregistration.k8s.io"
+FINALIZERS = (f"{ARKTOS}/", "hanse.dev/")
+PATIENCE = timedelta(seconds=60)
+
+_LOOK_AGAIN = timedelta(milliseconds=200)
+_UNLISTED = frozenset({"events", "componentstatuses", "bindings"})
+
+
+class Found(Struct, frozen=True):
+    """Something of ours in a cluster."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+    finalizers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind.name} {place}"
+
+
+class Remains(Struct, frozen=True):
+    """All that there is of ours, in the order in which it goes."""
+
+    admission: tuple[Found, ...] = ()
+    """First: what could refuse the rest."""
+    workloads: tuple[Found, ...] = ()
+    """Then whoever could bring the rest back."""
+    owned: tuple[Found, ...] = ()
+    held: tuple[Found, ...] = ()
+    """What people made of our kinds and waits for us to let go."""
+    prepared: tuple[Found, ...] = ()
+    definitions: tuple[Found, ...] = ()
+    objects: dict[str, int] = {}
+    """How many objects of people's go with each definition."""
+
+    def __bool__(self) -> bool:
+        return any((self.admission, self.workloads, self.owned, self.prepared, self.definitions))
+
+    def steps(self) -> Iterator[tuple[str, tuple[Found, ...]]]:
+        """What is deleted, step by step, with a word for each."""
+        yield "admission", self.admission
+        yield "workloads", self.workloads
+        yield "what agents wrote", self.owned
+        yield "accounts and rights", self.prepared
+        yield "definitions of kinds", self.definitions
+
+
+async def remains_in(client: Client, *, definitions: bool) -> Remains:
+    """Look for everything of ours in a cluster."""
+    await refresh(client)
+    served = client.kinds.known
+    assert served is not None, "discovery has just answered"
+    kinds = _once(served.kinds)
+    ours = await _ours(client)
+    labelled = await asyncio.gather(*(_labelled(client, kind, OWNER) for kind in kinds))
+    owned = {one for found in labelled for one in found}
+    parted = await asyncio.gather(*(_labelled(client, k, f"{PART_OF}=hanse") for k in kinds))
+    prepared = {one for found in parted for one in found} - owned
+    own_kinds = [k for k in kinds if f"{k.plural}.{k.group}" in ours]
+    made = await asyncio.gather(*(_listed(client, kind, "") for kind in own_kinds))
+    admission = {one for one in owned | prepared if one.kind.group == ADMISSION}
+    workloads = {one for one in prepared if one.kind.group == "apps"}
+    return Remains(
+        admission=_sorted(admission),
+        workloads=_sorted(workloads),
+        owned=_sorted(owned - admission),
+        held=_sorted(one for found in made for pair in found if _waits(one := _found(*pair))),
+        prepared=_sorted(prepared - admission - workloads),
+        definitions=tuple(
+            Found(CustomResourceDefinition.kind, name) for name in sorted(ours) if definitions
+        ),
+        objects={
+            f"{k.plural}.{k.group}": len(m) for k, m in zip(own_kinds, made, strict=True) if m
+        },
+    )
+
+
+async def remove(client: Client, found: Remains) -> None:
+    """Delete it all, step by step; raises `Trouble` for what does not go."""
+    for one in found.held:
+        await _let_go(client, one)
+    for _, several in found.steps():
+        await asyncio.gather(*(_delete(client, one) for one in several))
+        await _gone(client, several)
+
+
+def kubectl_for(found: Remains, context: str) -> Iterator[str]:
+    """The same by hand, for a cluster whose agent is dead or for those who look first."""
+    begin = f"kubectl --context {context}"
+    for one in found.held:
+        place = f" -n {one.namespace}" if one.namespace else ""
+        change = '{"metadata":{"finalizers":null}}'
+        yield f"{begin}{place} patch {_called(one.kind)} {one.name} --type merge -p '{change}'"
+    for _, several in found.steps():
+        places: dict[tuple[str, Kind], list[str]] = {}
+        for one in several:
+            places.setdefault((one.namespace, one.kind), []).append(one.name)
+        for (namespace, kind), names in places.items():
+            place = f" -n {namespace}" if namespace else ""
+            yield f"{begin}{place} delete {_called(kind)} {' '.join(names)} --ignore-not-found"
+
+
+def _waits(one: Found) -> bool:
+    """Whether an object cannot go before we let it."""
+    return any(finalizer.startswith(FINALIZERS) for finalizer in one.finalizers)
+
+
+def _called(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def _once(kinds: Iterable[Kind]) -> list[Kind]:
+    """Each kind in one of its versions."""
+    found: dict[tuple[str, str], Kind] = {}
+    for kind in sorted(kinds):
+        if kind.plural not in _UNLISTED and "/" not in kind.plural:
+            found[kind.group, kind.plural] = kind
+    return list(found.values())
+
+
+async def _ours(client: Client) -> set[str]:
+    """The names of definitions that are ours; others' are left."""
+    listed = await _listed(client, CustomResourceDefinition.kind, "")
+    return {
+        wire["metadata"]["name"]
+        for _, wire in listed
+        if CATEGORY in (wire["spec"]["names"].get("categories") or ())
+    }
+
+
+async def _labelled(client: Client, kind: Kind, labels: str) -> list[Found]:
+    listed = await _listed(client, kind, labels)
+    return [_found(kind, wire) for kind, wire in listed if labels != OWNER or _is_owned(wire)]
+
+
+def _is_owned(wire: Wire) -> bool:
+    """Whether the mark was made for this very object: a copied one is somebody's own."""
+    meta = wire["metadata"]
+    try:
+        claim = msgspec.json.decode(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
+    except msgspec.DecodeError:
+        return False
+    own = (meta.get("namespace", ""), meta["name"])
+    return isinstance(claim, dict) and (claim.get("namespace", ""), claim.get("name")) == own
+
+
+async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
+    query = (("labelSelector", labels),) if labels else ()
+    try:
+        answer = await client.send(Request("GET", path_of(kind), query))
+    except ApiError as error:
+        if isinstance(error, NotFound) or error.status.code in (403, 405):
+            return []  # not for listing, or not ours to see
+        raise
+    told: dict[str, Any] = msgspec.json.decode(answer.body)
+    return [(kind, wire) for wire in told.get("items") or ()]
+
+
+def _found(kind: Kind, wire: Wire) -> Found:
+    meta = wire["metadata"]
+    return Found(kind, meta["name"], meta.get("namespace", ""), tuple(meta.get("finalizers") or ()))
+
+
+def _sorted(several: Iterable[Found]) -> tuple[Found, ...]:
+    return tuple(sorted(several, key=lambda one: (one.kind, one.namespace, one.name)))
+
+
+async def _let_go(client: Client, one: Found) -> None:
+    kept = [f for f in one.finalizers if not f.startswith(FINALIZERS)]
+    change: Wire = {"metadata": {"finalizers": kept or None}}
+    try:
+        place = (one.kind, one.name, one.namespace)
+        await client.send(merge_patch(*place, change, field_manager="hanse"))
+    except NotFound:
+        return
+
+
+async def _delete(client: Client, one: Found) -> None:
+    try:
+        await client.send(delete(one.kind, one.name, one.namespace))
+    except NotFound:
+        return
+
+
+async def _gone(client: Client, several: tuple[Found, ...]) -> None:
+    """Wait until nothing of it is there any more."""
+    left = list(several)
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            while left := [one for one in left if await _is_there(client, one)]:  # noqa: ASYNC110 - a server tells nobody
+                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+    except TimeoutError:
+        raise Trouble(
+            f"{left[0]} does not go ({len(left)} in all); kubectl get -o yaml shows its finalizers"
+        ) from None
+
+
+async def _is_there(client: Client, one: Found) -> bool:
+    try:
+        answer = await client.send(Request("GET", path_of(one.kind, one.namespace, one.name)))
+    except NotFound:
+        return False
+    return answer.status == 200

@@ -1,0 +1,134 @@
+"""`hanse uninstall` takes everything of ours, and nothing of anybody else's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.applying import apply, define
+from hanse.cli.uninstalling import kubectl_for, remains_in, remove
+from hanse.engine.ownership import Owner, stamped
+from hanse.features.services.manifests import at_home
+from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import NotFound
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.networks import Network, NetworkSpec
+from hanse.model.manifests import Manifest, definitions
+from hanse.model.objects import Meta
+from hanse.packaging.objects import watches
+from tests.cli.programs import Running, running
+
+pytestmark = pytest.mark.anyio
+
+OWNER = Owner("toy", Key("offer", "bread", "shop"), "rome")
+
+
+async def installed() -> Client:
+    """A cluster with all of ours in it, beside what is somebody else's."""
+    client = Client(InProcess(ApiServer("rome", clock=WallClock())))
+    await define(client, definitions())
+    await apply(client, at_home(watches(), "rome"))
+    await client.create(Namespace(metadata=Meta(name="shop")))
+    ours = stamped(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
+    await client.create(ours)
+    copied = Meta(
+        name="copied",
+        namespace="shop",
+        labels=ours.metadata.labels,
+        annotations=ours.metadata.annotations,
+    )
+    await client.create(ConfigMap(metadata=copied))
+    held = Meta(name="acme.default", finalizers=("arktos.futurewei.com/network",))
+    await client.create(Network(metadata=held, spec=NetworkSpec(type="flat", tenant="acme")))
+    foreign = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {
+                "plural": "boats",
+                "singular": "boat",
+                "kind": "Boat",
+                "listKind": "BoatList",
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    await define(client, [Manifest(definitions()[0].kind, foreign)])
+    return client
+
+
+async def test_everything_of_ours_goes_and_nothing_else() -> None:
+    client = await installed()
+
+    await remove(client, await remains_in(client, definitions=True))
+
+    assert not await remains_in(client, definitions=True)
+    assert (await client.read(ConfigMap, "copied", "shop")).name == "copied"
+    with pytest.raises(NotFound):
+        await client.read(ConfigMap, "ours", "shop")
+    boats = await client.read_raw("/apis/example.com/v1/boats")
+    assert boats.status == 200
+
+
+async def test_what_goes_with_a_kind_is_counted_before() -> None:
+    client = await installed()
+
+    found = await remains_in(client, definitions=True)
+
+    assert found.objects == {"networks.arktos.futurewei.com": 1}
+    assert [str(one) for one in found.held] == ["Network acme.default"]
+
+
+async def test_kinds_and_what_people_made_of_them_can_be_kept() -> None:
+    client = await installed()
+
+    await remove(client, await remains_in(client, definitions=False))
+
+    assert (await client.read(Network, "acme.default")).metadata.finalizers == ()
+
+
+async def test_the_same_can_be_done_by_hand() -> None:
+    client = await installed()
+
+    commands = list(kubectl_for(await remains_in(client, definitions=True), "rome"))
+
+    assert "kubectl --context rome -n shop delete configmaps ours --ignore-not-found" in commands
+    assert commands[0].startswith("kubectl --context rome patch networks.arktos.futurewei.com")
+    assert "customresourcedefinitions" in commands[-1]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome") as found:
+        yield found
+
+
+def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(fleet: Running) -> None:
+    looked = fleet.beside("uninstall", "--context", "rome")
+    refused = fleet.beside("uninstall", "--context", "rome", "--yes")
+
+    assert "Nothing was deleted" in looked.out
+    assert "with them go 1 serviceexports.multicluster.x-k8s.io" in looked.out
+    assert refused.status == 1
+    assert "the agent rome_local is alive and runs elsewhere" in refused.err
+    assert fleet.kubectl("get", "serviceimport", "web", "-n", "shop").status == 0
+
+
+def test_a_context_that_is_not_there_is_named(fleet: Running, tmp_path: Path) -> None:
+    said = fleet.beside("uninstall", "--context", "nowhere")
+
+    assert said.status == 2
+    assert "nowhere" in said.err
