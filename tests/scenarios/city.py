@@ -1,17 +1,27 @@
 """What tenants and administrators do with networks, and what they see, as short sentences."""
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from hanse.kube.request import Request
+from hanse.kube.request import Request, Response, Transport
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
-from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
+from hanse.model.kinds.networks import (
+    Network,
+    NetworkPeering,
+    NetworkPort,
+    NetworkService,
+    NetworkSpec,
+    Tenant,
+)
 from hanse.model.objects import K, Meta, Object
 from hanse.testing.stage import Check, Stage
 
@@ -22,17 +32,75 @@ HERE = "lubeck"
 OURS: tuple[type[Object], ...] = (Tenant, Network, NetworkPeering, NetworkPort)
 
 
+class _As:
+    """A way to a cluster on which somebody else speaks."""
+
+    def __init__(self, inner: Transport, user: str) -> None:
+        self._inner = inner
+        self._headers = (("Impersonate-User", user),)
+
+    async def send(self, request: Request) -> Response:
+        return await self._inner.send(self._speaking(request))
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(self._speaking(request))
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _speaking(self, request: Request) -> Request:
+        return replace(request, headers=(*request.headers, *self._headers))
+
+
 class City:
     """Tenants of one cluster, by names of the scenario's own."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.tenants: list[str] = []
-        self.networks: list[str] = []
+        self.roles: list[str] = []
 
     @property
     def person(self) -> Client:
         return self.stage.person(HERE)
+
+    async def tenants_way(self, user: str = "anna") -> Client:
+        """A way in for somebody who may write everything and is no administrator."""
+        await self._entitle(user)
+        transport = _As(self.stage.ground.connect(HERE), user)
+        self.stage.closing.push_async_callback(transport.close)
+        return Client(transport, field_manager=user)
+
+    async def _entitle(self, user: str) -> None:
+        """All rights that a role can give, where there are rights."""
+        name = f"{self.stage.shop}-{user}"
+        self.roles.append(name)
+        group = "rbac.authorization.k8s.io"
+        everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+        role = {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [everything],
+        }
+        binding = {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
+        }
+        for plural, wire in (("clusterroles", role), ("clusterrolebindings", binding)):
+            body = msgspec.json.encode(wire)
+            await self.person.send(Request("POST", f"/apis/{group}/v1/{plural}", body=body))
+
+    async def is_asked(self) -> None:
+        """That the API server asks the agent: a bad network is refused by it."""
+        ranges = NetworkService(cidrs=("10.0.0.0/24", "10.0.0.0/25"))
+        spec = NetworkSpec(type="flat", tenant="nobody", service=ranges)
+        bad = Network(metadata=Meta(name="nobody.x"), spec=spec)
+        told = await refusal(self.person.create(bad, dry_run=True))
+        assert "keep ranges apart" in told, told
 
     def tenant(self, name: str = "acme") -> str:
         """A tenant's name that no other scenario has."""
@@ -50,6 +118,11 @@ class City:
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario: networks go without their finalizer."""
+        for path in self._leftovers():
+            try:
+                await self.person.send(Request("DELETE", path))
+            except NotFound:
+                continue
         for name in self.tenants:
             await self._gone(Tenant, name)
         for network in (await self.person.list(Network)).objects:
@@ -60,12 +133,26 @@ class City:
         for space in spaces:
             if space.metadata.labels.get(TENANT) in self.tenants:
                 await self._gone(Namespace, space.metadata.name)
-        for port in (await self.person.list(NetworkPort)).objects:
-            if port.spec.network.partition(".")[0] in self.tenants:
-                await self._gone(NetworkPort, port.metadata.name)
+        await self._without_ports()
         for cidr in (await self.person.list(ServiceCIDR)).objects:
             if cidr.metadata.name != "kubernetes":
                 await self._gone(ServiceCIDR, cidr.metadata.name)
+
+    async def _without_ports(self) -> None:
+        for port in (await self.person.list(NetworkPort)).objects:
+            if port.spec.network.partition(".")[0] in self.tenants:
+                await self._gone(NetworkPort, port.metadata.name)
+
+    def _leftovers(self) -> Iterator[str]:
+        admission = "/apis/admissionregistration.k8s.io/v1"
+        for kind in ("mutating", "validating"):
+            yield f"{admission}/{kind}webhookconfigurations/hanse-webhooks"
+        for name in ("networks.hanse.dev-tenants", "networks.hanse.dev-kept"):
+            yield f"{admission}/validatingadmissionpolicies/{name}"
+            yield f"{admission}/validatingadmissionpolicybindings/{name}"
+        for name in self.roles:
+            yield f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
+            yield f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}"
 
     async def _gone(self, kind: type[Object], name: str) -> None:
         try:

@@ -1,11 +1,14 @@
 """The stage that scenarios are played on: `--engine` says on clusters of which kind."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.hooks import network_hooks
+from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.local.real.fleet import RealFleet
@@ -121,8 +124,26 @@ async def harbour(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterat
 
 @pytest.fixture
 async def city(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[City]:
-    """Tenants of one cluster, whose agent has that feature alone."""
-    async with Stage(ground, shop_of(request.node.nodeid), lambda: (Networks(),)) as stage:
+    """Tenants of one cluster, whose agent has that feature alone and is asked about nothing."""
+    async with lived_in(ground, shop_of(request.node.nodeid)) as city:
+        yield city
+
+
+@pytest.fixture
+async def guarded(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[City]:
+    """Tenants of one cluster whose API server asks the agent about what they write."""
+    async with lived_in(ground, shop_of(request.node.nodeid), guarded=True) as city:
+        await city.stage.eventually(city.is_asked)
+        yield city
+
+
+@asynccontextmanager
+async def lived_in(ground: Ground, shop: str, *, guarded: bool = False) -> AsyncIterator[City]:
+    """A city with its agent, until the block ends."""
+    agent = f"system:serviceaccount:{shop}-system:agent-of-{CITY}"
+    options = NetworksOptions(agents=(agent,))
+    hooks = network_hooks(Networks(options)) if guarded else ()
+    async with Stage(ground, shop, lambda: (Networks(options),), hooks=hooks) as stage:
         city = City(stage)
         await city.open()
         await stage.start_agent(CITY)

@@ -1,0 +1,232 @@
+"""Tenants who try to label, allocate, touch or open what is not theirs, and what they may do."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.features.networks.names import CNI_ARGS, NETWORK, READINESS, TENANT
+from hanse.kube.errors import KubeError
+from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.networking import NetworkPolicy
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import K
+from tests.scenarios.city import City, refusal
+
+POD = {"containers": [{"name": "main", "image": "none"}]}
+
+
+def made(kind: type[K], name: str, space: str = "", **fields: Any) -> K:
+    """An object by its fields; labels and annotations go to the metadata."""
+    metadata = {"name": name, "namespace": space}
+    for part in ("labels", "annotations"):
+        if part in fields:
+            metadata[part] = fields.pop(part)
+    return msgspec.convert({"metadata": metadata, **fields}, kind)
+
+
+async def two_tenants(city: City) -> tuple[str, str]:
+    """Two tenants with their networks; gives a namespace of each."""
+    spaces = []
+    for name in ("acme", "bolt"):
+        tenant = await city.welcome(name)
+        await city.stage.eventually(city.is_(f"{tenant}.default", "Ready"))
+        spaces.append(await city.space(tenant))
+    return spaces[0], spaces[1]
+
+
+async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(guarded: City) -> None:
+    space, other = await two_tenants(guarded)
+    acme, bolt = space.removesuffix("-web"), other.removesuffix("-web")
+    anna = await guarded.tenants_way()
+
+    pod = await anna.create(made(Pod, "web", space, spec=POD))
+    network = await guarded.person.read(Network, f"{acme}.default")
+    assert pod.metadata.labels == {TENANT: acme, NETWORK: "default"}
+    assert pod.spec.dns_policy == "None"
+    assert pod.spec.dns_config is not None
+    assert pod.spec.dns_config.nameservers == (network.status.dns_service_ip,)
+    service = await anna.create(made(Service, "web", space, spec={"ports": [{"port": 80}]}))
+    assert service.metadata.labels == {TENANT: acme, NETWORK: "default"}
+
+    forged = {"labels": {TENANT: bolt}, "spec": POD}
+    assert f"belongs to tenant {acme}" in await refusal(
+        anna.create(made(Pod, "forged", space, **forged))
+    )
+    borrowed = {"labels": {NETWORK: "lab"}, "spec": POD}
+    assert f"tenant {acme} has no network lab" in await refusal(
+        anna.create(made(Pod, "borrowed", space, **borrowed))
+    )
+    relabel = {"metadata": {"labels": {NETWORK: "lab"}}}
+    for kind in (Pod, Service):
+        told = await refusal(anna.patch(kind, "web", space, relabel))
+        assert "cannot be changed" in told
+    template = {"metadata": {"labels": {"a": "b", TENANT: bolt}}, "spec": POD}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    told = await refusal(anna.create(made(Deployment, "web", space, spec=spec)))
+    assert "spec.template.metadata.labels" in told
+    await anna.patch(Pod, "web", space, {"metadata": {"labels": {"colour": "red"}}})
+
+
+async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: City) -> None:
+    space, _ = await two_tenants(guarded)
+    acme = space.removesuffix("-web")
+    anna = await guarded.tenants_way()
+    await guarded.stage.eventually(guarded.there(NetworkPolicy, "hanse-deny", space))
+    alias = "kubernetes-default-kubernetes"
+
+    for kind, name, where in (
+        (Service, "kubernetes-default", f"{acme}-default"),
+        (EndpointSlice, alias, f"{acme}-default"),
+        (NetworkPolicy, "hanse-deny", space),
+        (Deployment, "kube-dns-default", f"{acme}-kube-system"),
+    ):
+        told = await refusal(anna.delete(kind, name, where))
+        assert "is kept by Hanse" in told, told
+        change = {"metadata": {"annotations": {"mine": "now"}}}
+        assert "is kept by Hanse" in await refusal(anna.patch(kind, name, where, change))
+
+
+async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: City) -> None:
+    space, other = await two_tenants(guarded)
+    anna = await guarded.tenants_way()
+    theirs = await guarded.person.create(made(Pod, "secret", other, spec=POD))
+    address = await guarded.stage.eventually(address_of(guarded, theirs.metadata.name, other))
+
+    hole: Any = {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {}}]}]}
+    told = await refusal(anna.create(made(NetworkPolicy, "hole", space, spec=hole)))
+    assert "namespaceSelector: it may select namespaces of other tenants" in told
+    await anna.create(made(Service, "lure", space, spec={"ports": [{"port": 80}]}))
+    slice_ = {
+        "labels": {"kubernetes.io/service-name": "lure"},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address]}],
+    }
+    told = await refusal(anna.create(made(EndpointSlice, "lure-1", space, **slice_)))
+    assert "is a pod of another network" in told
+    own = {**slice_, "endpoints": [{"addresses": ["192.0.2.1"]}]}
+    piece = await anna.create(made(EndpointSlice, "lure-2", space, **own))
+    assert piece.metadata.labels[NETWORK] == "default"
+
+
+def address_of(city: City, name: str, space: str) -> Any:
+    async def check() -> str:
+        pod = await city.person.read(Pod, name, space)
+        assert pod.status.pod_ip, "no address yet"
+        found = city.stage.agent("lubeck").engine.snapshot().get("lubeck", Pod, name, space)
+        assert found is not None, "the agent has not seen it"
+        assert found.status.pod_ip, "the agent has not seen its address"
+        return pod.status.pod_ip
+
+    return check
+
+
+async def test_addresses_come_from_the_networks_own_pool_and_never_twice(guarded: City) -> None:
+    space, other = await two_tenants(guarded)
+    acme = space.removesuffix("-web")
+    name = await guarded.build(acme, "own", service={"cidrs": ["10.91.0.0/27"]})
+    await guarded.stage.eventually(guarded.is_(name, "Ready"))
+    anna = await guarded.tenants_way()
+    ports = {"ports": [{"port": 80}]}
+    mine = {"labels": {NETWORK: "own"}, "spec": ports}
+
+    async def attempt(at: int) -> str:
+        try:
+            return (await anna.create(made(Service, f"s{at}", space, **mine))).spec.cluster_ip
+        except KubeError as error:
+            return str(error)
+
+    given = await asyncio.gather(*(attempt(at) for at in range(24)))
+
+    assert all(address.startswith("10.91.0.") for address in given), given
+    assert len(set(given)) == 24
+    plain = [
+        (await anna.create(made(Service, f"p{at}", other, spec=ports))).spec.cluster_ip
+        for at in range(12)
+    ]
+    assert not any(address.startswith("10.91.0.") for address in plain)
+    outside = {**mine, "spec": {**ports, "clusterIP": plain[0]}}
+    assert f"is outside of network {name}" in await refusal(
+        anna.create(made(Service, "outside", space, **outside))
+    )
+    stolen = {**ports, "clusterIP": "10.91.0.29"}
+    assert "is in a range of network" in await refusal(
+        anna.create(made(Service, "stolen", guarded.stage.shop, spec=stolen))
+    )
+    for at in range(5):  # 30 usable, two of them the network's own and 24 given
+        await attempt(100 + at)
+    assert f"no IPv4 address of network {name} is free" in await attempt(200)
+
+
+async def test_a_pod_on_a_provider_network_comes_through_by_itself(guarded: City) -> None:
+    space, _ = await two_tenants(guarded)
+    acme = space.removesuffix("-web")
+    subnets = [{"name": "front", "cidr": "10.30.0.0/24"}]
+    name = await guarded.build(acme, "lab", "vpc", vpcID="v-1", subnets=subnets)
+    await guarded.stage.eventually(guarded.is_(name, "Ready"))
+    anna = await guarded.tenants_way()
+
+    pod = await anna.create(made(Pod, "web", space, labels={NETWORK: "lab"}, spec=POD))
+    assert [g.name for g in pod.spec.scheduling_gates] == [READINESS]
+    told = await refusal(
+        anna.patch(Pod, "web", space, {"metadata": {"annotations": {CNI_ARGS: "VPCID=v-2"}}})
+    )
+    assert "cannot be changed" in told
+
+    async def runs() -> None:
+        now = await guarded.person.read(Pod, "web", space)
+        assert now.spec.scheduling_gates == ()
+        assert "VPCID=v-1" in now.metadata.annotations[CNI_ARGS]
+        assert now.spec.node_name, "not scheduled yet"
+
+    await guarded.stage.eventually(runs)
+    bad = {"labels": {NETWORK: "lab"}, "annotations": {"arktos.futurewei.com/nic": "{"}}
+    assert "write JSON such as" in await refusal(
+        anna.create(made(Pod, "bad", space, **bad, spec=POD))
+    )
+
+
+async def test_while_the_agent_is_down_only_tenants_wait(guarded: City) -> None:
+    space, _ = await two_tenants(guarded)
+    anna = await guarded.tenants_way()
+    door = guarded.stage.actors["lubeck"]
+    await guarded.stage.kill_agent("lubeck")
+    guarded.stage.ground.keep_door(guarded.stage.ground.open_door(door.name), None)
+
+    told = await refusal(anna.create(made(Pod, "web", space, spec=POD)))
+    assert "failed calling webhook" in told
+    plain = guarded.stage.shop
+    await anna.create(made(Pod, "web", plain, spec=POD))
+    await anna.create(made(Service, "web", plain, spec={"ports": [{"port": 80}]}))
+    await guarded.stage.start_agent("lubeck")
+
+    async def served() -> None:
+        await anna.create(made(Pod, "web", space, spec=POD))
+
+    await guarded.stage.eventually(served)
+
+
+@pytest.mark.needs("vap")
+async def test_what_the_api_server_refuses_by_itself(city: City) -> None:
+    acme = await city.welcome()
+    space = await city.space(acme)
+    name = await city.build(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
+    await city.stage.eventually(city.is_(name, "Ready"))
+    anna = await city.tenants_way()
+
+    async def guards() -> None:
+        grab = made(Namespace, f"{acme}-grab", labels={TENANT: acme})
+        told = await refusal(anna.create(grab, dry_run=True))
+        assert "only administrators say whose a namespace is" in told
+        deny = await refusal(anna.delete(NetworkPolicy, "hanse-deny", space))
+        assert "is kept by Hanse" in deny
+        stolen = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
+        told = await refusal(anna.create(made(Service, "stolen", city.stage.shop, spec=stolen)))
+        assert f"is of network {name}" in told
+
+    await city.stage.eventually(guards)
+    own = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
+    await anna.create(made(Service, "mine", space, spec=own))
