@@ -10,6 +10,7 @@ from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from hanse.local.up.composition import Member
+    from hanse.model.rights import Rule
 
 _DEFAULT_FOLDER = Path(".hanse")
 
@@ -101,10 +102,17 @@ def command(
     from hanse.local.up.folder import Folder
 
     start_logging(settings_of(context))
-    wishes = Wishes(_members(clusters), engine, profile, sample)
+    wishes = Wishes(_members(clusters), engine, profile, sample, rules_for=_rules_for)
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
     upping = Upping(wishes, place, script, began, dns_port, dashboard_port)
     context.exit(run_async(upping.run, lasting=True))
+
+
+def _rules_for(cluster: str) -> "tuple[Rule, ...]":
+    from hanse import app
+    from hanse.features.federation.manifests import rules_for
+
+    return rules_for([watch for one in app.features() for watch in one.watches], cluster)
 
 
 def _members(clusters: str) -> "tuple[Member, ...]":

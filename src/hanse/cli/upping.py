@@ -28,7 +28,7 @@ from hanse.kube.request import Transport
 from hanse.local.real.failures import RealClusterError
 from hanse.local.up.composition import BROKER, Member
 from hanse.local.up.failures import UpError
-from hanse.local.up.federation import Eyes, Wishes, federation
+from hanse.local.up.federation import Dial, Eyes, Wishes, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.orders import Told
 from hanse.model.facts import ClusterState
@@ -207,7 +207,7 @@ class Upping:
 
 @asynccontextmanager
 async def _run_agent(
-    names: Names, page: LocalDashboard, member: Member, ways: Mapping[str, Transport]
+    names: Names, page: LocalDashboard, member: Member, ways: Mapping[str, Transport], dial: Dial
 ) -> AsyncIterator[Eyes]:
     # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -222,6 +222,7 @@ async def _run_agent(
         features=app.features(options),
         hooks=app.hooks(options),
         zones=names.zones_of(member.name),
+        dial=dial,
     )
     try:
         async with page.onto(agent), agent.running(webhooks=listener), names.told_by(agent):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
 
 from hanse.kube.errors import Unreachable
@@ -96,6 +96,22 @@ class LinkedTransport:
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class Nowhere:
+    """The way to a place that cannot be reached from where we are."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def send(self, request: Request) -> Response:  # noqa: ARG002 - nothing gets there
+        raise Unreachable(self._why)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:  # noqa: ARG002
+        raise Unreachable(self._why)
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
 
 async def until_broken(

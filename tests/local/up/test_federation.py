@@ -3,21 +3,25 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from hanse.kube.access import Access, Fixed
+from hanse.kube.access import Access, Endpoint, Fixed, Identity
 from hanse.kube.client import Client
-from hanse.kube.errors import Unreachable
+from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.up.composition import Member, compose
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
-from hanse.local.up.federation import Eyes, Federation, Wishes, federation
+from hanse.local.up.federation import Dial, Eyes, Federation, Wishes, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.orders import Cut, Heal, HealAll, Kill, Slow, Start
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim
+from hanse.model.kinds.federation import Federation as FederationKind
 from hanse.model.kinds.hanse import ClusterSet
 
 pytestmark = pytest.mark.anyio
@@ -31,10 +35,14 @@ class Agents:
 
     def __init__(self) -> None:
         self.ways: dict[str, Mapping[str, Transport]] = {}
+        self.dials: dict[str, Dial] = {}
 
     @asynccontextmanager
-    async def run(self, member: Member, ways: Mapping[str, Transport]) -> AsyncIterator[Eyes]:
+    async def run(
+        self, member: Member, ways: Mapping[str, Transport], dial: Dial
+    ) -> AsyncIterator[Eyes]:
         self.ways[member.name] = ways
+        self.dials[member.name] = dial
         yield lambda: dict.fromkeys(ways, "Seen")
 
 
@@ -44,6 +52,7 @@ class Local:
     def __init__(self, whole: Federation, agents: Agents) -> None:
         self.whole = whole
         self.ways = agents.ways
+        self.dials = agents.dials
 
     async def reaches(self, source: str, target: str) -> bool:
         try:
@@ -68,6 +77,65 @@ async def test_each_agent_gets_a_way_to_whom_it_reaches(local: Local) -> None:
         "hamburg": {"lubeck", "hamburg", "bergen", "broker"},
         "bergen": {"bergen", "broker"},
     }
+
+
+async def test_supervisors_find_every_member_in_their_federation_and_get_in(local: Local) -> None:
+    home = Client(local.ways["lubeck"]["lubeck"])
+    league = await home.read(FederationKind, "local")
+    ways = {}
+    for member in league.spec.members:
+        secret = await home.read(Secret, member.secret, SYSTEM)
+        endpoint = Endpoint(member.server, secret.data["ca.crt"])
+        access = Access(endpoint, Identity(token=secret.data["token"].decode()))
+        ways[member.cluster_id] = Client(local.dials["lubeck"](member.cluster_id, Fixed(access)))
+
+    claims = {name: await way.read(ClusterClaim, CLUSTER_ID) for name, way in ways.items()}
+
+    assert {name: claim.value for name, claim in claims.items()} == {
+        "lubeck": "lubeck",
+        "hamburg": "hamburg",
+        "bergen": "bergen",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "error"),
+    [
+        pytest.param({"token": "none"}, BadCredentials, id="a token that nobody issued"),
+        pytest.param({"ca": b"another"}, Unreachable, id="another authority"),
+        pytest.param({"url": "https://127.0.0.1:1"}, Unreachable, id="nobody there"),
+    ],
+)
+async def test_credentials_are_judged_as_over_https(
+    local: Local, spoilt: dict[str, Any], error: type[Exception]
+) -> None:
+    home = Client(local.ways["lubeck"]["lubeck"])
+    secret = await home.read(Secret, "member-bergen", SYSTEM)
+    (entry,) = [
+        m
+        for m in (await home.read(FederationKind, "local")).spec.members
+        if m.cluster_id == "bergen"
+    ]
+    good = {
+        "url": entry.server,
+        "ca": secret.data["ca.crt"],
+        "token": secret.data["token"].decode(),
+        **spoilt,
+    }
+    access = Access(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
+    way = Client(local.dials["lubeck"]("bergen", Fixed(access)))
+
+    with pytest.raises(error):
+        await way.read(ClusterClaim, CLUSTER_ID)
+
+
+async def test_a_child_finds_no_way_to_its_supervisors(local: Local) -> None:
+    way = local.dials["bergen"]("lubeck", Fixed(Access(Endpoint("https://lubeck"))))
+
+    with pytest.raises(Unreachable, match="bergen cannot reach lubeck"):
+        await way.send(READY)
+    child = await Client(local.ways["bergen"]["bergen"]).read(FederationKind, "local")
+    assert child.spec.members == ()
 
 
 async def test_what_agents_see_is_told(local: Local) -> None:

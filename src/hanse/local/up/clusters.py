@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Protocol
 
+from hanse.kube.access import Credentials
 from hanse.kube.request import Transport
 from hanse.local.kubeconfig import Context
 
@@ -26,6 +27,10 @@ class Cluster(Protocol):
 
     def connect(self) -> Transport:
         """A transport for an agent, as slow as the cluster was made; the caller closes it."""
+        ...
+
+    def dial(self, credentials: Credentials) -> Transport:
+        """The same for an agent that was given credentials, which are judged."""
         ...
 
     async def kill(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from hanse.kube.access import Access, Endpoint, Identity
+from hanse.kube.access import Access, Credentials, Endpoint, Identity
 from hanse.kube.authority import LOOPBACK, Authority, server_context
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
@@ -15,6 +15,7 @@ from hanse.kube.request import Request, Response, Transport
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.local.embedded.controllers.nodes import NodeRanges
 from hanse.local.embedded.controllers.suite import ALL, BROKER, Controllers, Simulation
+from hanse.local.embedded.dialling import Dialled, Listed
 from hanse.local.embedded.http import serve
 from hanse.local.embedded.users import ADMIN, User
 from hanse.local.kubeconfig import Context
@@ -92,6 +93,13 @@ class EmbeddedCluster:
 
     def connect(self) -> Transport:
         return _Way(self)
+
+    def dial(self, credentials: Credentials) -> Transport:
+        return Dialled(credentials, self._listed)
+
+    def _listed(self, url: str) -> Listed | None:
+        here = self.running and url == self.url
+        return Listed(self._door, self._authority.certificate) if here else None
 
     def slow(self, delay: timedelta) -> None:
         self._door.delay = delay

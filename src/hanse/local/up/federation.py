@@ -10,9 +10,11 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.kube.access import Credentials
+from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
-from hanse.local.links import Links
+from hanse.local.links import Links, Nowhere
 from hanse.local.up.clusters import Cluster
 from hanse.local.up.composition import Member
 from hanse.local.up.contents import FORMER_WEBHOOKS, definitions, foundation, sample
@@ -27,6 +29,7 @@ from hanse.local.up.installing import (
     install_definitions,
     install_new,
 )
+from hanse.local.up.league import form
 from hanse.local.up.orders import (
     AnyOrder,
     ClusterTold,
@@ -40,6 +43,7 @@ from hanse.local.up.orders import (
     Start,
     Told,
 )
+from hanse.model.rights import Rule
 
 MANY = 10
 """Clusters that take long enough to start for a word about it."""
@@ -49,7 +53,9 @@ Say = Callable[[str], None]
 
 Eyes = Callable[[], Mapping[str, str]]
 """How each cluster stands for one agent, as of now."""
-RunAgent = Callable[[Member, Mapping[str, Transport]], AbstractAsyncContextManager[Eyes]]
+Dial = Callable[[str, Credentials], Transport]
+"""Makes the way to a cluster by credentials that an agent was given."""
+RunAgent = Callable[[Member, Mapping[str, Transport], Dial], AbstractAsyncContextManager[Eyes]]
 """Runs a member's agent until the block ends, given its ways to the clusters that it reaches."""
 
 
@@ -65,6 +71,8 @@ class Wishes(Struct, frozen=True):
     """Where names are answered, by view: a cluster's name, or `all`."""
     dashboard: str = ""
     """The address of the dashboard."""
+    rules_for: Callable[[str], tuple[Rule, ...]] = lambda _: ()
+    """What supervisors may do in a member."""
     enter: Callable[[], str] = str
     """Makes a link to the dashboard that lets a browser in, once."""
 
@@ -84,7 +92,7 @@ async def federation(
         await whole.furnish()
         for member in wishes.members:
             if member.runs_workloads:
-                agent = run_agent(member, whole.ways_of(member))
+                agent = run_agent(member, whole.ways_of(member), whole.dial_of(member))
                 whole.eyes[member.name] = await stack.enter_async_context(agent)
         await stack.enter_async_context(listening(folder.control, whole.carry_out))
         await whole.shown(say)
@@ -148,6 +156,21 @@ class Federation:
             if member.reaches(other)
         }
 
+    def dial_of(self, member: Member) -> Dial:
+        """How a member's agent gets to clusters that its Federation names."""
+        standing = {other.name: other for other in self._wishes.members}
+
+        def dial(cluster: str, credentials: Credentials) -> Transport:
+            other = standing.get(cluster)
+            if other is None:
+                return HttpTransport(credentials)  # somewhere outside
+            if not member.reaches(other):
+                return Nowhere(f"{member.name} cannot reach {cluster}")
+            inner = self._clusters[cluster].dial(credentials)
+            return self._links.transport(member.name, cluster, inner)
+
+        return dial
+
     async def furnish(self) -> None:
         """Fill every cluster with what it holds from the start."""
         kinds = definitions()
@@ -163,6 +186,8 @@ class Federation:
                 self._fresh.add(member)
 
         await self._in_each(fill)
+        endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
+        await form(self._wishes.members, endpoints, self._wishes.rules_for, self._in_each)
 
     async def shown(self, say: Say) -> None:
         """Wait until a new sample is there to be looked at, and tell of each cluster."""

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from shutil import rmtree
 
+from hanse.kube.access import Credentials
+from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.real.binaries import cache_folder, find_all
@@ -72,6 +74,9 @@ class KubernetesCluster:
 
     def connect(self) -> Transport:
         return _SlowWay(self, self._cluster.connect())
+
+    def dial(self, credentials: Credentials) -> Transport:
+        return _SlowWay(self, HttpTransport(credentials))
 
     async def kill(self) -> None:
         await self._cluster.kill_server(API_SERVER.name)
