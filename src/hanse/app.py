@@ -25,6 +25,7 @@ from hanse.dns.publishing.nameserver import NameServer, key_file, unsigned
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.dns.server import DnsServer
 from hanse.dns.services import ServiceZone
+from hanse.dns.stateful import StatefulSetZone
 from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
@@ -94,19 +95,23 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         Networks(options.networks),
         StatefulSets(options.broker_namespace),
         Gslb(options.gslb),
-        *published(options.publishing),
+        *published(options),
     )
 
 
-def published(options: PublishingOptions) -> tuple[Feature, ...]:
+def published(options: Options) -> tuple[Feature, ...]:
     """What is published outwards, where that is wanted: everything that has names."""
-    view = View("published", zone=options.zone, ttl=options.ttl)
-    return (Publishing(sources(view), options),) if options.wanted else ()
+    chosen = options.publishing
+    view = View("published", zone=chosen.zone, ttl=chosen.ttl)
+    return (Publishing(sources(view, options), chosen),) if chosen.wanted else ()
 
 
-def sources(view: View) -> tuple[ZoneSource, ...]:
+def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:  # noqa: B008 - a frozen value
     """Everything that has names, as a view tells them; a new source is named here."""
-    return (ServiceZone(view),)
+    return (
+        ServiceZone(view),
+        StatefulSetZone(view, options.broker_namespace, options.statefulsets),
+    )
 
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value

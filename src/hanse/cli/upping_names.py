@@ -8,8 +8,7 @@ from hanse.cli.oops import Oops
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
 from hanse.dns.server import DnsServer, Served, serving
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.dns.zone import View, ZoneSource
 from hanse.local.up.composition import Member
 
 NOBODY = "all"
@@ -25,8 +24,8 @@ class Names:
         clusters = [member.name for member in members if member.runs_workloads]
         views = [View(NOBODY), *(View(name, local=name) for name in clusters)]
         self._first = clusters[0]
-        self._zones = {view.name: ServiceZone(view) for view in views}
-        self._compilers = {v.name: Compiler(v, [self._zones[v.name]]) for v in views}
+        self._sources = {view.name: app.sources(view) for view in views}
+        self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
         self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
         self._server: DnsServer | None = None
 
@@ -37,9 +36,9 @@ class Names:
             name: "{}:{}".format(*listeners.address) for name, listeners in self._listeners.items()
         }
 
-    def zones_of(self, cluster: str) -> tuple[ServiceZone, ...]:
+    def zones_of(self, cluster: str) -> tuple[ZoneSource, ...]:
         """What an agent has to watch for the views that it tells."""
-        return tuple(self._zones[view] for view in self._views_of(cluster))
+        return tuple(source for view in self._views_of(cluster) for source in self._sources[view])
 
     @asynccontextmanager
     async def told_by(self, agent: app.Agent) -> AsyncIterator[None]:

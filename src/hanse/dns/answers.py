@@ -20,6 +20,7 @@ class Type(IntEnum):
 
     A = 1
     NS = 2
+    CNAME = 5
     SOA = 6
     TXT = 16
     AAAA = 28
@@ -120,6 +121,12 @@ def everything(answer: Answer) -> list[Record]:
     """All that may be told of a type, whoever's turn it is; for those who keep what they hear."""
     told = [record for variant in answer.variants for record in records_in(variant.body)]
     return list(dict.fromkeys(told))
+
+
+def alias(target: bytes, ttl: int = TTL) -> tuple[Answer, ...]:
+    """Another name for what stands there: told whatever is asked for."""
+    told = (Variant(1, _front(Type.CNAME, len(target), ttl) + target),)
+    return tuple(Answer(t, told) for t in (A, AAAA, SRV, int(Type.CNAME), int(Type.TXT)))
 
 
 def address(text: str) -> bytes | None:

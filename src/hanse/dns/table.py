@@ -207,7 +207,7 @@ def type_text(rtype: int) -> str:
     return _TYPES.get(rtype) or f"TYPE{rtype}"
 
 
-_TYPES = {int(known): known.name for known in Type} | {5: "CNAME", 12: "PTR", 15: "MX", 65: "HTTPS"}
+_TYPES = {int(known): known.name for known in Type} | {12: "PTR", 15: "MX", 65: "HTTPS"}
 _known_types: dict[tuple[int, ...], tuple[int, ...]] = {}
 
 

@@ -25,7 +25,7 @@ def record_sets(node: Node) -> tuple[RecordSet, ...]:
     """
     sets: dict[str, RecordSet] = {}
     for answer in node.answers:
-        told = everything(answer)
+        told = [r for r in everything(answer) if r.type == answer.type]  # or it is an alias
         values = tuple(sorted(written(record.type, record.rdata) for record in told))
         name = type_text(answer.type)
         if name in PUBLISHED and told:

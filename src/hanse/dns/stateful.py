@@ -1,0 +1,247 @@
+"""The names of federated StatefulSets: each replica's own, in its cluster and in the federation."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from hanse.dns.answers import Answer, Node, Type, address, alias, srv, together
+from hanse.dns.names import BadName, below, wire_name
+from hanse.dns.zone import View
+from hanse.features.statefulsets.fleet import BY_SET
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.facts import ClusterState, KindServed, Liveness, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.stateful import NamedPort, StatefulSetPart, StatefulSetShares
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
+
+T = TypeVar("T")
+SERVICE = "stateful"
+KUBE_SERVICE = "kubernetes.io/service-name"
+
+BY_SERVICE = Index(
+    StatefulSetShares,
+    "dns-stateful-service",
+    lambda s: [f"{s.metadata.namespace}/{s.spec.service}"] if s.spec.service else [],
+)
+SLICES = Index(
+    EndpointSlice,
+    "dns-stateful-slices",
+    lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get(KUBE_SERVICE, '')}"],
+)
+
+
+class _Spot(Struct, frozen=True):
+    """One replica to be found: its label, its records, and the name that SRV records lead to."""
+
+    label: str
+    target: bytes
+    addresses: tuple[str, ...]
+
+
+class StatefulSetZone:
+    """Local and federation names of all sets, as one cluster's clients see them."""
+
+    name = "statefulsets"
+
+    def __init__(
+        self,
+        view: View,
+        home: str,
+        options: StatefulSetOptions = StatefulSetOptions(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self.view = view
+        self._home = home
+        apex = wire_name(options.zone)
+        self._local = b"\x03svc" + apex
+        federation = below(options.federation, self._local)
+        if federation is None:
+            raise BadName(f"federation name {options.federation!r} is no label of a domain name")
+        self._federation = federation
+        self.zones: tuple[bytes, ...] = (apex,)
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, EndpointSlice, labels=KUBE_SERVICE, indexes=(SLICES,)),
+            Watch(Role.BROKER, StatefulSetShares, indexes=(BY_SERVICE,)),
+            Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(BY_SET,)),
+            Watch(Role.BROKER, Lease, namespace=home),
+        )
+
+    def synced(self, seen: Snapshot) -> bool:
+        """Whether shares are known; a broker that is away holds up no other names."""
+        return all(
+            _is_known(kind, broker, seen)
+            for broker in seen.clusters(Role.BROKER)
+            for kind in (StatefulSetShares, StatefulSetPart)
+        )
+
+    def keys(self, seen: Snapshot) -> Iterator[Key]:
+        for broker in seen.clusters(Role.BROKER):
+            for record in seen.all(broker, StatefulSetShares):
+                if record.spec.service:
+                    yield Key(SERVICE, record.spec.service, record.metadata.namespace)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if isinstance(change, FactChange):
+            return set(self.keys(seen)) if isinstance(change.fact, Liveness) else ()
+        match change.object:
+            case StatefulSetShares() if change.where != seen.local:
+                return {
+                    Key(SERVICE, side.spec.service, side.metadata.namespace)
+                    for side in (change.before, change.after)
+                    if isinstance(side, StatefulSetShares) and side.spec.service
+                }
+            case StatefulSetPart(spec=spec):
+                record = seen.get(change.where, StatefulSetShares, spec.name, spec.namespace)
+                known = record is not None and record.spec.service
+                return [Key(SERVICE, known, spec.namespace)] if known else ()
+            case EndpointSlice(metadata=meta) if change.where == seen.local:
+                service = meta.labels.get(KUBE_SERVICE, "")
+                place = f"{meta.namespace}/{service}"
+                governs = any(
+                    True
+                    for broker in seen.clusters(Role.BROKER)
+                    for _ in seen.by(broker, BY_SERVICE, place)
+                )
+                return [Key(SERVICE, service, meta.namespace)] if governs else ()
+            case _:
+                return ()
+
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+        silent = frozenset(
+            pulse.lease
+            for pulse in seen.facts(Liveness)
+            if not pulse.alive and pulse.namespace == self._home and pulse.lease != seen.local
+        )
+
+        def tell(key: Key) -> Sequence[Node]:
+            place = f"{key.namespace}/{key.name}"
+            brokers = seen.clusters(Role.BROKER)
+            sets = [record for b in brokers for record in seen.by(b, BY_SERVICE, place)]
+            if not sets:
+                return ()
+            several = sorted(sets, key=lambda s: s.metadata.name)
+            return list(self._service(key, several, silent, seen, brokers))
+
+        return tell
+
+    def _service(
+        self,
+        key: Key,
+        sets: Sequence[StatefulSetShares],
+        silent: frozenset[ClusterId],
+        seen: Snapshot,
+        brokers: tuple[ClusterId, ...],
+    ) -> Iterator[Node]:
+        """All names below one headless Service, and of the sets that it governs."""
+        local = _two_below(key.name, key.namespace, self._local)
+        wide = _two_below(key.name, key.namespace, self._federation)
+        space = below(key.namespace, self._federation)
+        if local is None or wide is None or space is None:
+            return
+        ports = _distinct(port for record in sets for port in record.spec.ports)
+        here = list(_here(key, local, seen)) if self.view.local else []
+        if self.view.local:
+            yield from _together(local, here, ports, self.view.ttl)
+            yield from _apart(here, local, self.view.ttl)
+        everywhere: list[_Spot] = []
+        for record in sets:
+            mine = [spot for spot in here if spot.label.startswith(f"{record.metadata.name}-")]
+            if record.spec.load_balanced:
+                mine = list(_balanced(record, wide, silent, seen, brokers))
+                yield from _apart(mine, space, self.view.ttl)
+            yield from _apart(mine, wide, self.view.ttl)
+            own = below(record.metadata.name, space)
+            if own is not None and own != wide:
+                yield from _together(own, mine, record.spec.ports, self.view.ttl)
+            everywhere += mine
+        yield from _together(wide, everywhere, ports, self.view.ttl)
+
+
+def _here(key: Key, local: bytes, seen: Snapshot) -> Iterator[_Spot]:
+    """The ready pods of this cluster, by their host names."""
+    found: dict[str, list[str]] = {}
+    for piece in seen.by(seen.local, SLICES, f"{key.namespace}/{key.name}"):
+        for endpoint in piece.endpoints or ():
+            if endpoint.ready and endpoint.hostname:
+                found.setdefault(endpoint.hostname, []).extend(endpoint.addresses)
+    for hostname, addresses in sorted(found.items()):
+        target = below(hostname, local)
+        if target is not None:
+            yield _Spot(hostname, target, tuple(addresses))
+
+
+def _balanced(
+    record: StatefulSetShares,
+    wide: bytes,
+    silent: frozenset[ClusterId],
+    seen: Snapshot,
+    brokers: tuple[ClusterId, ...],
+) -> Iterator[_Spot]:
+    """Every replica that exists and has a share, in clusters that are alive."""
+    meta = record.metadata
+    place = f"{meta.namespace}/{meta.name}"
+    parts = [part.spec for b in brokers for part in seen.by(b, BY_SET, place)]
+    for part in sorted(parts, key=lambda p: p.cluster):
+        share = record.spec.of(part.cluster)
+        for replica in () if part.cluster in silent else part.replicas[:share]:
+            target = below(replica.name, wide)
+            if target is not None:
+                yield _Spot(replica.name, target, replica.addresses)
+
+
+def _apart(spots: Iterable[_Spot], parent: bytes, ttl: int) -> Iterator[Node]:
+    """Each replica by itself, below a name."""
+    for spot in spots:
+        name = below(spot.label, parent)
+        if name is not None:
+            yield Node(name, tuple(_answers(spot.addresses, ttl)))
+
+
+def _together(
+    name: bytes, spots: Sequence[_Spot], ports: Sequence[NamedPort], ttl: int
+) -> Iterator[Node]:
+    """All replicas behind one name: their addresses, and where each serves each port."""
+    known = [a for spot in spots for a in spot.addresses if address(a) is not None]
+    answers = [*_answers(known, ttl)]
+    every = [srv(port.port, spot.target) for port in ports for spot in spots]
+    if every:
+        answers.append(together(Type.SRV, _distinct(every), ttl))
+    yield Node(name, tuple(answers))
+    for port in ports:
+        protocol = below(f"_{port.protocol}", name)
+        own = below(f"_{port.name}", protocol) if port.name and protocol is not None else None
+        if own is not None:
+            records = [srv(port.port, spot.target) for spot in spots]
+            yield Node(own, (together(Type.SRV, records, ttl),) if records else ())
+
+
+def _answers(addresses: Sequence[str], ttl: int) -> Iterator[Answer]:
+    """Addresses as records; a host name is an alias, which stands alone."""
+    rdatas = _distinct(rdata for text in addresses if (rdata := address(text)) is not None)
+    for rtype, size in ((Type.A, 4), (Type.AAAA, 16)):
+        if mine := [rdata for rdata in rdatas if len(rdata) == size]:
+            yield together(rtype, mine, ttl)
+    if not rdatas and addresses:
+        try:
+            yield from alias(wire_name(addresses[0]), ttl)
+        except BadName:
+            return
+
+
+def _distinct(values: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(values))
+
+
+def _two_below(name: str, namespace: str, parent: bytes) -> bytes | None:
+    space = below(namespace, parent)
+    return below(name, space) if space is not None else None
+
+
+def _is_known(kind: type[Object], broker: ClusterId, seen: Snapshot) -> bool:
+    served = seen.fact(KindServed, (broker, kind.kind))
+    state = seen.fact(ClusterState, broker)
+    away = state is not None and state.phase is Phase.UNREACHABLE
+    return seen.listed(broker, kind) or away or (served is not None and not served.served)

@@ -1,0 +1,256 @@
+"""Names of federated sets: the records that the design lists, and when they come and go."""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import dns.message
+import pytest
+
+from hanse.dns.compiler import compiled
+from hanse.dns.publishing.records import record_sets
+from hanse.dns.responder import respond
+from hanse.dns.stateful import SERVICE, StatefulSetZone
+from hanse.dns.table import Table
+from hanse.dns.zone import View
+from hanse.features.statefulsets.names import part_name
+from hanse.model.facts import Fact, Liveness, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.stateful import (
+    NamedPort,
+    Replica,
+    Share,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.objects import Meta, Object
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Change, ObjectChange, Snapshot
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+from tests.dns.fleet import Told, told_in
+
+HOME = "hanse-broker"
+SPACE = "mynamespace"
+LOCAL = f"etcd.{SPACE}.svc.example.com"
+WIDE = f"etcd.{SPACE}.myfederation.svc.example.com"
+SHARES = {"c1": 4, "c2": 4, "c3": 3}
+
+
+class Looking:
+    """A feature that only looks, so that snapshots hold what the zone watches."""
+
+    name = "dns"
+    watches = StatefulSetZone(View("any"), HOME).watches
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return ()
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        return Plan()
+
+
+def shares(balanced: bool = True, **of: int) -> StatefulSetShares:
+    told = of or SHARES
+    return StatefulSetShares(
+        metadata=Meta(name="store", namespace=SPACE),
+        spec=StatefulSetSharesSpec(
+            shares=tuple(Share(name=c, replicas=n) for c, n in told.items()),
+            service="etcd",
+            ports=(NamedPort(port=80, name="store"),),
+            load_balanced=balanced,
+        ),
+    )
+
+
+def address_of(name: str, ordinal: int) -> str:
+    return f"198.19.{name[1:]}.{ordinal + 1}"
+
+
+def part(name: str, *addresses: str) -> StatefulSetPart:
+    """What a cluster reports of its replicas, each with a balancer's address or none yet."""
+    replicas = tuple(
+        Replica(name=f"store-{name}-{n}", ready=True, addresses=(a,) if a else ())
+        for n, a in enumerate(addresses)
+    )
+    spec = StatefulSetPartSpec(
+        namespace=SPACE, name="store", cluster=name, share=len(replicas), replicas=replicas
+    )
+    return StatefulSetPart(
+        metadata=Meta(name=part_name(SPACE, "store", name), namespace=HOME), spec=spec
+    )
+
+
+def parts() -> list[StatefulSetPart]:
+    return [part(c, *(address_of(c, n) for n in range(count))) for c, count in SHARES.items()]
+
+
+def pods(name: str, count: int) -> EndpointSlice:
+    """The pods of one cluster, as its own controllers tell them."""
+    endpoints = tuple(
+        Endpoint(
+            addresses=(f"10.{name[1:]}.0.{n + 1}",),
+            hostname=f"store-{name}-{n}",
+            conditions=EndpointConditions(ready=True),
+        )
+        for n in range(count)
+    )
+    labels = {"kubernetes.io/service-name": "etcd"}
+    return EndpointSlice(
+        metadata=Meta(name=f"etcd-{name}", namespace=SPACE, labels=labels),
+        address_type="IPv4",
+        endpoints=endpoints,
+        ports=(EndpointPort(name="store", port=80),),
+    )
+
+
+def seen_by(
+    local: str, at_broker: Sequence[Object], at_home: Sequence[Object] = (), *facts: Fact
+) -> Snapshot:
+    return snapshot(
+        Looking(),
+        local,
+        [cluster(local, Role.LOCAL), cluster("broker", Role.BROKER)],
+        {local: [stored(o) for o in at_home], "broker": [stored(o) for o in at_broker]},
+        facts,
+    )
+
+
+class Names:
+    """A view of what was seen."""
+
+    def __init__(self, seen: Snapshot, view: View | None = None) -> None:
+        self._view = view or View(seen.local, local=seen.local)
+        self._table = Table("test", Random(0))
+        self._table.apply(compiled(self._view, [StatefulSetZone(self._view, HOME)], seen))
+
+    def ask(self, name: str, rtype: str = "A") -> Told:
+        query = dns.message.make_query(name, rtype)
+        answer = respond(query.to_wire(), self._table, stream=True)
+        assert answer is not None
+        return told_in(dns.message.from_wire(answer))
+
+    def targets(self, name: str) -> list[str]:
+        return sorted(record.split()[-1].rstrip(".") for record in self.ask(name, "SRV").records)
+
+
+@pytest.mark.parametrize(("local", "count"), SHARES.items())
+def test_a_cluster_finds_its_own_replicas_by_local_names(local: str, count: int) -> None:
+    names = Names(seen_by(local, [shares(), *parts()], [pods(local, count)]))
+
+    assert names.targets(LOCAL) == [f"store-{local}-{n}.{LOCAL}" for n in range(count)]
+    assert names.targets(f"_store._tcp.{LOCAL}") == names.targets(LOCAL)
+    for n in range(count):
+        assert names.ask(f"store-{local}-{n}.{LOCAL}").records == (f"10.{local[1:,)}.0.{n + 1}"]
+
+
+@pytest.mark.parametrize("local", SHARES)
+def test_every_cluster_finds_all_eleven_by_the_federations_name(local: str) -> None:
+    names = Names(seen_by(local, [shares(), *parts()], [pods(local, SHARES[local])]))
+
+    replicas = [f"store-{c}-{n}" for c, count in SHARES.items() for n in range(count)]
+    expected = [f"{replica}.{WIDE}" for replica in replicas]
+    assert names.targets(WIDE) == expected
+    assert names.targets(f"store.{SPACE}.myfederation.svc.example.com") == expected
+    for replica in replicas:
+        _, name, ordinal = replica.split("-")
+        told = (address_of(name, int(ordinal)),)
+        assert names.ask(f"{replica}.{WIDE}").records == told
+        assert names.ask(f"{replica}.{SPACE}.myfederation.svc.example.com").records == told
+
+
+def test_without_balancers_the_federations_name_gives_the_askers_local_records() -> None:
+    names = Names(seen_by("c2", [shares(balanced=False), *parts()], [pods("c2", 2)]))
+
+    assert names.targets(WIDE) == [f"store-c2-{n}.{LOCAL}" for n in range(2)]
+    assert names.ask(f"store-c2-0.{WIDE}").records == ("10.2.0.1",)
+
+
+def test_nobodys_view_has_federation_names_alone() -> None:
+    seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
+    names = Names(seen, View("all"))
+
+    assert len(names.targets(WIDE)) == 11
+    assert names.ask(LOCAL, "SRV").code == "NXDOMAIN"
+
+
+def test_srv_comes_with_the_replica_and_the_address_when_the_balancer_has_one() -> None:
+    names = Names(seen_by("c1", [shares(c1=2), part("c1", "", "198.19.1.2")]))
+
+    assert len(names.targets(WIDE)) == 2
+    pending = names.ask(f"store-c1-0.{WIDE}")
+    assert pending.code == "NODATA"
+    assert names.ask(f"store-c1-1.{WIDE}").records == ("198.19.1.2",)
+
+
+def test_scaling_down_withdraws_at_once() -> None:
+    names = Names(seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1", "198.19.1.2")]))
+
+    assert names.targets(WIDE) == [f"store-c1-0.{WIDE}"]
+    assert names.ask(f"store-c1-1.{WIDE}").code == "NXDOMAIN"
+
+
+def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
+    dead = Liveness("broker", HOME, "c2", "c2", alive=False, since=EPOCH)
+    before = Names(seen_by("c1", [shares(), *parts()]))
+    after = Names(seen_by("c1", [shares(), *parts()], (), dead))
+
+    assert len(before.targets(WIDE)) == 11
+    assert [t for t in after.targets(WIDE) if "-c2-" in t] == []
+    assert len(after.targets(WIDE)) == 7
+
+
+def test_a_balancer_with_a_host_name_is_an_alias() -> None:
+    seen = seen_by("c1", [shares(c1=1), part("c1", "lb-1.cloud.example")])
+    names = Names(seen)
+
+    told = names.ask(f"store-c1-0.{WIDE}")
+    assert told.records == ("lb-1.cloud.example.",)
+    assert names.ask(f"store-c1-0.{WIDE}", "CNAME").records == ("lb-1.cloud.example.",)
+
+    zone = StatefulSetZone(View("published"), HOME)
+    nodes = zone.telling(seen)(Key(SERVICE, "etcd", SPACE))
+    sets = [told for node in nodes for told in record_sets(node)]
+    assert {s.type for s in sets} == {"SRV", "CNAME"}, "others keep no addresses of an alias"
+
+
+def test_ipv6_and_several_addresses_are_all_told() -> None:
+    two = StatefulSetPart(
+        metadata=part("c1").metadata,
+        spec=StatefulSetPartSpec(
+            namespace=SPACE,
+            name="store",
+            cluster="c1",
+            share=1,
+            replicas=(Replica(name="store-c1-0", addresses=("198.19.1.1", "fd00::1")),),
+        ),
+    )
+    names = Names(seen_by("c1", [shares(c1=1), two]))
+
+    assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
+    assert names.ask(f"store-c1-0.{WIDE}", "AAAA").records == ("fd00::1",)
+
+
+def test_a_broker_that_is_away_holds_up_no_other_names() -> None:
+    away = [cluster("c1", Role.LOCAL), cluster("broker", Role.BROKER, phase=Phase.UNREACHABLE)]
+    connecting = [cluster("c1", Role.LOCAL), cluster("broker", Role.BROKER, phase=Phase.CONNECTING)]
+    zone = StatefulSetZone(View("c1", local="c1"), HOME)
+
+    assert zone.synced(snapshot(Looking(), "c1", away, {}))
+    assert not zone.synced(snapshot(Looking(), "c1", connecting, {}))
+
+
+def test_a_change_recompiles_only_the_names_of_its_service() -> None:
+    zone = StatefulSetZone(View("c1", local="c1"), HOME)
+    seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
+    own = [Key(SERVICE, "etcd", SPACE)]
+    other = EndpointSlice(
+        metadata=Meta(name="x", namespace=SPACE, labels={"kubernetes.io/service-name": "web"}),
+        address_type="IPv4",
+    )
+
+    assert list(zone.wakes(ObjectChange("broker", None, part("c1")), seen)) == own
+    assert list(zone.wakes(ObjectChange("c1", None, pods("c1", 4)), seen)) == own
+    assert list(zone.wakes(ObjectChange("c1", None, other), seen)) == []
