@@ -143,7 +143,8 @@ def test_a_cluster_finds_its_own_replicas_by_local_names(local: str, count: int)
     assert names.targets(LOCAL) == [f"store-{local}-{n}.{LOCAL}" for n in range(count)]
     assert names.targets(f"_store._tcp.{LOCAL}") == names.targets(LOCAL)
     for n in range(count):
-        assert names.ask(f"store-{local}-{n}.{LOCAL}").records == (f"10.{local[1:,)}.0.{n + 1}"]
+        own = f"10.{local[1:]}.0.{n + 1}"
+        assert names.ask(f"store-{local}-{n}.{LOCAL}").records == (own,)
 
 
 @pytest.mark.parametrize("local", SHARES)
