@@ -1,26 +1,45 @@
 """`hanse dns` and `hanse resolve` against a federation that runs: packets and words agree."""
 
+import asyncio
 import json
+import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 import dns.message
 import dns.query
+import dns.zone
 import pytest
+from msgspec import Struct
 
+from hanse.kube import credentials
+from hanse.kube.client import Client
+from hanse.kube.http import HttpTransport
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.objects import Meta
 from tests.cli.conftest import fleet as fleet_of_clusters
 from tests.cli.programs import HANSE, Running, environment
-from tests.dns.fleet import WEB, Told, told_in
+from tests.dns.fleet import NODATA, WEB, Told, imported, piece, told_in
 
 fleet = fleet_of_clusters
 PATIENCE = 60
 
 
+class Serving(Struct, frozen=True):
+    """A process that serves, where it is asked, and where it tells its numbers."""
+
+    process: "subprocess.Popen[str]"
+    port: int
+    metrics: str
+
+
 @contextmanager
-def _dns(federation: Running, *arguments: str) -> Iterator[int]:
-    """A DNS server of its own process; gives its port."""
+def _dns(federation: Running, *arguments: str) -> Iterator["Serving"]:
+    """A DNS server of its own process."""
     listen = ("--listen", "127.0.0.1:0", "--workers", "1", "--log-format", "json")
     process = subprocess.Popen(
         [*HANSE, "dns", *listen, *arguments],
@@ -32,7 +51,7 @@ def _dns(federation: Running, *arguments: str) -> Iterator[int]:
         assert process.stderr is not None
         told = json.loads(process.stderr.readline())
         assert told["message"] == "dns serves", told
-        yield int(told["listen"].rpartition(":")[2])
+        yield Serving(process, int(told["listen"].rpartition(":")[2]), told["metrics"])
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
@@ -59,12 +78,12 @@ def test_resolve_tells_what_the_server_answers(fleet: Running) -> None:
         (f"riga.{WEB}", "A"),
         ("dns-version.clusterset.local", "TXT"),
     ]
-    with _dns(fleet, "--context", "lubeck", "--cluster-id", "lubeck") as port:
+    with _dns(fleet, "--context", "lubeck", "--cluster-id", "lubeck") as serving:
         for name, rtype in questions:
             said = fleet.beside("resolve", name, rtype, "--context", "lubeck", "--json")
             assert said.status == 0, said.err
             (told,) = json.loads(said.out)["clusters"]
-            packet = _ask(port, name, rtype)
+            packet = _ask(serving.port, name, rtype)
             assert told["code"] == packet.code, (name, rtype)
             assert tuple(sorted(r["value"] for r in told["records"])) == packet.records
 
@@ -88,6 +107,90 @@ def test_resolve_reads_well(fleet: Running) -> None:
     assert "(33 %)" in lines[2]
 
 
+def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(fleet: Running) -> None:
+    name = "ghost.shop.svc.clusterset.local"
+    asyncio.run(_haunt(fleet))
+
+    with _dns(fleet, "--context", "lubeck", "--broker-context", "broker") as serving:
+        end = monotonic() + PATIENCE
+        while (told := _ask(serving.port, name, "A")).code != NODATA and monotonic() < end:
+            assert told.records == ("10.4.0.1",), "until its Lease has run out before our eyes"
+        said = fleet.beside("resolve", name, "--json")
+
+    assert told.code == NODATA
+    by_cluster = {one["cluster"]: one for one in json.loads(said.out)["clusters"]}
+    assert by_cluster["lubeck"]["code"] == "NODATA"
+    assert by_cluster["lubeck"]["leftOut"] == [
+        {"cluster": "riga", "why": "its Lease on the broker has run out"}
+    ]
+
+
+async def _haunt(fleet: Running) -> None:
+    """A service in lubeck whose only cluster has died long ago."""
+    for context, objects in (
+        ("lubeck", [imported("ghost"), piece("riga", "10.4.0.1", service="ghost")]),
+        ("broker", [_old_lease("riga")]),
+    ):
+        found = credentials.found(fleet.kubeconfig, context=context)
+        transport = HttpTransport(found)
+        try:
+            for obj in objects:
+                await Client(transport).create(obj)
+        finally:
+            await transport.close()
+
+
+def _old_lease(cluster: str) -> Lease:
+    spec = LeaseSpec(
+        holder_identity=cluster,
+        lease_duration_seconds=1,
+        renew_time="2026-01-01T00:00:00.000000Z",
+    )
+    return Lease(metadata=Meta(name=cluster, namespace="hanse-broker"), spec=spec)
+
+
+def test_a_hangup_replaces_the_workers_and_numbers_are_told(fleet: Running) -> None:
+    with _dns(fleet, "--context", "lubeck", "--metrics-listen", "127.0.0.1:0") as serving:
+        assert _ask(serving.port, WEB, "A").code == "NOERROR"
+        before = _children(serving.process.pid)
+
+        serving.process.send_signal(signal.SIGHUP)
+        assert serving.process.stderr is not None
+        told = json.loads(serving.process.stderr.readline())
+
+        assert told["message"] == "dns reloaded"
+        assert not before & _children(serving.process.pid)
+        assert _ask(serving.port, WEB, "A").code == "NOERROR"
+        numbers = _fetched(f"http://{serving.metrics}/metrics")
+        assert _fetched(f"http://{serving.metrics}/readyz") == "ready\n"
+
+    assert 'hanse_dns_queries_total{rcode="NOERROR",type="A"' in numbers
+    assert "hanse_dns_seconds_bucket" in numbers
+
+
+def _children(pid: int) -> set[str]:
+    return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+def _fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_zone_is_transferred_to_those_who_may_have_it_alone(fleet: Running) -> None:
+    allowed = ("--allow-transfer", "127.0.0.0/8")
+    with _dns(fleet, "--context", "lubeck", *allowed) as serving:
+        _ask(serving.port, WEB, "A")
+        zone = dns.zone.Zone("clusterset.local", relativize=False)
+        dns.query.inbound_xfr("127.0.0.1", zone, port=serving.port, lifetime=PATIENCE)
+    with _dns(fleet, "--context", "lubeck") as serving:
+        refused = _ask(serving.port, "clusterset.local", "AXFR")
+
+    rdataset = zone.find_rdataset(f"{WEB}.", "A")
+    assert len(rdataset) == 3, "every cluster that has a turn"
+    assert refused.code == "REFUSED"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -96,6 +199,8 @@ def test_resolve_reads_well(fleet: Running) -> None:
         (("dns", "corefile", "example.org"), "not ADDRESS"),
         (("dns", "--listen", "nonsense"), "ADDRESS:PORT"),
         (("dns", "--zone", "a..b"), "--zone"),
+        (("dns", "--allow-transfer", "everyone"), "--allow-transfer 'everyone' is not a network"),
+        (("dns", "--metrics-listen", "nonsense"), "--metrics-listen 'nonsense' is not"),
     ],
 )
 def test_bad_input_gets_one_clear_line(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import socket
@@ -223,6 +224,9 @@ async def test_questions_are_counted_by_zone_type_and_code() -> None:
     assert common % ("NOERROR", "2.0") in told
     assert common % ("NXDOMAIN", "1.0") in told
     assert 'hanse_dns_names{view="test"}' in told
+    measured = re.search(r'hanse_dns_seconds_bucket{le="\+Inf"} (\d+)', told)
+    assert measured is not None
+    assert int(measured[1]) >= 3, "each question came by itself"
 
 
 async def test_one_question_in_so_many_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -282,6 +286,45 @@ async def test_noise_does_not_end_a_worker() -> None:
 
         assert (await here.ask(WEB)).code == "NOERROR"
         assert here.server.pids == before
+
+
+@pytest.mark.parametrize(
+    ("program", "package", "options"),
+    [
+        pytest.param("kdig", "knot-dnsutils", ("+tcp",), id="kdig by TCP"),
+        pytest.param("kdig", "knot-dnsutils", ("+edns", "+bufsize=512"), id="kdig with EDNS"),
+        pytest.param("kdig", "knot-dnsutils", ("+noedns", "+padding"), id="kdig without EDNS"),
+        pytest.param("kdig", "knot-dnsutils", ("+cookie", "+nsid", "+dnssec"), id="kdig options"),
+        pytest.param("drill", "ldnsutils", (), id="drill"),
+        pytest.param("drill", "ldnsutils", ("-t", "-D"), id="drill by TCP, for DNSSEC"),
+    ],
+)
+async def test_other_clients_read_our_answers(
+    program: str, package: str, options: tuple[str, ...]
+) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"needs {program} (Debian: {package})")
+    seen = seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))
+    said: dict[str, bytes] = {}
+    async with running(seen) as here:
+        for name, rtype in ((WEB, "A"), (f"_http._tcp.{WEB}", "SRV"), (f"no.{WEB}", "A")):
+            question = (name, rtype) if program == "kdig" else (name, "@127.0.0.1", rtype)
+            server = ("@127.0.0.1",) if program == "kdig" else ()
+            process = await asyncio.create_subprocess_exec(
+                *(program, *server, "-p", str(here.port), *options, *question),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            told, _ = await process.communicate()
+            assert process.returncode == 0, told
+            assert b"WARNING" not in told, told
+            assert b"malformed" not in told.lower(), told
+            said[f"{name} {rtype}"] = told
+
+    assert b"10.2.0.1" in said[f"{WEB} A"]
+    assert f"0 50 80 {WEB}.".encode() in said[f"_http._tcp.{WEB} SRV"]
+    assert b"NXDOMAIN" in said[f"no.{WEB} A"]
+    assert b"SOA" in said[f"no.{WEB} A"]
 
 
 @pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig (Debian: bind9-dnsutils)")

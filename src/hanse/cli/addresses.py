@@ -1,5 +1,6 @@
-"""Addresses of servers as people give them."""
+"""Addresses as people give them: of servers to ask, and to be asked at."""
 
+import socket
 from ipaddress import ip_address
 
 from hanse.cli.oops import Oops
@@ -20,3 +21,20 @@ def server_address(text: str, what: str = "") -> tuple[str, int]:
         named = f"{what} {text!r}" if what else repr(text)
         raise Oops(f"{named} is not ADDRESS or ADDRESS:PORT; names of servers are not looked up")
     return host, int(port)
+
+
+def listening_socket(option: str, address: str) -> socket.socket:
+    """A bound socket; IPv6 addresses stand in brackets."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise Oops(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
+    bare = host.removeprefix("[").removesuffix("]")
+    made = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((bare, int(port)))
+    except OSError as error:
+        made.close()
+        why = error.strerror or "the address cannot be used"
+        raise Oops(f"{option} {address}: {why}; choose another address or port") from None
+    return made

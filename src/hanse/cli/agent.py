@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hanse.cli.addresses import listening_socket
 from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of, publishing_options
 from hanse.cli.settings import settings_of
@@ -167,11 +168,11 @@ def command(
             f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
             "letters, digits and hyphens, such as lubeck"
         )
-    listener = _listener("--listen", listen)
+    listener = listening_socket("--listen", listen)
     shows = None
     if dashboard_listen:
         token = _token(dashboard_token_file)
-        door = _listener("--dashboard-listen", dashboard_listen)
+        door = listening_socket("--dashboard-listen", dashboard_listen)
         shows = Shows(door, token, dashboard_hosts)
     ways = Ways(
         home_file=settings.kubeconfig,
@@ -180,7 +181,7 @@ def command(
         broker_context=broker_context,
     )
     publishing = publishing_of(publish_zone, publish_endpoints, publish_server, publish_key_file)
-    asked = _listener("--webhook-listen", webhook_listen) if webhook_listen else None
+    asked = listening_socket("--webhook-listen", webhook_listen) if webhook_listen else None
     options = app.Options(
         broker_namespace=broker_namespace,
         admission=_admission(asked, webhook_url, namespace),
@@ -221,20 +222,3 @@ def _token(file: Path | None) -> str:
             f"use at least {SHORTEST_TOKEN}, as of `openssl rand -hex 16`"
         )
     return token
-
-
-def _listener(option: str, address: str) -> socket.socket:
-    """A bound socket; IPv6 addresses stand in brackets."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise Oops(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
-    bare = host.removeprefix("[").removesuffix("]")
-    made = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((bare, int(port)))
-    except OSError as error:
-        made.close()
-        why = error.strerror or "the address cannot be used"
-        raise Oops(f"{option} {address}: {why}; choose another address or port") from None
-    return made

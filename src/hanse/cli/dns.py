@@ -84,6 +84,25 @@ _zone = click.option(
     metavar="NAME",
     help="With --network: a namespace of the tenant; can be repeated; else all are watched.",
 )
+@click.option(
+    "--allow-transfer",
+    multiple=True,
+    metavar="NETWORK",
+    help="Who may have the whole zone, such as 192.0.2.0/24; can be repeated; else nobody may.",
+)
+@click.option(
+    "--metrics-listen",
+    default="",
+    metavar="ADDRESS:PORT",
+    help="Where /healthz, /readyz and /metrics are served; without it they are not.",
+)
+@click.option(
+    "--broker-namespace",
+    default="hanse-broker",
+    show_default=True,
+    metavar="NAME",
+    help="Where clusters share there: a cluster whose Lease runs out is not answered.",
+)
 @click.option("--broker-kubeconfig", type=_FILE, metavar="FILE", help="How to reach the broker.")
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
 @click.pass_context
@@ -99,13 +118,17 @@ def command(
     log_every: int,
     network: str,
     namespaces: tuple[str, ...],
+    allow_transfer: tuple[str, ...],
+    metrics_listen: str,
+    broker_namespace: str,
     broker_kubeconfig: Path | None,
     broker_context: str,
 ) -> None:
     """Serve the names of multi-cluster services.
 
     It watches one cluster (of --kubeconfig and --context, or the one it runs in) and answers until
-    it is told to stop. Weights and profile are the broker's to say, where it is given.
+    it is told to stop. Weights, profile and who is alive are the broker's to say, where it is
+    given. A hangup (SIGHUP) replaces the processes that answer, and no question is lost.
 
     \b
     Examples:
@@ -115,7 +138,8 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
-    from hanse.cli.dns_process import run_dns
+    from hanse.cli.addresses import listening_socket
+    from hanse.cli.dns_process import Ways, run_dns
     from hanse.cli.running import run_async, start_logging
     from hanse.dns.server import Serving
     from hanse.dns.zone import View
@@ -128,6 +152,7 @@ def command(
         local=cluster_id,
         zone=_named(zone),
         local_first=local_first,
+        secondaries=tuple(_network(text) for text in allow_transfer),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
     home = credentials.found(settings.kubeconfig, context=settings.context)
@@ -136,9 +161,11 @@ def command(
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
     source = _network_zone(view, network, namespaces)
     listeners = [_listening(address, workers) for address in listen]
+    door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
+    ways = Ways(home, broker, broker_namespace)
     serving = Serving(per_second=rate_limit, log_every=log_every)
     context.exit(
-        run_async(lambda: run_dns(home, broker, view, listeners, serving, source), lasting=True)
+        run_async(lambda: run_dns(ways, view, source, listeners, serving, door), lasting=True)
     )
 
 
@@ -187,6 +214,17 @@ def _named(zone: str) -> str:
     except BadName as error:
         raise Oops(f"--zone: {error}; give one such as {ZONE}") from None
     return zone.lower().removesuffix(".")
+
+
+def _network(text: str) -> str:
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        raise Oops(
+            f"--allow-transfer {text!r} is not a network; give one such as 192.0.2.0/24"
+        ) from None
 
 
 def _listening(address: str, workers: int) -> "Listeners":

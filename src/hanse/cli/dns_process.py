@@ -3,27 +3,33 @@
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
+
+from msgspec import Struct
 
 from hanse.cli.oops import bad_credentials
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
+from hanse.dns.health import telling
 from hanse.dns.listeners import Listeners
-from hanse.dns.server import Served, Serving, serving
+from hanse.dns.server import DnsServer, Served, Serving, serving
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.fleet import Fleet
+from hanse.engine.liveness import Pulses
 from hanse.kube.access import Credentials
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.http import HttpTransport
 from hanse.model.facts import Facts, Role
+from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
-from hanse.model.snapshot import Change
+from hanse.model.snapshot import Change, Watch
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +38,23 @@ HERE: ClusterId = "here"
 """What a cluster is called whose name nobody told: then none is local."""
 
 
-class _Telling:
-    """Tells the feed what the fleet sees."""
+class Ways(Struct, frozen=True):
+    """How to reach the cluster whose names are served, and the broker of its fleet."""
 
-    def __init__(self, feed: Feed) -> None:
+    home: Credentials
+    broker: Credentials | None
+    broker_namespace: str
+
+
+class _Telling:
+    """Tells what the fleet sees to those who follow it: who is alive, and what is compiled."""
+
+    def __init__(self, feed: Feed, pulses: Pulses) -> None:
         self._feed = feed
+        self._pulses = pulses
 
     def saw(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - a fleet's listener
+        self._pulses.saw(change)
         self._feed.saw(change)
 
     def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
@@ -46,50 +62,76 @@ class _Telling:
 
 
 async def run_dns(
-    home: Credentials,
-    broker: Credentials | None,
+    ways: Ways,
     view: View,
+    zone: ZoneSource | None,
     listeners: Sequence[Listeners],
     settings: Serving,
-    zone: ZoneSource | None = None,
+    door: socket.socket | None,
 ) -> int:
     """Serve until a signal says to stop; raises `Oops` if credentials cannot even be read."""
-    stop = asyncio.Event()
+    stop, hangup = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
-    async with _answering(home, broker, view, listeners, settings, zone or ServiceZone(view)):
+    loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    source = zone or ServiceZone(view)
+    async with _answering(ways, view, source, listeners, settings, door) as server:
         where = ", ".join("{}:{}".format(*one.address) for one in listeners)
-        log.info("dns serves", extra={"zone": view.zone, "listen": where})
-        await stop.wait()
+        log.info("dns serves", extra={"zone": view.zone, "listen": where, "metrics": _at(door)})
+        async with asyncio.TaskGroup() as group:
+            renewing = group.create_task(_renew(server, settings, hangup), name="dns reload")
+            await stop.wait()
+            renewing.cancel()
         log.info("dns stops", extra={"zone": view.zone})
     return 0
 
 
+async def _renew(server: DnsServer, settings: Serving, hangup: asyncio.Event) -> None:
+    """Replace the workers whenever somebody hangs up."""
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        await server.reload(settings)
+        log.info("dns reloaded", extra={"workers": len(server.pids)})
+
+
 @asynccontextmanager
 async def _answering(
-    home: Credentials,
-    broker: Credentials | None,
+    ways: Ways,
     view: View,
+    zone: ZoneSource,
     listeners: Sequence[Listeners],
     settings: Serving,
-    zone: ZoneSource,
-) -> AsyncIterator[None]:
+    door: socket.socket | None,
+) -> AsyncIterator[DnsServer]:
+    clock = WallClock()
     random = Random()  # noqa: S311 - spreads retries, guards nothing
-    fleet = Fleet(zone.watches, Facts(), WallClock(), view.local or HERE)
-    await _join(fleet, fleet.local, Role.LOCAL, home, random)
-    if broker is not None:
-        await _join(fleet, BROKER, Role.BROKER, broker, random)
-    compiler = Compiler(view, [zone])
+    alive = Watch(Role.BROKER, Lease, namespace=ways.broker_namespace)
+    fleet = Fleet([*zone.watches, alive], Facts(), clock, view.local or HERE)
+    await _join(fleet, fleet.local, Role.LOCAL, ways.home, random)
+    if ways.broker is not None:
+        await _join(fleet, BROKER, Role.BROKER, ways.broker, random)
+    # Who transfers the zone expects serials that grow, over restarts too.
+    compiler = Compiler(view, [zone], serial=int(clock.now().timestamp()))
     try:
-        async with serving([Served(compiler, tuple(listeners))], settings) as server:
+        async with AsyncExitStack() as stack:
+            served = [Served(compiler, tuple(listeners))]
+            server = await stack.enter_async_context(serving(served, settings))
+            if door is not None:
+                await stack.enter_async_context(telling(server.metrics, compiler, door))
             feed = Feed(compiler, server, fleet.snapshot)
-            fleet.listener = _Telling(feed)
-            async with fleet.running(), feed.running():
-                yield
+            fleet.listener = _Telling(feed, Pulses(fleet, clock))
+            await stack.enter_async_context(fleet.running())
+            await stack.enter_async_context(feed.running())
+            yield server
     finally:
         for connection in fleet.connections.values():
             await connection.api.close()
+
+
+def _at(door: socket.socket | None) -> str:
+    return "{}:{}".format(*door.getsockname()[:2]) if door is not None else ""
 
 
 async def _join(

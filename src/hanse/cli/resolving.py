@@ -1,7 +1,7 @@
 """What each cluster would answer to a question, from what is read of it now."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,13 +12,15 @@ from hanse.dns.explain import Explanation, asked, explain
 from hanse.dns.names import wire_name
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME
 from hanse.kube.client import Client
-from hanse.kube.errors import BadCredentials, KubeError, NotFound
+from hanse.kube.errors import BadCredentials, Forbidden, KubeError, NotFound
 from hanse.kube.events import Listed
 from hanse.kube.http import HttpTransport
 from hanse.kube.store import Store
-from hanse.model.facts import ClusterState, Facts, KindServed, Phase, Role
+from hanse.model.facts import ClusterState, Facts, KindServed, Liveness, Phase, Role
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
@@ -49,6 +51,11 @@ class _Read(Struct, frozen=True):
     imports: Listed[ServiceImport] | None
     slices: Listed[EndpointSlice] | None
     sets: Listed[ClusterSet] | None
+    leases: Listed[Lease] | None
+
+    @property
+    def is_broker(self) -> bool:
+        return bool(self.sets and self.sets.objects)
 
 
 async def resolved(
@@ -58,13 +65,13 @@ async def resolved(
     about = asked(wire_name(name), view)
     namespace = about.key.namespace if about is not None else ""
     found = await asyncio.gather(*[_read(way, namespace) for way in ways])
-    sets = next((r.sets for r in found if isinstance(r, _Read) and r.sets and r.sets.objects), None)
+    broker = next((r for r in found if isinstance(r, _Read) and r.is_broker), None)
     answers: list[Answers | NoAnswer] = []
     for way, read in zip(ways, found, strict=True):
         if isinstance(read, NoAnswer):
             answers.append(read)
-        elif len(ways) == 1 or not (read.sets and read.sets.objects):
-            seen = _seen(way.name, read, sets)
+        elif len(ways) == 1 or not read.is_broker:
+            seen = _seen(way.name, read, broker, datetime.now(UTC))
             own = View(way.name, way.name, view.zone, view.local_first, profile=view.profile)
             answers.append(Answers(way.name, explain(name, rtype, own, seen)))
     return answers
@@ -79,6 +86,7 @@ async def _read(way: Way, namespace: str) -> _Read | NoAnswer:
                 await _list(client, ServiceImport, namespace),
                 await _list(client, EndpointSlice, namespace, SERVICE_NAME),
                 await _list(client, ClusterSet),
+                await _leases(client),
             )
     except TimeoutError:
         return NoAnswer(way.name, f"no answer within {PATIENCE:.0f} s")
@@ -97,9 +105,40 @@ async def _list(
         return None
 
 
-def _seen(local: ClusterId, read: _Read, sets: Listed[ClusterSet] | None) -> Snapshot:
+async def _leases(client: Client) -> Listed[Lease] | None:
+    """The signs of life on a broker; who may not read them cannot tell who is alive."""
+    try:
+        return await _list(client, Lease, BROKER_NAMESPACE)
+    except Forbidden:
+        return None
+
+
+def run_out(leases: Iterable[Lease], now: datetime) -> list[Lease]:
+    """The Leases that were not renewed in time.
+
+    A server sees renewals come or fail to come; one look has only times to go by, told by clocks of
+    others. Where all look late our own clock is as likely to be wrong, and none is taken for dead.
+    """
+    held = [lease for lease in leases if lease.spec.holder_identity and lease.spec.renew_time]
+    late = [lease for lease in held if _age(lease, now) > lease.spec.lease_duration_seconds]
+    return late if len(late) < len(held) else []
+
+
+def _age(lease: Lease, now: datetime) -> float:
+    try:
+        return (now - datetime.fromisoformat(lease.spec.renew_time or "")).total_seconds()
+    except ValueError:
+        return 0.0  # a time that cannot be read is nobody's death
+
+
+def _seen(local: ClusterId, read: _Read, broker: _Read | None, now: datetime) -> Snapshot:
     """What was read, as an agent of the cluster would see it."""
-    now, facts = datetime.now(UTC), Facts()
+    facts = Facts()
+    sets = broker.sets if broker is not None else None
+    leases = broker.leases.objects if broker is not None and broker.leases is not None else ()
+    for lease in run_out(leases, now):
+        meta, holder = lease.metadata, lease.spec.holder_identity
+        facts.put(Liveness(BROKER, meta.namespace, meta.name, holder, alive=False, since=now))
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
     stores: dict[tuple[ClusterId, Kind], list[Readable[Any]]] = {}

@@ -150,7 +150,7 @@ def txt(text: str) -> bytes:
 
 def soa(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
     """A zone's whole SOA record; its owner is written out, so that any answer can end with it."""
-    times = b"".join(n.to_bytes(4) for n in (serial & 0xFFFFFFFF, 7200, 1800, 86400, ttl))
+    times = b"".join(n.to_bytes(4) for n in (serial & 0xFFFFFFFF, 60, 15, 86400, ttl))
     rdata = name_server(zone) + b"\x0ahostmaster" + zone + times
     front = Type.SOA.to_bytes(2) + _IN + ttl.to_bytes(4) + len(rdata).to_bytes(2)
     return zone + front + rdata

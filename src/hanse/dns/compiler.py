@@ -23,12 +23,12 @@ class Compiler:
     ten thousand services never keeps anybody waiting for long.
     """
 
-    def __init__(self, view: View, sources: Sequence[ZoneSource]) -> None:
+    def __init__(self, view: View, sources: Sequence[ZoneSource], serial: int = 1) -> None:
         self.view = view
         self.sources = tuple(sources)
         self.zones = tuple(dict.fromkeys(zone for source in sources for zone in source.zones))
         self.synced = False
-        self.serial = 1
+        self.serial = serial
         self._due: dict[Whose, None] = {}
         self._told: dict[Whose, tuple[Node, ...]] = {}
         self._tellers: dict[bytes, tuple[Whose, Node]] = {}
@@ -101,6 +101,7 @@ class Compiler:
             gone=gone,
             regions=self.view.regions if afresh else (),
             resolvers=self.view.resolvers if afresh else (),
+            secondaries=self.view.secondaries if afresh else (),
         )
 
     def _take(self, whose: Whose, nodes: tuple[Node, ...]) -> None:

@@ -23,6 +23,7 @@ class Delta(Struct, frozen=True, tag="delta"):
     regions: tuple[tuple[str, str], ...] = ()
     """Ranges of clients and the cluster near to them; told to those who know nothing."""
     resolvers: tuple[str, ...] = ()
+    secondaries: tuple[str, ...] = ()
 
 
 class Listening(Struct, frozen=True):
@@ -74,6 +75,13 @@ class Count(Struct, frozen=True, array_like=True):
     number: int
 
 
+SECONDS = (
+    *(0.00002, 0.00005, 0.0001, 0.0002, 0.0005),
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
+)
+"""The bounds by which times are told apart."""
+
+
 class Counted(Struct, frozen=True, tag="counted"):
     """What a worker has done since it last said so, and how much it knows."""
 
@@ -83,6 +91,10 @@ class Counted(Struct, frozen=True, tag="counted"):
     limited: int = 0
     """Answers that were not given, because a network got too many."""
     connections: int = 0
+    times: tuple[int, ...] = ()
+    """Batches of questions by how long they took, for each of `SECONDS` and beyond the last."""
+    seconds: float = 0.0
+    """How long they took together."""
 
 
 class Sampled(Struct, frozen=True, tag="sampled"):

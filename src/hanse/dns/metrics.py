@@ -1,8 +1,35 @@
 """What the DNS server does, in numbers that Prometheus reads."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from collections.abc import Iterator
+from itertools import accumulate
 
-from hanse.dns.delta import Counted
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from hanse.dns.delta import SECONDS, Counted
+
+
+class Latency(Collector):
+    """How long questions take, as workers have counted it."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(SECONDS) + 1)
+        self._seconds = 0.0
+
+    def add(self, told: Counted) -> None:
+        if told.times:
+            self._counts = [a + b for a, b in zip(self._counts, told.times, strict=True)]
+            self._seconds += told.seconds
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        bounds = [*map(str, SECONDS), "+Inf"]
+        yield HistogramMetricFamily(
+            "hanse_dns_seconds",
+            "From reading a batch of datagrams, often one, until its last answer was sent.",
+            buckets=list(zip(bounds, accumulate(self._counts), strict=True)),
+            sum_value=self._seconds,
+        )
 
 
 class Metrics:
@@ -25,6 +52,8 @@ class Metrics:
         self._connections = Gauge(
             "hanse_dns_connections", "Open TCP connections.", ["worker"], registry=self.registry
         )
+        self._latency = Latency()
+        self.registry.register(self._latency)
         self._restarts = Counter(
             "hanse_dns_worker_restarts", "Workers that ended unasked.", registry=self.registry
         )
@@ -37,6 +66,7 @@ class Metrics:
         for view, names in told.names.items():
             self._names.labels(view).set(names)
         self._limited.inc(told.limited)
+        self._latency.add(told)
         self._connections.labels(str(worker)).set(told.connections)
 
     def restarted(self) -> None:

@@ -1,10 +1,19 @@
 """DNS over TCP: questions one after another on a connection, with limits on what one may hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from socket import socket
 
 LONGEST_BACKLOG = 256 * 1024
 """Bytes of answers a client may leave unread before we stop reading its questions."""
+
+PIECE = 64 * 1024
+"""Bytes of a transfer that wait for the client; the rest is not made yet."""
+
+Answering = Callable[[bytes], bytes | Iterator[bytes] | None]
+
+
+def _nothing(_: bytes) -> None:
+    """Until somebody has asked."""
 
 
 class Connection:
@@ -16,10 +25,12 @@ class Connection:
         self.client = client
         self.active = now
         self.ended = False
+        self._transfer: Iterator[bytes] | None = None
+        self._after: Answering = _nothing
         self._incoming = bytearray()
         self._outgoing = bytearray()
 
-    def read(self, answer: Callable[[bytes], bytes | None], now: float) -> None:
+    def read(self, answer: Answering, now: float) -> None:
         """Take what has come in, and answer every whole question in it."""
         try:
             told = self.sock.recv(65536)
@@ -32,12 +43,12 @@ class Connection:
             return
         self._incoming += told
         self._answer(answer, now)
-        self.write()
+        self.write(now)
 
-    def _answer(self, answer: Callable[[bytes], bytes | None], now: float) -> None:
+    def _answer(self, answer: Answering, now: float) -> None:
         incoming = self._incoming
         at = 0
-        while len(incoming) - at >= 2 and not self.ended:
+        while len(incoming) - at >= 2 and not self.ended and self._transfer is None:
             length = int.from_bytes(incoming[at : at + 2])
             if len(incoming) - at < 2 + length:
                 break
@@ -45,13 +56,27 @@ class Connection:
             at += 2 + length
             if response is None:  # nothing sensible can follow what was no question at all
                 self.ended = True
-            else:
+            elif isinstance(response, bytes):
                 self.active = now
                 self._outgoing += len(response).to_bytes(2) + response
+            else:
+                self._transfer, self._after = response, answer
         del incoming[:at]
 
-    def write(self) -> None:
+    def _refill(self, now: float) -> None:
+        """Go on with a transfer, a piece at a time, and with what was asked after it."""
+        while self._transfer is not None and len(self._outgoing) < PIECE:
+            self.active = now
+            message = next(self._transfer, None)
+            if message is None:
+                self._transfer = None
+                self._answer(self._after, now)
+            else:
+                self._outgoing += len(message).to_bytes(2) + message
+
+    def write(self, now: float) -> None:
         """Send as much as the client takes."""
+        self._refill(now)
         if not self._outgoing:
             return
         try:
@@ -60,6 +85,7 @@ class Connection:
             return
         except OSError:
             self.ended = True
+            self._transfer = None
             self._outgoing.clear()
             return
         del self._outgoing[:sent]
@@ -67,9 +93,9 @@ class Connection:
     @property
     def has_more(self) -> bool:
         """Whether answers wait for the client."""
-        return bool(self._outgoing)
+        return bool(self._outgoing) or self._transfer is not None
 
     @property
     def is_full(self) -> bool:
         """Whether the client must read before it may ask on."""
-        return len(self._outgoing) > LONGEST_BACKLOG
+        return len(self._outgoing) > LONGEST_BACKLOG or self._transfer is not None

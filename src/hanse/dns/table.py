@@ -69,6 +69,9 @@ class Table:
         """Answers that depend on who asks: how one is chosen, all of them, how often given."""
         self.regions = Regions()
         self.resolvers = Resolvers()
+        self.secondaries: tuple[str, ...] = ()
+        self.kept: dict[bytes, Node] | None = None
+        """Every name as it was told, where zones may be transferred to somebody."""
         self._random = random
         self.hits: dict[bytes, Hit] = {}
         """Answers to packets as they came, without their id: valid until anything changes."""
@@ -86,14 +89,23 @@ class Table:
             self.names.clear()
             self.regions = Regions(delta.regions)
             self.resolvers = Resolvers(delta.resolvers)
+            self.secondaries = delta.secondaries
+            self.kept = {} if delta.secondaries else None
         self.zones = {z: self.zones.get(z) or Zone(z) for z in delta.zones}
         self._sign(delta.serial)
         for name in delta.gone:
             self._drop(name)
         for named in delta.put:
             self._put(named)
+        self._keep(delta)
         if delta.synced:
             self.ready = self.answers
+
+    def _keep(self, delta: Delta) -> None:
+        if self.kept is not None:
+            self.kept.update((named.name, named) for named in delta.put)
+            for name in delta.gone:
+                self.kept.pop(name, None)
 
     @property
     def synced(self) -> bool:

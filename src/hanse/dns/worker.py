@@ -11,12 +11,14 @@ import signal
 import socket
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from random import Random
 from typing import assert_never
 
 from hanse.dns.delta import (
     FRONT,
+    SECONDS,
     Count,
     Counted,
     Delta,
@@ -33,9 +35,9 @@ from hanse.dns.hot import serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.names import text_of
 from hanse.dns.questions import RCODES, Malformed, question_in
-from hanse.dns.responder import respond
 from hanse.dns.streams import Connection
 from hanse.dns.table import Table, type_text
+from hanse.dns.transfers import reply_by_stream
 
 ORDERS, REPORTS = 0, 1
 TELL_EVERY = 1.0
@@ -44,6 +46,18 @@ MOST_AT_ONCE = 64 * 1024
 """Bytes of changes that are taken in, some milliseconds, before questions have their turn."""
 FAREWELL = 1.0
 """Seconds that clients have to take their last answers."""
+
+
+class Times:
+    """How long batches of questions took: measured once for each, for a clock costs time itself."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.seconds = 0.0
+
+    def took(self, seconds: float) -> None:
+        self.counts[bisect_left(SECONDS, seconds)] += 1
+        self.seconds += seconds
 
 
 class Worker:
@@ -65,6 +79,7 @@ class Worker:
         self._told_at = time.monotonic()
         self._stopping = False
         self._held_back = 0
+        self._times = Times()
 
     def run(self) -> None:
         """Work until told to stop, or until nobody is there to tell."""
@@ -134,9 +149,14 @@ class Worker:
             table = self._table(listening.view)
             sample = self._sampler(table) if self._settings.log_every else None
             every = self._settings.log_every
-            self._datagrams[listening.fd] = lambda: serve_datagrams(
-                sock, table, limiter, sample, every
-            )
+            times, clock = self._times, time.perf_counter
+
+            def serve() -> None:
+                began = clock()
+                serve_datagrams(sock, table, limiter, sample, every)
+                times.took(clock() - began)
+
+            self._datagrams[listening.fd] = serve
         self._poll.register(listening.fd, select.EPOLLIN)
 
     def _sampler(self, table: Table) -> Callable[[bytes, str, bytes], None]:
@@ -166,12 +186,10 @@ class Worker:
     def _serve(self, connection: Connection, event: int) -> None:
         table = self._table(connection.view)
         if event & select.EPOLLOUT:
-            connection.write()
+            connection.write(time.monotonic())
         if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not connection.is_full:
             client = connection.client
-            connection.read(
-                lambda packet: respond(packet, table, stream=True, client=client), time.monotonic()
-            )
+            connection.read(lambda packet: reply_by_stream(packet, table, client), time.monotonic())
         if connection.ended and not connection.has_more:
             self._close(connection)
             return
@@ -202,7 +220,10 @@ class Worker:
         held_back = sum(limiter.held_back for limiter in self._limiters)
         limited, self._held_back = held_back - self._held_back, held_back
         names = {view: len(table.names) for view, table in self._tables.items()}
-        self._report(Counted(tuple(counts), names, limited, len(self._connections)))
+        times, self._times.counts[:] = tuple(self._times.counts), [0] * (len(SECONDS) + 1)
+        seconds, self._times.seconds = self._times.seconds, 0.0
+        open_now = len(self._connections)
+        self._report(Counted(tuple(counts), names, limited, open_now, times, seconds))
 
     def _report(self, report: Reached | Counted | Sampled) -> None:
         """Tell our owner; one that has died is noticed at the other end of the pipe."""
@@ -221,7 +242,7 @@ class Worker:
         while waiting and time.monotonic() < end:
             select.select([], [c.sock for c in waiting], [], 0.1)
             for connection in waiting:
-                connection.write()
+                connection.write(time.monotonic())
             waiting = [c for c in waiting if c.has_more]
 
 

@@ -25,6 +25,8 @@ class View(Struct, frozen=True):
     profile: Profile | None = None
     """Whose rules to follow; None: as the fleet's ClusterSet says."""
     ttl: int = TTL
+    secondaries: tuple[str, ...] = ()
+    """The networks that the zones may be transferred to; without any, to nobody."""
     servers: tuple[str, ...] = ()
     """The addresses of the name server, for those who follow NS records."""
     regions: tuple[tuple[str, str], ...] = ()
