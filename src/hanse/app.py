@@ -54,6 +54,7 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
 from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.hooks import SetsAtTheDoor
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
@@ -116,7 +117,11 @@ def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value
     """Every admission decision of the product; a new one is named here."""
-    return (*MEMBERSHIP_HOOKS, *network_hooks(Networks(options.networks)))
+    return (
+        *MEMBERSHIP_HOOKS,
+        *network_hooks(Networks(options.networks)),
+        SetsAtTheDoor(options.broker_namespace),
+    )
 
 
 def sections() -> tuple[Section, ...]:

@@ -1,0 +1,87 @@
+"""What is refused at a host's door before it is stored; all else is told in status."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hanse.features.statefulsets.door import Door, placed_door
+from hanse.features.statefulsets.fleet import broker_of, members
+from hanse.features.statefulsets.names import why_bad_name
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.objects import ClusterId, Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+
+MUTABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_FORBIDDEN = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+    "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+    "'minReadySeconds' are forbidden"
+)
+_DEFAULTS = {"podManagementPolicy": "OrderedReady", "serviceName": "", "volumeClaimTemplates": []}
+
+
+class SetsAtTheDoor:
+    """Refuses a FederatedStatefulSet that no cluster could run, in the API's own words."""
+
+    name = "federatedstatefulsets"
+    asks: tuple[Asks, ...] = (
+        Asks(("hanse.dev",), ("federatedstatefulsets",), ("CREATE", "UPDATE"), required=False),
+    )
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
+            return Allow()
+        try:
+            submitted = msgspec.convert(review.object, FederatedStatefulSet)
+        except msgspec.ValidationError as error:
+            return Deny(f"FederatedStatefulSet {review.name}: {error}; mend that field", 422)
+        if submitted.metadata.deletion_timestamp is not None:
+            return Allow()
+        if review.before and _immutable(review.before) != _immutable(review.object):
+            return Deny(f"spec.template.spec: Forbidden: {_FORBIDDEN}", 422)
+        door = placed_door(submitted)
+        joined = _joined(seen, self._home)
+        long = why_bad_name(door.name, joined) if not review.before else ""
+        faults = [*door.faults, *((long,) if long and long not in door.faults else ())]
+        if faults:
+            return Deny("; ".join(faults), 422)
+        return Allow(warnings=tuple(_doubts(door, joined)))
+
+
+def _immutable(submitted: Wire) -> Wire:
+    spec = submitted.get("spec", {}).get("template", {}).get("spec", {})
+    kept = {name: value for name, value in spec.items() if name not in MUTABLE}
+    return {**_DEFAULTS, **kept}
+
+
+def _joined(seen: Snapshot, home: str) -> tuple[ClusterId, ...]:
+    broker = broker_of(seen)
+    return tuple(m.cluster for m in members(seen, broker, home)) if broker is not None else ()
+
+
+def _doubts(door: Door, joined: tuple[ClusterId, ...]) -> Iterator[str]:
+    """What is let in and yet will not come out as wished, now at least."""
+    if not joined:
+        return
+    wishes = door.preferences.of(joined)
+    unknown = sorted(door.preferences.wishes.keys() - set(joined))
+    if unknown:
+        yield f"spec.placement.clusters: there is no cluster {', '.join(unknown)} in the fleet yet"
+    most = sum(wish.max for wish in wishes.values())
+    least = sum(wish.min for wish in wishes.values())
+    if door.spec.replicas > most:
+        yield f"spec.placement: {door.spec.replicas} replicas are more than max allows, {most}"
+    if door.spec.replicas < least:
+        yield f"spec.placement: {door.spec.replicas} replicas are fewer than min asks for, {least}"

@@ -1,0 +1,156 @@
+"""What is refused at a host's door: in the API's words, with the field and the remedy."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.hooks import SetsAtTheDoor
+from hanse.model.facts import Role
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.objects import Meta, Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Deny, Operation, Review, Verdict
+from hanse.testing.builders import cluster, snapshot, stored
+
+HOME = "hanse-broker"
+HOOK = SetsAtTheDoor(HOME)
+LONG = "a-cluster-with-a-very-long-name"
+
+
+def submitted(name: str = "store", marks: Wire | None = None, **fields: Any) -> Wire:
+    labels = {"app": "etcd"}
+    placement = fields.pop("placement", None)
+    spec: Wire = {
+        "selector": {"matchLabels": labels},
+        "serviceName": "etcd",
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": []}},
+        "replicas": 3,
+        **fields,
+    }
+    body: Wire = {"template": {"spec": spec}}
+    if placement is not None:
+        body["placement"] = {"clusters": placement}
+    meta = {"name": name, "namespace": "shop", "annotations": marks or {}}
+    return {"metadata": meta, "spec": body}
+
+
+def seen() -> Snapshot:
+    leases = [
+        stored(
+            Lease(metadata=Meta(name=name, namespace=HOME), spec=LeaseSpec(holder_identity=name))
+        )
+        for name in ("lubeck", LONG)
+    ]
+    states = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
+    return snapshot(StatefulSets(HOME), "lubeck", states, {"broker": leases})
+
+
+def verdict(obj: Wire, before: Wire | None = None, operation: Operation | None = None) -> Verdict:
+    verb: Operation = operation or ("UPDATE" if before else "CREATE")
+    name = obj.get("metadata", {}).get("name", "")
+    kind = "FederatedStatefulSet"
+    review = Review(verb, "hanse.dev", "v1alpha1", kind, name, "shop", obj, before or {})
+    return HOOK.review(review, seen())
+
+
+def refusal(obj: Wire, before: Wire | None = None) -> str:
+    found = verdict(obj, before)
+    assert isinstance(found, Deny), found
+    return found.message
+
+
+def test_a_good_set_is_let_in() -> None:
+    assert verdict(submitted()) == Allow()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({"serviceName": "other"}, "'minReadySeconds' are forbidden", id="service"),
+        pytest.param({"podManagementPolicy": "Parallel"}, "are forbidden", id="policy"),
+        pytest.param({"selector": {"matchLabels": {"a": "b"}}}, "are forbidden", id="selector"),
+    ],
+)
+def test_what_a_stateful_set_cannot_change_is_refused(change: Wire, words: str) -> None:
+    told = refusal(submitted(**change), submitted())
+
+    assert told.startswith("spec.template.spec: Forbidden: updates to statefulset spec")
+    assert words in told
+
+
+def test_what_a_stateful_set_can_change_is_let_in() -> None:
+    template = {"metadata": {"labels": {"app": "etcd"}}, "spec": {"containers": [{"name": "x"}]}}
+    after = submitted(replicas=9, template=template, podManagementPolicy="OrderedReady")
+
+    assert verdict(after, submitted()) == Allow()
+
+
+def test_a_name_too_long_is_refused_and_says_how_long_and_why() -> None:
+    told = refusal(submitted("a-quite-long-name-of-a-set"))
+
+    assert LONG in told
+    assert "58 characters" in told
+    assert "52 leave room for the revision" in told
+    assert "the name may have 20 here" in told
+
+
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        pytest.param(submitted("Store"), "metadata.name: 'Store'", id="capitals"),
+        pytest.param(submitted("a.b"), "metadata.name: 'a.b'", id="dots"),
+        pytest.param(
+            submitted(marks={"federation.kubernetes.io/statefulset-lb-needed": "yes"}),
+            "'yes' is not 'true' or 'false'",
+            id="balancers",
+        ),
+        pytest.param(
+            submitted(marks={"statefulsets.hanse.dev/update": "slowly"}),
+            "'slowly' is not 'everywhere' or 'cluster-by-cluster'",
+            id="update",
+        ),
+        pytest.param(
+            submitted(placement=[{"name": "lubeck", "min": 5, "max": 2}]),
+            "of lubeck it wants at least 5 and at most 2",
+            id="min over max",
+        ),
+        pytest.param(
+            submitted(replicas="three"), "spec.template.spec: Expected `int`", id="not a number"
+        ),
+    ],
+)
+def test_bad_input_names_the_field_and_the_remedy(obj: Wire, words: str) -> None:
+    assert words in refusal(obj)
+
+
+def test_wishes_that_cannot_be_met_now_are_warned_of() -> None:
+    found = verdict(submitted(replicas=9, placement=[{"name": "riga", "max": 2}]))
+    assert isinstance(found, Allow)
+    assert "no cluster riga" in found.warnings[0]
+
+    capped = [{"name": "lubeck", "max": 2}, {"name": LONG, "max": 2}]
+    found = verdict(submitted(replicas=9, placement=capped))
+    assert isinstance(found, Allow)
+    assert found.warnings == ("spec.placement: 9 replicas are more than max allows, 4",)
+
+
+def test_deletion_and_finalizers_are_never_in_the_way() -> None:
+    assert verdict({}, submitted(), "DELETE") == Allow()
+    going = submitted("Store")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert verdict(going, going) == Allow()
+
+
+def test_a_long_name_that_stands_can_still_be_scaled() -> None:
+    name = "a-quite-long-name-of-a-set"
+
+    assert verdict(submitted(name, replicas=4), submitted(name)) == Allow()
+
+
+def test_the_hook_is_asked_about_its_own_kind_alone() -> None:
+    assert {(a.groups, a.resources) for a in HOOK.asks} == {
+        (("hanse.dev",), ("federatedstatefulsets",))
+    }
+    assert msgspec.to_builtins(HOOK.asks[0])["required"] is False
