@@ -1,9 +1,9 @@
-"""What people do in the clusters of a league."""
+"""What people do in the clusters of a assembly."""
 
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.league import League
+from hanse.testing.assembly import Assembly
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 
 
@@ -22,15 +22,15 @@ def pods(name: str, *addresses: str, port: int = 8080) -> EndpointSlice:
 
 
 async def join(
-    league: League, where: ClusterId, *addresses: str, of: str = "web", port: int = 80
+    assembly: Assembly, where: ClusterId, *addresses: str, of: str = "web", port: int = 80
 ) -> None:
     """Make a Service with these pods that joins a global federated Service."""
     name = f"{of}-{where}"
     marks = {GLOBAL_MARK: of}
-    await league.person(where).create(
+    await assembly.person(where).create(
         Service(
             metadata=Meta(name=name, namespace=SHOP, annotations=marks),
             spec=ServiceSpec(ports=(ServicePort(port=port, name="http"),)),
         )
     )
-    await league.person(where).create(pods(name, *addresses))
+    await assembly.person(where).create(pods(name, *addresses))

@@ -11,13 +11,12 @@ from hanse.features.federated.joining import Federated
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOME, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort
-from hanse.model.facts import KindServed, Outcome, Phase
+from hanse.model.facts import Departed, KindServed, Outcome, Phase
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.federation import Federation, FederationSpec, Member
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.objects import Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from hanse.testing.builders import annotated, stored
@@ -217,13 +216,11 @@ def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
 
 def test_what_came_from_a_member_that_left_unseen_is_removed() -> None:
     standing = settled(seen({**OURS, **BERGEN}))
-    here = Member(cluster_id=HERE, server="https://lubeck", secret="lubeck")
-    league = stored(Federation(metadata=Meta(name="hanse"), spec=FederationSpec(members=(here,))))
+    gone = Departed("bergen", EPOCH)
 
-    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE], league]}))
+    view = seen({HERE: [*standing, *OURS[HERE]]}, facts=[gone])
 
-    assert addresses(plan) == {HERE: ["10.1.0.1"]}
-    assert [r.cause for r in plan.removals] == ["bergen has left the federation"]
+    assert addresses(planned(serving(), view)) == {HERE: ["10.1.0.1"]}
 
 
 def test_a_member_about_to_leave_is_given_nothing_and_gives_nothing() -> None:

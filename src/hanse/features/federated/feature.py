@@ -32,7 +32,7 @@ from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.federation import Federation, NativeService, NetworkInterface
+from hanse.model.kinds.federation import NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
@@ -45,7 +45,6 @@ class FederatedServices:
 
     name = "federated"
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, Federation),
         Watch(
             Role.MEMBER,
             ConfigMap,
@@ -70,10 +69,8 @@ class FederatedServices:
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where) if isinstance(change.object, ConfigMap):
+            case ObjectChange() if isinstance(change.object, ConfigMap):
                 return _woken_by_record(change, seen)
-            case ObjectChange() if isinstance(change.object, Federation):
-                return _everything(seen)
             case ObjectChange(where) if is_led(where, seen):
                 return _woken_in(where, change, seen)
             case ObjectChange():
@@ -200,13 +197,6 @@ def _all_in(member: ClusterId, seen: Snapshot) -> Iterator[Key]:
         yield from _of_joinable(native, member)
     for of in _all_federated(seen):
         yield serving_key(of, member)
-
-
-def _everything(seen: Snapshot) -> Iterator[Key]:
-    federated = _all_federated(seen)
-    for member in led(seen):
-        for of in federated:
-            yield serving_key(of, member)
 
 
 def _all_federated(seen: Snapshot) -> set[Federated]:

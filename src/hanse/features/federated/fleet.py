@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from hanse.features.federated.joining import Federated
 from hanse.features.federated.names import SERVING, topic_of
 from hanse.features.federated.records import BY_SERVICE, Joined, is_newer, joined_by
-from hanse.model.facts import ClusterState, KindServed, Phase, Role
+from hanse.model.facts import ClusterState, Departed, KindServed, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.federation import Federation
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Snapshot
 
@@ -43,12 +42,11 @@ def is_whole(member: ClusterId, seen: Snapshot) -> bool:
 
 
 def has_left(member: ClusterId, seen: Snapshot) -> bool:
-    """Whether a cluster is known to be no member: the Federation here names others, not it."""
+    """Whether a cluster is known to be no member any more, or about to be none."""
+    if seen.fact(Departed, member) is not None:
+        return True
     state = seen.fact(ClusterState, member)
-    if state is not None:
-        return state.phase is Phase.LEAVING
-    named = {m.cluster_id for told in seen.all(seen.local, Federation) for m in told.spec.members}
-    return bool(named) and member not in named
+    return state is not None and state.phase is Phase.LEAVING
 
 
 def joined(of: Federated, seen: Snapshot) -> list[Joined]:

@@ -35,14 +35,14 @@ from hanse.features.federated.slices import (
     slices_of,
 )
 from hanse.features.federated.telling import name_taken, told
-from hanse.model.facts import ClusterState, Outcome
+from hanse.model.facts import Outcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
-from hanse.model.plan import Desired, Plan, Removal
+from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
 
@@ -74,16 +74,15 @@ def plan_service(key: Key, seen: Snapshot, options: FederatedOptions) -> Plan:
     if not _has_place(of, member, seen):
         return Plan()
     here = _gathered(of, member, seen, standing, options)
-    removals = tuple(_left_behind(of, member, seen))
     if not here.merged.members:
-        return _told_of_name(here, seen, "", Plan(removals=removals))
+        return _told_of_name(here, seen, "", Plan())
     if standing is not None and _must_be_made_anew(standing, here.merged):
-        return Plan(removals=removals)
+        return Plan()
     desired = [
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
         for obj, step, sources in _objects(here, seen, options)
     ]
-    return _told_of_name(here, seen, _in_the_way(here, seen), Plan(tuple(desired), removals))
+    return _told_of_name(here, seen, _in_the_way(here, seen), Plan(tuple(desired)))
 
 
 def _has_place(of: Federated, member: ClusterId, seen: Snapshot) -> bool:
@@ -143,19 +142,6 @@ def _part(record: Record, member: ClusterId, seen: Snapshot, joined_as: Origin) 
         if local is not None:
             return Part(joined_as, pods_of(local, member, seen))
     return Part(joined_as, record.backends)
-
-
-def _left_behind(of: Federated, member: ClusterId, seen: Snapshot) -> Iterator[Removal]:
-    """Slices of clusters that have left while nobody was looking."""
-    for piece in seen.by(member, GENERATED, str(of)):
-        cluster = piece.metadata.annotations.get(CLUSTER, "")
-        if seen.fact(ClusterState, cluster) is None and has_left(cluster, seen):
-            yield Removal(
-                Place(member, ref_of(piece)),
-                piece.metadata.uid,
-                f"{cluster} has left the federation",
-                as_leader_of=member,
-            )
 
 
 def _must_be_made_anew(standing: Service, merged: Merged) -> bool:

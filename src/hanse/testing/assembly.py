@@ -39,7 +39,7 @@ class Supervisor:
         return frozenset(c.cluster for c in connections if Role.LED in c.roles)
 
 
-class League:
+class Assembly:
     """Members by name, of which the first are supervisors, on a network that can fail."""
 
     def __init__(
@@ -110,7 +110,7 @@ class League:
             raise error
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["League"]:
+    async def running(self) -> AsyncIterator["Assembly"]:
         """Every supervisor with its agent, until the block ends."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.stop)
