@@ -35,3 +35,21 @@ def test_waiting_for_nothing_is_told_and_does_not_hang() -> None:
 
     with pytest.raises(NothingLeftToWaitFor):
         run(forever())
+
+
+def test_no_timer_goes_off_before_its_time() -> None:
+    early: list[float] = []
+
+    async def waits() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(2000):
+            due = loop.time() + 0.1 * number / 7
+            waiting = loop.create_future()
+            loop.call_at(due, waiting.set_result, None)
+            await waiting
+            if loop.time() < due:
+                early.append(due)
+
+    run(waits())
+
+    assert early == []

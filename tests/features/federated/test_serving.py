@@ -333,10 +333,12 @@ def test_a_persons_outside_name_is_kept_and_gets_our_addresses() -> None:
     [standing] = [o for o in settled(seen(OURS)) if isinstance(o, Service)]
     theirs = annotated(standing, {HOST: "shop.example.com"})
     options = FederatedOptions(hostname="{name}.example.org")
+    view = seen({HERE: [theirs, *OURS[HERE]]})
 
-    marks = marks_of(planned(serving(), seen({HERE: [theirs, *OURS[HERE]]}), options))
+    marks = marks_of(planned(serving(), view, options))
 
     assert marks[HOST] == "shop.example.com"
+    assert HOSTNAME_SET not in marks
     assert marks[f"{EXTERNAL_DNS[1]}/target"] == "10.1.0.1"
 
 

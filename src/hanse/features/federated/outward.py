@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 
+from msgspec import Struct
+
 from hanse.features.federated.backends import family_of
 from hanse.features.federated.joining import Federated
 from hanse.features.federated.names import EXTERNAL_DNS, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
-from hanse.features.federated.publishing import hostname_on
 from hanse.features.federated.records import Record
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
@@ -19,27 +20,41 @@ MOST_TARGETS = 32
 TTL = 30
 
 
+class OutsideName(Struct, frozen=True):
+    """The name outside, and the annotations that say it."""
+
+    hostname: str = ""
+    marks: dict[str, str] = {}
+
+
 def outside_name(
     of: Federated, records: Iterable[Record], standing: Service | None, options: FederatedOptions
-) -> str:
-    """The name outside: a person's, else a member's, else by the template."""
-    marks = standing.metadata.annotations if standing is not None else {}
-    theirs = hostname_on(marks)
-    if theirs and theirs != marks.get(HOSTNAME_SET):
-        return theirs
+) -> OutsideName:
+    """A person's name as it stands, else a member's, else one by the template."""
+    theirs = _of_a_person(standing.metadata.annotations if standing is not None else {})
+    if theirs:
+        return OutsideName(next(iter(theirs.values())), theirs)
     copied = next((r.hostname for r in records if r.hostname), "")
     template = options.hostname.replace("{name}", of.name).replace("{namespace}", of.namespace)
-    return copied or template
-
-
-def outside_marks(hostname: str, targets: Sequence[str]) -> dict[str, str]:
-    """The annotations that make ExternalDNS publish a ClusterIP Service at its real addresses."""
+    hostname = copied or template
     if not hostname:
-        return {}
+        return OutsideName()
     marks = {f"{prefix}/hostname": hostname for prefix in EXTERNAL_DNS}
-    if targets:
-        marks |= {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
-    return {**marks, HOSTNAME_SET: hostname}
+    return OutsideName(hostname, {**marks, HOSTNAME_SET: hostname})
+
+
+def _of_a_person(marks: dict[str, str]) -> dict[str, str]:
+    """The annotations with names that we did not set; the newer prefix first."""
+    names = [f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS)]
+    ours = marks.get(HOSTNAME_SET, "")
+    return {n: marks[n] for n in names if marks.get(n, "") not in ("", ours)}
+
+
+def target_marks(outside: OutsideName, targets: Sequence[str]) -> dict[str, str]:
+    """What lets ExternalDNS publish a ClusterIP Service at its members' real addresses."""
+    if not outside.hostname or not targets:
+        return {}
+    return {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
 
 
 def targets_of(records: Sequence[Record]) -> tuple[str, ...]:

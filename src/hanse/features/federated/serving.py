@@ -21,8 +21,8 @@ from hanse.features.federated.names import CLUSTER, FEDERATED, member_in
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.outward import (
     dns_endpoint,
-    outside_marks,
     outside_name,
+    target_marks,
     targets_of,
 )
 from hanse.features.federated.records import Origin, Record
@@ -154,13 +154,13 @@ def _objects(
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
     """Each object with its step and whose observation it rests on."""
     of, member = here.of, here.member
-    hostname = outside_name(of, here.records, here.standing, options)
+    outside = outside_name(of, here.records, here.standing, options)
     targets = targets_of(here.records)
-    yield _service(here, outside_marks(hostname, targets)), 0, {member}
+    yield _service(here, {**outside.marks, **target_marks(outside, targets)}), 0, {member}
     for piece in here.everything:
         yield piece, 1, {member, piece.metadata.annotations[CLUSTER]}
-    if hostname and targets and serves(member, DNSEndpoint, seen):
-        yield dns_endpoint(of, hostname, targets), 1, {member}
+    if outside.hostname and targets and serves(member, DNSEndpoint, seen):
+        yield dns_endpoint(of, outside.hostname, targets), 1, {member}
     kinds = [kind for kind in (ClusterGroup, Group) if serves(member, kind, seen)]
     for group in groups_of(of, addresses_in(here.everything), kinds):
         yield group, 1, {member}

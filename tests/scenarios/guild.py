@@ -1,0 +1,246 @@
+"""What people do with federated Services and machines on a stage, and what they see."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from hanse.features.federated.names import CLUSTER, FEDERATED
+from hanse.kube.client import Client
+from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.kube.request import Request
+from hanse.model.conditions import find
+from hanse.model.kinds.core import Event, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.federation import (
+    SYSTEM,
+    InterfaceAddress,
+    MachineInterface,
+    NativePort,
+    NativeService,
+    NativeServiceSpec,
+    NetworkInterface,
+    NetworkInterfaceSpec,
+    VirtualMachine,
+    VirtualMachineSpec,
+)
+from hanse.model.objects import ClusterId, K, Meta
+from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_federation import League, define, federate
+
+GLOBAL = "svc.global.federated.antreaplus.vmware.com"
+NAMESPACED = "svc.federated.antreaplus.vmware.com"
+TAG = "svc.antreaplus.vmware.com"
+KUBE_SERVICE = "kubernetes.io/service-name"
+OURS = (VirtualMachine, NetworkInterface, NativeService)
+BLOCKS = {"lubeck": 1, "hamburg": 2, "bergen": 3}
+"""Each cluster's pods have addresses of its own: 10.210.<block>.n."""
+
+Endpoints = dict[ClusterId, list[str]]
+
+
+class Guild:
+    """Federated Services of a federation; global ones have the scenario's own name."""
+
+    def __init__(self, league: League) -> None:
+        self.league = league
+        self.stage = league.stage
+        self.shop = league.stage.shop
+        self.web = f"web-{self.shop}"
+
+    def person(self, cluster: ClusterId) -> Client:
+        return self.stage.person(cluster)
+
+    # -- doing
+
+    async def serve(
+        self,
+        cluster: ClusterId,
+        name: str = "web",
+        *,
+        marks: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        space: str = "",
+        ports: Iterable[tuple[str, int]] = (("http", 80),),
+        **spec: Any,
+    ) -> Service:
+        """Make a Service without selector that joins the scenario's federated Service."""
+        meta = Meta(
+            name=name,
+            namespace=space or self.shop,
+            annotations=dict({GLOBAL: self.web} if marks is None else marks),
+            labels=dict(labels or {}),
+        )
+        fields = ServiceSpec(
+            ports=tuple(ServicePort(port=number, name=n) for n, number in ports), **spec
+        )
+        return await self.person(cluster).create(Service(metadata=meta, spec=fields))
+
+    async def pods(
+        self, cluster: ClusterId, *numbers: int, name: str = "web", space: str = ""
+    ) -> None:
+        """Tell which pods are behind a Service."""
+        meta = Meta(name=f"{name}-pods", namespace=space or self.shop, labels={KUBE_SERVICE: name})
+        endpoints = tuple(
+            Endpoint(
+                addresses=(address(cluster, number),), conditions=EndpointConditions(ready=True)
+            )
+            for number in numbers
+        )
+        piece = EndpointSlice(
+            metadata=meta,
+            address_type="IPv4",
+            endpoints=endpoints,
+            ports=(EndpointPort(port=8080, name="http"),),
+        )
+        try:
+            await self.person(cluster).create(piece)
+        except AlreadyExists:
+            change = {"endpoints": msgspec.to_builtins(endpoints)}
+            await self.person(cluster).patch(EndpointSlice, meta.name, meta.namespace, change)
+
+    async def join(self, cluster: ClusterId, *numbers: int, name: str = "web", **how: Any) -> None:
+        """Serve with these pods, and join."""
+        await self.serve(cluster, name, **how)
+        await self.pods(cluster, *numbers, name=name, space=how.get("space", ""))
+
+    async def edit(
+        self, cluster: ClusterId, kind: type[Any], name: str, change: dict[str, Any], **how: Any
+    ) -> None:
+        space = how.pop("space", self.shop)
+        await self.person(cluster).patch(kind, name, space, change, **how)
+
+    async def machine(
+        self, cluster: ClusterId, name: str, address_: str, **tags: str
+    ) -> VirtualMachine:
+        """A machine outside; `ports` and `joins` are its tags of these meanings."""
+        marks = {TAG: tags.pop("service", "db")}
+        for tag, mark in (("ports", "ports.antreaplus.vmware.com"), ("joins", GLOBAL)):
+            if tag in tags:
+                marks[mark] = tags.pop(tag)
+        interface = MachineInterface(name="eth0", ips=(InterfaceAddress(address=address_),))
+        return await self.person(cluster).create(
+            VirtualMachine(
+                metadata=Meta(name=name, namespace=self.shop),
+                spec=VirtualMachineSpec(
+                    id=f"i-{name}", tags={**marks, **tags}, network_interfaces=(interface,)
+                ),
+            )
+        )
+
+    async def native(self, cluster: ClusterId, name: str, **addresses: str) -> None:
+        """A native service that joins, at an interface with these addresses."""
+        await self.person(cluster).create(
+            NetworkInterface(
+                metadata=Meta(name=f"{name}-nic", namespace=self.shop),
+                spec=NetworkInterfaceSpec(**addresses),
+            )
+        )
+        marks = {GLOBAL: self.web}
+        await self.person(cluster).create(
+            NativeService(
+                metadata=Meta(name=name, namespace=self.shop, annotations=marks),
+                spec=NativeServiceSpec(
+                    network_interface=f"{name}-nic", ports=(NativePort(port=80, name="http"),)
+                ),
+            )
+        )
+
+    # -- seeing
+
+    async def find(
+        self, cluster: ClusterId, kind: type[K], name: str, space: str = SYSTEM
+    ) -> K | None:
+        try:
+            return await self.person(cluster).read(kind, name, space)
+        except NotFound:
+            return None
+
+    async def endpoints(self, cluster: ClusterId, name: str = "", space: str = SYSTEM) -> Endpoints:
+        """The addresses of a federated Service in a cluster, by where they come from."""
+        listed = await self.person(cluster).list(
+            EndpointSlice, namespace=space, labels=f"{KUBE_SERVICE}={name or self.web}"
+        )
+        told: Endpoints = {}
+        for piece in listed.objects:
+            source = piece.metadata.annotations.get(CLUSTER, "?")
+            found = [a for e in piece.endpoints or () for a in e.addresses]
+            told.setdefault(source, []).extend(found)
+        return {source: sorted(found) for source, found in told.items()}
+
+    def has(
+        self, cluster: ClusterId, name: str = "", space: str = SYSTEM, /, **endpoints: list[str]
+    ) -> Check[None]:
+        """That a cluster has a federated Service with exactly these endpoints; none: not at all."""
+
+        async def check() -> None:
+            found = await self.find(cluster, Service, name or self.web, space)
+            known = await self.endpoints(cluster, name, space)
+            assert known == endpoints, f"{cluster} has {known}"
+            ours = found is not None and FEDERATED in found.metadata.annotations
+            assert ours == bool(endpoints), f"{cluster} has {found}"
+
+        return check
+
+    def everywhere(self, name: str = "", /, **endpoints: list[str]) -> Check[None]:
+        """That every member has it so."""
+
+        async def check() -> None:
+            for cluster in self.league.members:
+                await self.has(cluster, name, **endpoints)()
+
+        return check
+
+    def is_told(
+        self, cluster: ClusterId, kind: type[Any], name: str, type_: str, reason: str, space: str
+    ) -> Check[None]:
+        """That an object says why, and that an Event does."""
+
+        async def check() -> None:
+            found = await self.find(cluster, kind, name, space)
+            assert found is not None, f"{cluster} has no {name}"
+            said = find(found.status.conditions, type_)
+            assert said is not None, f"{name} in {cluster} says {found.status.conditions}"
+            assert said.reason == reason, f"{name} in {cluster} says {said}"
+            if said.status == "False":
+                events = await self.person(cluster).list(Event, namespace=space)
+                told = {(e.involved_object.name, e.reason) for e in events.objects}
+                assert (name, reason) in told, f"{cluster} has events {told}"
+
+        return check
+
+    async def clear(self) -> None:
+        """Leave nothing of ours behind for the next scenario."""
+        owned = (("labelSelector", "hanse.dev/owner"),)
+        for cluster in self.league.members:
+            for path in (
+                f"/api/v1/namespaces/{SYSTEM}/configmaps",
+                f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices",
+            ):
+                await self.person(cluster).send(Request("DELETE", path, owned))
+            services = await self.person(cluster).list(Service, namespace=SYSTEM)
+            for service in services.objects:
+                with suppress(NotFound):
+                    await self.person(cluster).delete(Service, service.metadata.name, SYSTEM)
+
+
+def address(cluster: ClusterId, number: int) -> str:
+    """The address of a cluster's pod."""
+    return f"10.210.{BLOCKS[cluster]}.{number}"
+
+
+@asynccontextmanager
+async def guild_on(stage: Stage) -> AsyncIterator[Guild]:
+    """A federation whose agents run, with our kinds of things outside a cluster."""
+    league = await federate(stage)
+    for cluster in league.members:
+        for kind in OURS:
+            await define(stage, cluster, kind)
+    guild = Guild(league)
+    await stage.start_agents()
+    await stage.eventually(league.all_led())
+    yield guild
+    for name in list(stage.actors):
+        await stage.kill_agent(name)
+    await guild.clear()
