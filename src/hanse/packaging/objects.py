@@ -65,6 +65,7 @@ def _agent(chosen: Choosing) -> list[Wire]:
         "HANSE_DASHBOARD_LISTEN": chosen.either("dashboard.enabled", f"0.0.0.0:{DASHBOARD_PORT}"),
         "HANSE_DASHBOARD_TOKEN_FILE": f"{TOKEN_FOLDER}/token",
         "HANSE_DASHBOARD_HOST": chosen.value("dashboard.hosts"),
+        "HANSE_WEBHOOK_LISTEN": chosen.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
         "HANSE_IDENTITY": _of_pod("metadata.name"),
         "HANSE_NAMESPACE": _of_pod("metadata.namespace"),
     }
@@ -92,7 +93,6 @@ def _agent(chosen: Choosing) -> list[Wire]:
             AGENT,
             [
                 {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
-                {"name": "webhooks", "port": 443, "targetPort": "webhooks"},
                 {"name": "dashboard", "port": DASHBOARD_PORT, "targetPort": "dashboard"},
             ],
         ),
