@@ -9,7 +9,9 @@ from hanse.cli.oops import WRONG
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
+    from hanse.cli.charts import Chart
     from hanse.cli.checks import Report
+    from hanse.cli.looking import Seen
 
 
 @click.command("doctor")
@@ -20,8 +22,9 @@ def command(context: click.Context, as_json: bool) -> None:
 
     Looks at every cluster of the kubeconfig, or of a local federation that runs here: whether it
     answers, whether the credentials last, its version, its clock, our definitions, its agent, its
-    nodes, and the rights we have there. Nothing is changed. The exit status is 1 if anything is
-    wrong.
+    nodes, the rights we have there, exports, members, leases, webhooks, forwarded DNS and address
+    pools; and between clusters overlapping ranges, two leaders, and agents of versions too far
+    apart. Nothing is changed. The exit status is 1 if anything is wrong.
 
     \b
     Examples:
@@ -40,8 +43,11 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _examine(settings: Settings) -> "Report":
+    import asyncio
     from datetime import UTC, datetime
 
+    from hanse.cli.ailments import ailments
+    from hanse.cli.charts import charts_of
     from hanse.cli.checks import RIGHTS, Finding, Known, Report, findings
     from hanse.cli.clusters import is_local, ways
     from hanse.cli.looking import look_at
@@ -55,9 +61,14 @@ def _examine(settings: Settings) -> "Report":
     except BadCredentials as error:
         remedy = "name a readable file with --kubeconfig, or start `hanse up`"
         return Report((), (Finding("kubeconfig", str(error), remedy),))
-    seen = run_async(lambda: look_at(chosen, RIGHTS))
-    known = Known(datetime.now(UTC), crds(), is_local(settings))
-    return Report(tuple(way.name for way in chosen), tuple(findings(seen, known)))
+
+    async def look() -> "tuple[list[Seen], list[Chart]]":
+        return await asyncio.gather(look_at(chosen, RIGHTS), charts_of(chosen))
+
+    seen, charts = run_async(look)
+    now = datetime.now(UTC)
+    found = findings(seen, Known(now, crds(), is_local(settings)))
+    return Report(tuple(way.name for way in chosen), (*found, *ailments(charts, now)))
 
 
 def _show(report: "Report") -> None:

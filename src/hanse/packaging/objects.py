@@ -207,7 +207,9 @@ def _deployment(
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    return _object("apps/v1", "Deployment", name, spec)
+    made = _object("apps/v1", "Deployment", name, spec)
+    made["metadata"]["labels"] = {**labels, "app.kubernetes.io/version": __version__}
+    return made
 
 
 def _container(

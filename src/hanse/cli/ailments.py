@@ -1,0 +1,222 @@
+"""What can be wrong between clusters, and the command that mends it; pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from ipaddress import ip_address, ip_network
+from itertools import combinations
+from typing import Any
+
+from hanse import __version__
+from hanse.cli.charts import Chart
+from hanse.cli.checks import Finding
+from hanse.model.kinds.federation import SYSTEM
+
+NEARLY_FULL = 0.9
+ZONE = "clusterset.local"
+LONG_LIVED = "kubernetes.io/service-account-token"
+VERSION = "app.kubernetes.io/version"
+
+
+def ailments(charts: Sequence[Chart], now: datetime) -> list[Finding]:
+    """Everything that is wrong in what clusters hold, alone and together."""
+    alone = [finding for chart in charts for check in _ALONE for finding in check(chart)]
+    stale = [finding for chart in charts for finding in _stale_leases(chart, now)]
+    return [*alone, *stale, *(finding for check in _TOGETHER for finding in check(charts))]
+
+
+# -- one cluster
+
+
+def _members(chart: Chart) -> Iterator[Finding]:
+    """Members that a supervisor does not reach."""
+    for federation in chart["federations"]:
+        for member in federation.get("status", {}).get("members") or ():
+            if member.get("reachable") is False:
+                name = member.get("clusterID", "?")
+                yield Finding(
+                    chart.name,
+                    f"member {name} of its Federation is not reached",
+                    f"kubectl --context {chart.name} describe federation, then check the server "
+                    f"and the secret of {name}",
+                )
+
+
+def _stale_leases(chart: Chart, now: datetime) -> Iterator[Finding]:
+    """Members that nobody leads any more."""
+    for lease in chart["leases"]:
+        spec = lease.get("spec") or {}
+        renewed, holder = spec.get("renewTime"), spec.get("holderIdentity")
+        lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
+        if not holder or not renewed:
+            continue
+        silent = now - datetime.fromisoformat(renewed)
+        if silent > lasts + timedelta(minutes=1):
+            name, seconds = lease["metadata"]["name"], int(silent.total_seconds())
+            yield Finding(
+                chart.name,
+                f"nobody leads {name}: {holder} has not renewed its Lease for {seconds} s",
+                f"start the agent of a supervisor that reaches {chart.name}",
+            )
+
+
+def _webhooks(chart: Chart) -> Iterator[Finding]:
+    """Webhooks that the API server asks and nobody answers."""
+    ready = {
+        piece["metadata"].get("labels", {}).get("kubernetes.io/service-name")
+        for piece in chart["slices"]
+        if any((e.get("conditions") or {}).get("ready") for e in piece.get("endpoints") or ())
+    }
+    for kind in ("validating", "mutating"):
+        for configuration in chart[kind]:
+            for webhook in configuration.get("webhooks") or ():
+                service = (webhook.get("clientConfig") or {}).get("service") or {}
+                name = service.get("name", "")
+                if name.startswith("hanse") and name not in ready:
+                    yield Finding(
+                        chart.name,
+                        f"webhook {webhook['name']} has no ready endpoints behind {name}",
+                        f"kubectl --context {chart.name} -n {service.get('namespace')} get pods; "
+                        f"while the agent is down, `hanse uninstall` or delete {kind}"
+                        f"webhookconfiguration {configuration['metadata']['name']}",
+                    )
+                    break
+
+
+def _forwarding(chart: Chart) -> Iterator[Finding]:
+    """Cluster DNS that does not hand our zone over, where our server runs."""
+    serves = any(one["metadata"]["name"] == "hanse-dns" for one in chart["deployments"])
+    corefiles = [
+        text
+        for one in chart["corefile"]
+        if one["metadata"]["name"] == "coredns"
+        for text in (one.get("data") or {}).values()
+    ]
+    if serves and corefiles and not any(ZONE in text for text in corefiles):
+        yield Finding(
+            chart.name,
+            f"the cluster's DNS does not hand {ZONE} over",
+            f"add to its Corefile what `hanse dns corefile ADDRESS` prints, with the address of "
+            f"`kubectl --context {chart.name} -n hanse-system get service hanse-dns`",
+        )
+
+
+def _pools(chart: Chart) -> Iterator[Finding]:
+    """Networks that run out of addresses."""
+    taken = [ip_address(one["metadata"]["name"]) for one in chart["addresses"]]
+    for network in chart["networks"]:
+        cidrs = network.get("spec", {}).get("service", {}).get("cidrs") or ()
+        ranges = [ip_network(cidr, strict=False) for cidr in cidrs]
+        size = sum(one.num_addresses for one in ranges)
+        used = sum(1 for address in taken if any(address in one for one in ranges))
+        if size and used >= NEARLY_FULL * size:
+            name = network["metadata"]["name"]
+            yield Finding(
+                chart.name,
+                f"network {name} has given out {used} of {size} Service addresses",
+                f"kubectl --context {chart.name} edit network {name} and add to spec.service.cidrs",
+            )
+
+
+def _long_lived(chart: Chart) -> Iterator[Finding]:
+    """Members whose token never ends."""
+    wanted = {
+        member.get("secret"): member.get("clusterID", "?")
+        for federation in chart["federations"]
+        for member in federation.get("spec", {}).get("members") or ()
+    }
+    for secret in chart["secrets"]:
+        name = secret["metadata"]["name"]
+        if name in wanted and secret.get("type") == LONG_LIVED:
+            yield Finding(
+                chart.name,
+                f"the token for {wanted[name]} in Secret {SYSTEM}/{name} never ends",
+                f"hanse join {wanted[name]} again, which uses tokens that are renewed",
+            )
+
+
+# -- several clusters
+
+
+def _overlaps(charts: Sequence[Chart]) -> Iterator[Finding]:
+    """Ranges that two clusters share: an address of one then means another in the other."""
+    ranges = {chart.name: [*_ranges(chart)] for chart in charts}
+    for one, other in combinations(ranges, 2):
+        shared = next(
+            (
+                (a, b)
+                for a in ranges[one]
+                for b in ranges[other]
+                if a.version == b.version and a.overlaps(b)
+            ),
+            None,
+        )
+        if shared is not None:
+            yield Finding(
+                one,
+                f"its range {shared[0]} overlaps {shared[1]} of {other}",
+                "give clusters ranges of their own, follow profile kep-1645, or use Globalnet",
+            )
+
+
+def _ranges(chart: Chart) -> Iterator[Any]:
+    if not chart["nodes"]:
+        return  # where nothing runs, no address is used
+    for item in chart["ranges"]:
+        yield from (ip_network(c, strict=False) for c in item.get("spec", {}).get("cidrs") or ())
+    for node in chart["nodes"]:
+        yield from (ip_network(c, strict=False) for c in node.get("spec", {}).get("podCIDRs") or ())
+
+
+def _leaders(charts: Sequence[Chart]) -> Iterator[Finding]:
+    """More than one cluster whose GSLB configuration leads."""
+    leading = [
+        chart.name
+        for chart in charts
+        if any(one.get("spec", {}).get("isLeader") for one in chart["amko"])
+    ]
+    if len(leading) > 1:
+        yield Finding(
+            leading[0],
+            f"{' and '.join(leading)} both lead the GSLB configuration",
+            f"hanse gslb demote {leading[-1]}",
+        )
+
+
+def _skewed(charts: Sequence[Chart]) -> Iterator[Finding]:
+    """Agents of versions that are more than one apart."""
+    versions = {
+        chart.name: one["metadata"].get("labels", {}).get(VERSION, "")
+        for chart in charts
+        for one in chart["deployments"]
+        if one["metadata"]["name"] == "hanse-agent"
+    }
+    for name, version in versions.items():
+        if version and _apart(version, __version__) > 1:
+            yield Finding(
+                name,
+                f"its agent is version {version}, and this is {__version__}",
+                f"hanse manifests --cluster-id ID | kubectl --context {name} apply -f -",
+            )
+
+
+def _apart(one: str, other: str) -> int:
+    """How many releases lie between two versions; another major one is far."""
+    try:
+        (a, b), (c, d) = ([int(n) for n in v.split(".")[:2]] for v in (one, other))
+    except ValueError:
+        return 2
+    return abs(b - d) if a == c else 2
+
+
+_ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
+    _members,
+    _webhooks,
+    _forwarding,
+    _pools,
+    _long_lived,
+)
+_TOGETHER: tuple[Callable[[Sequence[Chart]], Iterable[Finding]], ...] = (
+    _overlaps,
+    _leaders,
+    _skewed,
+)

@@ -1,0 +1,74 @@
+"""What doctor reads of each cluster beside the first look: lists, as the API server gives them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import Way
+from hanse.cli.looking import PATIENCE, SYSTEM_NAMESPACE
+from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request
+from hanse.kube.requests import path_of
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.federation import SYSTEM, Federation
+from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.kinds.networking import IPAddress, ServiceCIDR
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import Wire
+
+Items = tuple[Wire, ...]
+
+PATHS: Mapping[str, str] = {
+    "federations": path_of(Federation.kind),
+    "leases": path_of(Lease.kind, SYSTEM),
+    "amko": path_of(AMKOCluster.kind),
+    "networks": path_of(Network.kind),
+    "ranges": path_of(ServiceCIDR.kind),
+    "addresses": path_of(IPAddress.kind),
+    "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "slices": f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/endpointslices",
+    "nodes": "/api/v1/nodes",
+    "secrets": f"/api/v1/namespaces/{SYSTEM}/secrets",
+    "deployments": f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments",
+    "corefile": "/api/v1/namespaces/kube-system/configmaps",
+}
+
+
+class Chart(Struct, frozen=True):
+    """What one cluster holds; nothing of what it does not serve or tell."""
+
+    name: str
+    lists: dict[str, Items] = {}
+
+    def __getitem__(self, what: str) -> Items:
+        return self.lists.get(what, ())
+
+
+async def charts_of(ways: Iterable[Way]) -> list[Chart]:
+    """Read every cluster that answers at all; the first look tells of those that do not."""
+    found = await asyncio.gather(*(_chart(way) for way in ways))
+    return [one for one in found if one is not None]
+
+
+async def _chart(way: Way) -> Chart | None:
+    transport = HttpTransport(way.credentials)
+    try:
+        listed = await asyncio.gather(*(_list(transport, path) for path in PATHS.values()))
+    except (BadCredentials, KubeError):
+        return None
+    finally:
+        await transport.close()
+    return Chart(way.name, dict(zip(PATHS, listed, strict=True)))
+
+
+async def _list(transport: HttpTransport, path: str) -> Items:
+    answer = await transport.send(Request("GET", path, timeout=PATIENCE))
+    if answer.status != 200:
+        return ()
+    told: dict[str, Any] = msgspec.json.decode(answer.body)
+    return tuple(told.get("items") or ())

@@ -1,0 +1,123 @@
+"""What doctor finds between clusters: each with the command that mends it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hanse.cli.ailments import ailments
+from hanse.cli.charts import Chart
+from hanse.cli.checks import Finding
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def named(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **more}
+
+
+def chart(name: str = "lubeck", **lists: list[dict[str, Any]]) -> Chart:
+    return Chart(name, {what: tuple(items) for what, items in lists.items()})
+
+
+def only(*charts: Chart) -> Finding:
+    (finding,) = ailments(charts, NOW)
+    assert finding.remedy
+    return finding
+
+
+def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
+    assert ailments([chart(), chart("bergen")], NOW) == []
+
+
+def test_a_member_that_is_not_reached_is_named() -> None:
+    members = [
+        {"clusterID": "bergen", "reachable": False},
+        {"clusterID": "rome", "reachable": True},
+    ]
+    found = only(chart(federations=[named("fed", status={"members": members})]))
+
+    assert found.problem == "member bergen of its Federation is not reached"
+
+
+def test_a_lease_that_nobody_renews_is_named() -> None:
+    old = {
+        "holderIdentity": "lubeck_a",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2026-05-01T11:00:00Z",
+    }
+    fresh = {**old, "renewTime": "2026-05-01T11:59:55Z"}
+
+    found = only(chart(leases=[named("bergen", spec=old), named("rome", spec=fresh)]))
+
+    assert "nobody leads bergen" in found.problem
+
+
+def test_a_webhook_that_nobody_answers_is_named_once() -> None:
+    service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}
+    ours = named(
+        "hanse", webhooks=[{"name": "a.hanse.dev", **service}, {"name": "b.hanse.dev", **service}]
+    )
+    ready = {
+        "metadata": {"name": "s", "labels": {"kubernetes.io/service-name": "hanse-webhooks"}},
+        "endpoints": [{"conditions": {"ready": True}}],
+    }
+
+    assert "a.hanse.dev has no ready endpoints" in only(chart(validating=[ours])).problem
+    assert ailments([chart(validating=[ours], slices=[ready])], NOW) == []
+
+
+def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
+    corefile = named("coredns", data={"Corefile": ".:53 { forward . /etc/resolv.conf }"})
+    handed = named("coredns", data={"Corefile": "clusterset.local:53 { forward . 10.0.0.1 }"})
+    ours = named("hanse-dns")
+
+    assert (
+        "does not hand clusterset.local over"
+        in only(chart(deployments=[ours], corefile=[corefile])).problem
+    )
+    assert ailments([chart(deployments=[ours], corefile=[handed])], NOW) == []
+    assert ailments([chart(corefile=[corefile])], NOW) == []
+
+
+def test_a_pool_that_is_nearly_full_is_told() -> None:
+    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/30"]}})
+    addresses = [named(f"10.0.0.{n}") for n in range(4)]
+
+    found = only(chart(networks=[network], addresses=addresses))
+
+    assert found.problem == "network acme.default has given out 4 of 4 Service addresses"
+
+
+def test_a_token_that_never_ends_is_told() -> None:
+    member = {"clusterID": "bergen", "secret": "bergen-token"}
+    federation = named("fed", spec={"members": [member]})
+    secret = named("bergen-token", type="kubernetes.io/service-account-token")
+
+    assert "never ends" in only(chart(federations=[federation], secrets=[secret])).problem
+
+
+def test_ranges_that_overlap_are_told_once_for_each_pair() -> None:
+    def with_range(name: str, cidr: str) -> Chart:
+        return chart(name, ranges=[named("kubernetes", spec={"cidrs": [cidr]})], nodes=[named("n")])
+
+    found = only(
+        with_range("lubeck", "10.96.0.0/12"),
+        with_range("bergen", "10.100.0.0/16"),
+        with_range("rome", "10.0.0.0/16"),
+    )
+
+    assert found.problem == "its range 10.96.0.0/12 overlaps 10.100.0.0/16 of bergen"
+
+
+def test_two_leaders_are_told() -> None:
+    leads = [named("amkocluster", spec={"isLeader": True})]
+    follows = [named("amkocluster", spec={"isLeader": False})]
+
+    found = only(chart(amko=leads), chart("bergen", amko=follows), chart("rome", amko=leads))
+
+    assert "lubeck and rome both lead" in found.problem
+
+
+def test_an_agent_of_a_version_too_far_away_is_told() -> None:
+    agent = {"metadata": {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": "9.9.0"}}}
+
+    assert "its agent is version 9.9.0" in only(chart(deployments=[agent])).problem
