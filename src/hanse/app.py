@@ -31,6 +31,7 @@ from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
+from hanse.engine.network_providers import address_providers
 from hanse.engine.outside import Outside, System
 from hanse.engine.presence import Presence
 from hanse.engine.probe_sockets import Sockets
@@ -189,7 +190,11 @@ class Agent:
             random=random,
             system_namespace=settings.namespace,
             also=[watch for zone in zones for watch in zone.watches],
-            providers={"resolve": Lookup(), CERTIFICATE_PROVIDER: Certificates(clock)},
+            providers={
+                "resolve": Lookup(),
+                CERTIFICATE_PROVIDER: Certificates(clock),
+                **address_providers(settings.options.networks.providers),
+            },
         )
         self.doorkeeper = Doorkeeper(
             hooks,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.addresses import listening_socket
+from hanse.cli.network_options import network_options, networks_of
 from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of, publishing_options
 from hanse.cli.settings import settings_of
@@ -107,6 +108,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="A name under which browsers reach it, beside localhost. Repeatable.",
 )
 @publishing_options
+@network_options
 @click.option(
     "--webhook-listen",
     default="",
@@ -140,6 +142,9 @@ def command(
     publish_endpoints: str,
     publish_server: str,
     publish_key_file: Path | None,
+    default_network_template_path: str | None,
+    network_providers: tuple[str, ...],
+    network_guard: bool,
     webhook_listen: str,
     webhook_url: str,
 ) -> None:
@@ -186,6 +191,12 @@ def command(
         broker_namespace=broker_namespace,
         admission=_admission(asked, webhook_url, namespace),
         publishing=publishing,
+        networks=networks_of(
+            default_network_template_path,
+            network_providers,
+            network_guard,
+            f"system:serviceaccount:{namespace}:hanse-agent",
+        ),
     )
     who = app.Settings(cluster_id, identity, namespace, options)
     heard = Listeners(listener, asked)

@@ -51,6 +51,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.rbac import Role as RbacRole
 from hanse.model.kinds.rbac import RoleBinding
 from hanse.model.objects import Object
@@ -61,7 +62,7 @@ _ALL = Writes.OBJECTS
 _MARKED = f"{TENANT}"
 _GUARDING = next(iter(MARK))
 GUARDS = Key("guards")
-_SERVED = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind)
+_SERVED = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
 
 
 class Networks:
@@ -104,6 +105,7 @@ class Networks:
             Watch(Role.LOCAL, ConfigMap, labels=_MARKED, writes=_ALL),
             Watch(Role.LOCAL, ValidatingAdmissionPolicy, labels=_GUARDING, writes=_ALL),
             Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, labels=_GUARDING, writes=_ALL),
+            Watch(Role.LOCAL, ClusterNetworkPolicy, writes=_ALL),
             *(watch for provider in self.providers.values() for watch in provider.watches),
         )
 
@@ -244,6 +246,7 @@ class Networks:
         yield Key("peering", peering.metadata.name, peering.metadata.namespace)
         for other in seen.by(seen.local, PEERINGS, str(mine)):
             yield Key("peering", other.metadata.name, other.metadata.namespace)
+        yield from (Key("network", str(side)) for side in (mine, theirs))
         for tenant in {mine.tenant, theirs.tenant}:
             yield from self._isolation_keys(tenant, seen)
 

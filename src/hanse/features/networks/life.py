@@ -16,6 +16,7 @@ from hanse.features.networks.addresses import (
     service_cidrs,
 )
 from hanse.features.networks.aliases import kubernetes_alias, kubernetes_slices
+from hanse.features.networks.cluster_policies import network_guard
 from hanse.features.networks.dns import dns_service, dns_workload
 from hanse.features.networks.guards import pool_guard
 from hanse.features.networks.names import (
@@ -28,6 +29,7 @@ from hanse.features.networks.names import (
     parsed,
 )
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.peering import peers_agreed
 from hanse.features.networks.providers import Provider
 from hanse.features.networks.ranges import Range, faults_of, overlaps, range_in
 from hanse.features.networks.sight import (
@@ -45,6 +47,7 @@ from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object, Place, Wire, ref_of
 from hanse.model.plan import Desired, Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
@@ -101,6 +104,9 @@ def wanted(network: Network, seen: Snapshot, options: NetworksOptions) -> Iterat
     if pool and is_served(ValidatingAdmissionPolicy, seen):
         yield from (Desired(guard, seen.local) for guard in pool_guard(name, pool, spaces))
     yield from (Desired(cidr, seen.local) for cidr in cidrs)
+    if options.guard and is_served(ClusterNetworkPolicy, seen):
+        peers = tuple(p for mine, p in peers_agreed(name.tenant, seen) if mine == name.network)
+        yield from (Desired(guard, seen.local) for guard in network_guard(name, peers))
     if cidrs and not _ready(cidrs[0], seen):
         return
     if name.dns_namespace in spaces:

@@ -25,3 +25,5 @@ class NetworksOptions(Struct, frozen=True):
     """Groups whose members may do to a tenant's network what tenants may not."""
     guard: bool = False
     """Whether a ClusterNetworkPolicy that tenants cannot open stands beside their policies."""
+    providers: tuple[tuple[str, str], ...] = ()
+    """Types of networks with ipam External, and the URL where their provider gives addresses."""

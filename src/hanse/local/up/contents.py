@@ -10,6 +10,7 @@ from hanse.model.objects import Wire
 
 SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
 SAMPLE_NAMESPACE = "shop"
+SAMPLE_TENANT = "acme"
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FORMER_WEBHOOKS = tuple(
@@ -50,7 +51,8 @@ def foundation(member: Member) -> tuple[Wanted, ...]:
 
 
 def sample(member: Member) -> tuple[Wanted, ...]:
-    """A small shop, the same in every cluster: two replicas of `web` behind an exported Service."""
+    """A small shop, the same in every cluster: two replicas of `web` behind an exported Service,
+    and a tenant with a network of its own."""
     if not member.runs_workloads:
         return ()
     labels = {"app": "web"}
@@ -85,12 +87,19 @@ def sample(member: Member) -> tuple[Wanted, ...]:
         "kind": "ServiceExport",
         "metadata": {"name": "web", "namespace": SAMPLE_NAMESPACE},
     }
+    tenant: Wire = {
+        "apiVersion": "arktos.futurewei.com/v1",
+        "kind": "Tenant",
+        "metadata": {"name": SAMPLE_TENANT},
+        "spec": {"namespaces": ["web"]},
+    }
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     return (
         _namespace(SAMPLE_NAMESPACE),
         Wanted(f"/apis/apps/v1/{inside}/deployments", deployment),
         Wanted(f"/api/v1/{inside}/services", service),
         Wanted(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
+        Wanted("/apis/arktos.futurewei.com/v1/tenants", tenant),
     )
 
 

@@ -1,0 +1,35 @@
+"""The guide to tenant networks says what is true: its commands are run as they stand there."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import hanse
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/networks.md"
+
+
+def _commands(heading: str) -> str:
+    """The shell blocks below a heading, one after the other."""
+    (section,) = re.findall(
+        rf"^## {heading}\n(.*?)(?=^## )", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig")
+def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
+    (tmp_path / "walk.sh").write_text("set -eu\n" + _commands("On your machine"))
+
+    said = hanse(
+        "up", "--no-sample", "--clusters", "lubeck", "--exec", "bash walk.sh", cwd=tmp_path
+    )
+
+    assert said.status == 0, said.out + said.err
+    assert re.search(r"globex\.lab +· +✓ +· +·", said.out), said.out
+    assert re.search(r"globex\.lab +· +✓ +✓ +·", said.out), said.out
+    assert "trial   ClusterIP   10.77.0.2 " in said.out
+    assert "waiting for Service globex-web/trial to be deleted" in said.out
+    assert "tenant globex has no network initech" in said.err + said.out
