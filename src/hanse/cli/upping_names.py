@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from hanse import app
 from hanse.cli.oops import Oops
+from hanse.dns.cluster import ClusterZone
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
 from hanse.dns.server import DnsServer, Served, serving
@@ -24,7 +25,7 @@ class Names:
         clusters = [member.name for member in members if member.runs_workloads]
         views = [View(NOBODY), *(View(name, local=name) for name in clusters)]
         self._first = clusters[0]
-        self._sources = {view.name: app.sources(view) for view in views}
+        self._sources = {view.name: _sources(view) for view in views}
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
         self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
         self._server: DnsServer | None = None
@@ -63,6 +64,12 @@ class Names:
 
     def _views_of(self, cluster: str) -> tuple[str, ...]:
         return (cluster, NOBODY) if cluster == self._first else (cluster,)
+
+
+def _sources(view: View) -> tuple[ZoneSource, ...]:
+    """What everybody answers, and for a cluster's own clients the names of its Services."""
+    own = (ClusterZone(view),) if view.local else ()
+    return (*app.sources(view), *own)
 
 
 def _bound(port: int) -> Listeners:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Answer, Node, Type, address, srv, together, txt
+from hanse.dns.answers import Node, Type, address, together, txt
+from hanse.dns.in_cluster import addresses, dashed, nodes_of
 from hanse.dns.names import below, wire_name
 from hanse.dns.zone import View
 from hanse.features.networks.names import KUBE_SERVICE, NETWORK, TENANT, NetworkName
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Pod, Service
-from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
@@ -109,86 +110,14 @@ class NetworkZone:
             name = below(called, space) if space is not None else None
             if name is None:
                 continue
-            if service.headless:
-                yield from self._headless(name, service, seen)
-            else:
-                yield from self._addressed(name, service)
-
-    def _addressed(self, name: bytes, service: Service) -> Iterator[Node]:
-        several = service.spec.cluster_ips or (service.spec.cluster_ip,)
-        rdatas = [rdata for text in several if (rdata := address(text)) is not None]
-        ports = [(p.name, p.protocol, p.port) for p in service.spec.ports] if rdatas else []
-        yield Node(name, (*self._addresses(rdatas), *self._srv([srv(p, name) for *_, p in ports])))
-        for called, protocol, number in ports:
-            own = _port_name(called, protocol, name) if called else None
-            if own is not None:
-                yield Node(own, self._srv([srv(number, name)]))
-
-    def _headless(self, name: bytes, service: Service, seen: Snapshot) -> Iterator[Node]:
-        """Every ready endpoint, each also by a name of its own."""
-        place = f"{service.metadata.namespace}/{service.metadata.name}"
-        pods: dict[bytes, list[bytes]] = {}
-        named: dict[tuple[str, str], list[bytes]] = {}
-        for piece in seen.by(seen.local, SLICES, place):
-            if not self._is_ours(piece):
-                continue
-            for endpoint in piece.endpoints or ():
-                if endpoint.ready or service.spec.publish_not_ready_addresses:
-                    own = self._endpoint(name, endpoint, pods)
-                    _count_ports(piece.ports or (), own, named)
-        everybody = [rdata for several in pods.values() for rdata in several]
-        every_port = [record for several in named.values() for record in several]
-        yield Node(name, (*self._addresses(everybody), *self._srv(every_port)))
-        for own, rdatas in pods.items():
-            yield Node(own, self._addresses(rdatas))
-        for (called, protocol), records in named.items():
-            title = _port_name(called, protocol, name) if called else None
-            if title is not None:
-                yield Node(title, self._srv(records))
-
-    def _endpoint(
-        self, name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]
-    ) -> bytes | None:
-        rdatas = [rdata for text in endpoint.addresses if (rdata := address(text)) is not None]
-        if not rdatas:
-            return None
-        own = below(endpoint.hostname or _dashed(endpoint.addresses[0]), name)
-        if own is not None:
-            pods.setdefault(own, []).extend(rdatas)
-        return own
+            place = f"{meta.namespace}/{meta.name}"
+            slices = [piece for piece in seen.by(seen.local, SLICES, place) if self._is_ours(piece)]
+            yield from nodes_of(name, service, slices, self.view.ttl)
 
     def _pod(self, pod: Pod) -> Iterator[Node]:
         space = below(pod.metadata.namespace, self._pods)
         for one in pod.status.pod_ips:
             rdata = address(one.ip)
-            name = below(_dashed(one.ip), space) if space is not None else None
+            name = below(dashed(one.ip), space) if space is not None else None
             if name is not None and rdata is not None:
-                yield Node(name, self._addresses([rdata]))
-
-    def _addresses(self, rdatas: Sequence[bytes]) -> tuple[Answer, ...]:
-        several = list(dict.fromkeys(rdatas))
-        four = [rdata for rdata in several if len(rdata) == 4]
-        sixteen = [rdata for rdata in several if len(rdata) == 16]
-        told = ((Type.A, four), (Type.AAAA, sixteen))
-        return tuple(together(rtype, some, self.view.ttl) for rtype, some in told if some)
-
-    def _srv(self, records: Sequence[bytes]) -> tuple[Answer, ...]:
-        several = list(dict.fromkeys(records))
-        return (together(Type.SRV, several, self.view.ttl),) if several else ()
-
-
-def _count_ports(
-    ports: Iterable[EndpointPort], own: bytes | None, named: dict[tuple[str, str], list[bytes]]
-) -> None:
-    for port in ports:
-        if own is not None and port.port is not None:
-            named.setdefault((port.name, port.protocol), []).append(srv(port.port, own))
-
-
-def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
-    parent = below(f"_{protocol}", name)
-    return below(f"_{port}", parent) if parent is not None else None
-
-
-def _dashed(text: str) -> str:
-    return text.replace(".", "-").replace(":", "-")
+                yield Node(name, addresses([rdata], self.view.ttl))

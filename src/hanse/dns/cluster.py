@@ -1,0 +1,83 @@
+"""The names of one cluster's own Services, for federations whose clusters run no DNS themselves."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from hanse.dns.answers import Node, Type, together, txt
+from hanse.dns.in_cluster import nodes_of
+from hanse.dns.names import below, wire_name
+from hanse.dns.zone import View
+from hanse.model.facts import Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
+
+KUBE_SERVICE = "kubernetes.io/service-name"
+SERVICE = "cluster"
+VERSION = Key("cluster-version")
+ZONE = "cluster.local"
+
+SLICES = Index(
+    EndpointSlice,
+    "dns-cluster-slices",
+    lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get(KUBE_SERVICE, '')}"],
+)
+
+
+class ClusterZone:
+    """All Services of the cluster that asks, federated and VM Services among them."""
+
+    name = "cluster"
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, Service),
+        Watch(Role.LOCAL, EndpointSlice, labels=KUBE_SERVICE, indexes=(SLICES,)),
+    )
+
+    def __init__(self, view: View, zone: str = ZONE) -> None:
+        self.view = view
+        self._apex = wire_name(zone)
+        self._services = b"\x03svc" + self._apex
+        self.zones: tuple[bytes, ...] = (self._apex,)
+
+    def synced(self, seen: Snapshot) -> bool:
+        return all(seen.listed(seen.local, kind) for kind in (Service, EndpointSlice))
+
+    def keys(self, seen: Snapshot) -> Iterator[Key]:
+        yield VERSION
+        for service in seen.all(seen.local, Service):
+            yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case FactChange():
+                return ()
+            case ObjectChange(where) if where == seen.local:
+                return set(_keys_of(change))
+            case _:
+                return ()
+
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+        def tell(key: Key) -> Sequence[Node]:
+            if key == VERSION:
+                version = together(Type.TXT, [txt("1.1.0")], self.view.ttl)
+                return (Node(b"\x0bdns-version" + self._apex, (version,)),)
+            service = seen.get(seen.local, Service, key.name, key.namespace)
+            space = below(key.namespace, self._services)
+            name = below(key.name, space) if space is not None else None
+            if service is None or name is None or service.spec.type == "ExternalName":
+                return ()
+            slices = seen.by(seen.local, SLICES, f"{key.namespace}/{key.name}")
+            return list(nodes_of(name, service, slices, self.view.ttl))
+
+        return tell
+
+
+def _keys_of(change: ObjectChange) -> Iterator[Key]:
+    for side in (change.before, change.after):
+        match side:
+            case Service(metadata=meta):
+                yield Key(SERVICE, meta.name, meta.namespace)
+            case EndpointSlice(metadata=meta) if KUBE_SERVICE in meta.labels:
+                yield Key(SERVICE, meta.labels[KUBE_SERVICE], meta.namespace)
+            case _:
+                continue
