@@ -1,0 +1,88 @@
+"""Our DNS server beside one cluster of a stage, asked by real packets."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import dns.asyncquery
+import dns.message
+
+from hanse.app import BROKER
+from hanse.dns.compiler import Compiler
+from hanse.dns.feed import Feed
+from hanse.dns.listeners import bound
+from hanse.dns.server import Served, serving
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.engine.api import KubeApi
+from hanse.engine.fleet import Fleet
+from hanse.engine.liveness import Pulses
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.kube.client import Client
+from hanse.model.facts import Facts, Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, Watch
+from hanse.testing.stage import Check, Stage
+from tests.dns.fleet import Told, told_in
+
+PATIENCE = 20.0
+
+
+class Asked:
+    """Where names are asked for."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    async def __call__(self, name: str, rtype: str = "A", *, tcp: bool = False) -> Told:
+        query = dns.message.make_query(name, rtype)
+        ask = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
+        return told_in(await ask(query, self.host, port=self.port, timeout=PATIENCE))
+
+    def answers(self, name: str, rtype: str, *wanted: str, code: str = "NOERROR") -> Check[Told]:
+        """That exactly these records are told, or that code."""
+
+        async def check() -> Told:
+            told = await self(name, rtype)
+            found = (told.code, told.records)
+            assert found == (code, tuple(sorted(wanted))), f"{name} {rtype}: {found}"
+            return told
+
+        return check
+
+
+class _Telling:
+    """What the fleet sees, to those who follow it."""
+
+    def __init__(self, feed: Feed, pulses: Pulses) -> None:
+        self._feed = feed
+        self._pulses = pulses
+
+    def saw(self, change: Change, *, listed: bool = False) -> None:
+        self._pulses.saw(change)
+        self._feed.saw(change)
+
+    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+        """Names stay until they are known to be gone."""
+
+
+@asynccontextmanager
+async def names_of(stage: Stage, cluster: ClusterId, view: View) -> AsyncIterator[Asked]:
+    """Serve a view of a cluster until the block ends."""
+    zone = ServiceZone(view)
+    alive = Watch(Role.BROKER, Lease, namespace=BROKER_NAMESPACE)
+    fleet = Fleet([*zone.watches, alive], Facts(), stage.ground.clock, cluster)
+    compiler, listeners = Compiler(view, [zone]), bound("127.0.0.1", 0, 1)
+    async with AsyncExitStack() as stack:
+        stack.callback(listeners.close)
+        for where, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
+            transport = stage.ground.connect(where)
+            stack.push_async_callback(transport.close)
+            fleet.join(where, {role}, KubeApi(Client(transport), stage.random))
+        server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
+        feed = Feed(compiler, server, fleet.snapshot)
+        fleet.listener = _Telling(feed, Pulses(fleet, stage.ground.clock))
+        await stack.enter_async_context(fleet.running())
+        await stack.enter_async_context(feed.running())
+        yield Asked(*listeners.address)
