@@ -1,0 +1,78 @@
+"""A packet really passes or does not: network namespaces as pods, rules from the matrix between."""
+
+import json
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from hanse.features.networks.names import DNS, TENANT, NetworkName
+from hanse.features.networks.nftables import ruleset
+from hanse.features.networks.reach import Knock, Spot, can_reach
+from tests.features.networks.test_isolation import spot, user_policy, written
+
+SCRIPT = Path(__file__).with_name("packets.py")
+KNOCKS = (Knock(8080), Knock(53))
+
+
+def lacking() -> str:
+    """What keeps namespaces and rules from being made here; empty if nothing does."""
+    trial = ("unshare", "-rn", "nft", "add", "table", "inet", "trial")
+    try:
+        tried = subprocess.run(trial, capture_output=True, text=True, check=False, timeout=20)
+    except OSError as error:
+        return f"needs unshare and nft: {error}"
+    return f"not permitted here: {tried.stderr.strip()[:80]}" if tried.returncode else ""
+
+
+def at(address: str, one: Spot) -> Spot:
+    return Spot(address, one.namespace, one.labels, one.namespace_labels, (address,))
+
+
+def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
+    if reason := lacking():
+        pytest.skip(reason)
+    narrowing = user_policy(
+        "{podSelector: {matchLabels: {app: db}},"
+        " ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}"
+    )
+    lab, bolt = NetworkName("acme", "lab"), NetworkName("bolt", "default")
+    policies = written([narrowing], peers=(("acme", "lab", bolt), ("bolt", "default", lab)))
+    pods = [
+        at("10.4.0.1", spot("acme-web", "default", app="web")),
+        at("10.4.0.2", spot("acme-web", "default", app="db")),
+        at("10.4.0.3", spot("acme-db", app="batch")),
+        at("10.4.0.4", spot("acme-db", "lab")),
+        at("10.4.0.5", spot("acme-kube-system", "lab", **{DNS: "lab", TENANT: "acme"})),
+        at("10.4.0.6", spot("bolt-web", "default")),
+        at("10.4.0.7", spot("plain")),
+    ]
+    plan = {
+        "rules": ruleset(pods, policies, KNOCKS),
+        "addresses": [pod.name for pod in pods],
+        "ports": [knock.port for knock in KNOCKS],
+    }
+
+    said = subprocess.run(
+        ["unshare", "-rn", sys.executable, str(SCRIPT)],
+        input=json.dumps(plan),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert said.returncode == 0, said.stderr
+    reached = {tuple(one) for one in json.loads(said.stdout)}
+    expected = {
+        (a.name, b.name, knock.port)
+        for a, b, knock in product(pods, pods, KNOCKS)
+        if a is b or can_reach(a, b, knock, policies)
+    }
+    assert reached == expected
+    assert ("10.4.0.1", "10.4.0.2", 8080) in reached
+    assert ("10.4.0.3", "10.4.0.2", 8080) not in reached
+    assert ("10.4.0.4", "10.4.0.6", 8080) in reached
+    assert ("10.4.0.7", "10.4.0.4", 8080) not in reached
