@@ -23,6 +23,7 @@ COMMANDS = {
     "join": "Let a cluster join a broker.",
     "export": "Export a Service to the other clusters, and show the result.",
     "networks": "Look at the networks of tenants.",
+    "statefulsets": "Show where each replica of a federated StatefulSet is.",
     "resolve": "Show what DNS answers, from each cluster, and why.",
     "agent": "Run one cluster's agent.",
     "dns": "Serve the names of multi-cluster services.",

@@ -1,0 +1,141 @@
+"""Where the replicas of federated sets are, read from the broker."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from hanse.cli.clusters import Way
+from hanse.cli.oops import Trouble
+from hanse.cli.reaching import reached
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.statefulsets.names import replica_in
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.kube.client import Client
+from hanse.kube.errors import KubeError, NotFound
+from hanse.kube.http import HttpTransport
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
+from hanse.model.objects import ClusterId
+
+PATIENCE = 10.0
+
+
+class ReplicaSeen(Struct, frozen=True, rename="camel"):
+    """One replica: where it is, whether it is ready, and by which names it is known."""
+
+    name: str
+    cluster: ClusterId
+    state: str
+    """`ready`, `not ready`, `missing`, or `away` with its cluster."""
+    addresses: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+class SetSeen(Struct, frozen=True, rename="camel"):
+    """One set over all clusters."""
+
+    namespace: str
+    name: str
+    service: str
+    replicas: tuple[ReplicaSeen, ...]
+    trouble: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> int:
+        return sum(replica.state == "ready" for replica in self.replicas)
+
+
+async def seen_sets(
+    ways: Sequence[Way], namespace: str, names: StatefulSetOptions
+) -> list[SetSeen]:
+    """Every set of a namespace, or of all; raises `Trouble` where there is no broker to ask."""
+    way = await _broker_among(ways)
+    async with reached(way) as client:
+        try:
+            shares = (await client.list(StatefulSetShares, namespace=namespace)).objects
+            parts = (await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE)).objects
+        except NotFound:
+            raise Trouble(
+                f"{way.name} does not serve StatefulSetShares; see `hanse broker init`"
+            ) from None
+        leases = (await client.list(Lease, namespace=BROKER_NAMESPACE)).objects
+    silent = _silent(leases, datetime.now(UTC))
+    return [set_seen(s, [p.spec for p in parts], silent, names) for s in shares]
+
+
+async def _broker_among(ways: Sequence[Way]) -> Way:
+    found = await asyncio.gather(*(_is_broker(way) for way in ways))
+    for way, yes in zip(ways, found, strict=True):
+        if yes:
+            return way
+    listed = ", ".join(way.name for way in ways)
+    raise Trouble(f"none of {listed} is a broker that answers; name its context with --context")
+
+
+async def _is_broker(way: Way) -> bool:
+    client = Client(HttpTransport(way.credentials))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return bool((await client.list(ClusterSet)).objects)
+    except (KubeError, TimeoutError):
+        return False
+    finally:
+        await client.close()
+
+
+def set_seen(
+    record: StatefulSetShares,
+    parts: Iterable[StatefulSetPartSpec],
+    silent: frozenset[ClusterId],
+    names: StatefulSetOptions,
+) -> SetSeen:
+    """One set as its shares and its clusters' reports have it."""
+    meta, spec = record.metadata, record.spec
+    own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
+    return SetSeen(
+        meta.namespace,
+        meta.name,
+        spec.service,
+        tuple(
+            _replica(record, share.name, ordinal, own.get(share.name), silent, names)
+            for share in spec.shares
+            for ordinal in range(spec.first_ordinal, spec.first_ordinal + share.replicas)
+        ),
+        tuple(f"{c}: {p.trouble}" for c, p in sorted(own.items()) if p.trouble),
+    )
+
+
+def _replica(
+    record: StatefulSetShares,
+    cluster: ClusterId,
+    ordinal: int,
+    part: StatefulSetPartSpec | None,
+    silent: frozenset[ClusterId],
+    options: StatefulSetOptions,
+) -> ReplicaSeen:
+    meta, spec = record.metadata, record.spec
+    name = replica_in(meta.name, cluster, ordinal)
+    told = next((r for r in part.replicas if r.name == name), None) if part is not None else None
+    state = "missing" if told is None else "ready" if told.ready else "not ready"
+    below = f"{spec.service}.{meta.namespace}"
+    known = [f"{name}.{below}.svc.{options.zone}"] if spec.service else []
+    if spec.service and spec.load_balanced:
+        known.append(f"{name}.{below}.{options.federation}.svc.{options.zone}")
+    addresses = told.addresses if told is not None else ()
+    return ReplicaSeen(
+        name, cluster, "away" if cluster in silent else state, addresses, tuple(known)
+    )
+
+
+def _silent(leases: Iterable[Lease], now: datetime) -> frozenset[ClusterId]:
+    """Clusters whose sign of life is too old."""
+    return frozenset(
+        lease.metadata.name
+        for lease in leases
+        if lease.spec.renew_time
+        and now - datetime.fromisoformat(lease.spec.renew_time)
+        > timedelta(seconds=lease.spec.lease_duration_seconds)
+    )
