@@ -22,7 +22,9 @@ class Said(Struct, frozen=True):
     err: str
 
 
-def hanse(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Said:
+def hanse(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, patience: int = PATIENCE
+) -> Said:
     """Run a command to its end."""
     ended = subprocess.run(
         [*HANSE, *arguments],
@@ -30,7 +32,7 @@ def hanse(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Said
         env=environment(cwd, env),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -31,7 +31,7 @@ class Distribution(Struct, frozen=True):
     """Shares for all replicas that found a place."""
 
     shares: dict[ClusterId, int]
-    """Of clusters that have any, in the fleet's order."""
+    """Of clusters that have any, by name, so that who is away changes nothing."""
     unplaced: int = 0
     """Replicas that no healthy cluster may take."""
     surplus: int = 0
@@ -67,10 +67,9 @@ def distribute(
         missing = _grow(shares, candidates, missing)
     elif missing < 0:
         missing = -_shrink(shares, candidates, -missing)
-    order = [*healthy, *sorted(shares.keys() - set(healthy))]
     starved = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.wish.min]
     return Distribution(
-        {cluster: shares[cluster] for cluster in order if shares.get(cluster)},
+        {cluster: shares[cluster] for cluster in sorted(shares) if shares[cluster]},
         unplaced=max(missing, 0),
         surplus=max(-missing, 0),
         starved=tuple(starved),

@@ -17,6 +17,7 @@ FORMER_WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{kind}/{WEBHOOKS}"
     for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 )
+SIGNS_OF_LIFE = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
 
 
 class Wanted(Struct, frozen=True):
@@ -100,6 +101,47 @@ def sample(member: Member) -> tuple[Wanted, ...]:
         Wanted(f"/api/v1/{inside}/services", service),
         Wanted(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
         Wanted("/apis/arktos.futurewei.com/v1/tenants", tenant),
+    )
+
+
+def submitted() -> tuple[Wanted, ...]:
+    """What the federation itself is asked for: one replica of `store` in each of three clusters."""
+    labels = {"app": "etcd"}
+    inside = f"namespaces/{SAMPLE_NAMESPACE}"
+    service: Wire = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "etcd", "namespace": SAMPLE_NAMESPACE, "labels": labels},
+        "spec": {
+            "clusterIP": "None",
+            "selector": labels,
+            "ports": [{"name": "store", "port": 80}],
+        },
+    }
+    container = {
+        "name": "etcd",
+        "image": "etcd:3.6.5",
+        "ports": [{"name": "store", "containerPort": 80}],
+    }
+    stateful_set: Wire = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "store",
+            "namespace": SAMPLE_NAMESPACE,
+            "annotations": {"federation.kubernetes.io/statefulset-lb-needed": "true"},
+        },
+        "spec": {
+            "serviceName": "etcd",
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    return (
+        _namespace(SAMPLE_NAMESPACE),
+        Wanted(f"/api/v1/{inside}/services", service),
+        Wanted(f"/apis/apps/v1/{inside}/statefulsets", stateful_set),
     )
 
 

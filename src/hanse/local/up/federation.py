@@ -17,13 +17,14 @@ from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, Nowhere
 from hanse.local.up.clusters import Cluster
 from hanse.local.up.composition import Member
-from hanse.local.up.contents import FORMER_WEBHOOKS, definitions, foundation, sample
+from hanse.local.up.contents import FORMER_WEBHOOKS, definitions, foundation, sample, submitted
 from hanse.local.up.control import listening
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.installing import (
     await_ready,
+    await_signs_of_life,
     follow_profile,
     install,
     install_definitions,
@@ -95,6 +96,7 @@ async def federation(
                 agent = run_agent(member, whole.ways_of(member), whole.dial_of(member))
                 whole.eyes[member.name] = await stack.enter_async_context(agent)
         await stack.enter_async_context(listening(folder.control, whole.carry_out))
+        await whole.submit()
         await whole.shown(say)
         yield whole
 
@@ -188,6 +190,19 @@ class Federation:
         await self._in_each(fill)
         endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
         await form(self._wishes.members, endpoints, self._wishes.rules_for, self._in_each)
+
+    async def submit(self) -> None:
+        """Ask the federation itself for the rest of a new sample, once every agent is there."""
+        members = {m.name for m in self._wishes.members if m.runs_workloads}
+
+        async def ask(member: Member, transport: Transport) -> None:
+            namespace, *rest = submitted()
+            if not member.runs_workloads and await install_new(transport, namespace):
+                await await_signs_of_life(transport, members)
+                await install(transport, rest)
+
+        if self._wishes.sample:
+            await self._in_each(ask)
 
     async def shown(self, say: Say) -> None:
         """Wait until a new sample is there to be looked at, and tell of each cluster."""

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.contents import CLUSTER_SET, DEFINITIONS, Wanted, is_ready
+from hanse.local.up.contents import CLUSTER_SET, DEFINITIONS, SIGNS_OF_LIFE, Wanted, is_ready
 
 PATIENCE = timedelta(seconds=30)
 _LOOK_AGAIN = timedelta(milliseconds=20)
@@ -53,6 +55,20 @@ async def await_ready(transport: Transport, wanted: Wanted) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def await_signs_of_life(transport: Transport, clusters: AbstractSet[str]) -> None:
+    """Wait until every cluster's agent has shown itself on the broker, for as long as it may."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            while not clusters <= await _alive(transport):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+
+
+async def _alive(transport: Transport) -> set[str]:
+    answer = _successful(await transport.send(Request("GET", SIGNS_OF_LIFE)))
+    leases = msgspec.json.decode(answer.body)["items"]
+    return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
 
 
 async def _is_ready(transport: Transport, wanted: Wanted) -> bool:
