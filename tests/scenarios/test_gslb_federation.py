@@ -1,20 +1,26 @@
 """AMKO federation as people see it: copies, conditions, failures, and the three disasters."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.names import site_of
 from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
     GlobalDeploymentPolicy,
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.testing.stage import Features, Stage
+from hanse.testing.stage import Check, Features, Stage, told
+from hanse.testing.stage_federation import put
 from hanse.testing.stage_sites import Sites, balance
 
 pytestmark = pytest.mark.anyio
 
+CALM = timedelta(seconds=3)
 FEDERATED = "federated to all valid clusters successfully"
 GOOD = {
     "current": "valid AMKOCluster object",
@@ -53,3 +59,221 @@ async def test_followers_get_all_that_the_leader_has_and_it_says_so(
         assert rule.spec.ttl == 9
     await stage.eventually(sites.tells("lubeck", **GOOD))
     await stage.eventually(sites.tells("hamburg", current="won't federate objects"))
+
+
+async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.serve("lubeck", "10.1.0.1")
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await stage.eventually(sites.answers("lubeck", "10.1.0.1"))
+    await stage.settled()
+
+    await stage.kill_agent("lubeck")
+    await stage.kill_agent("hamburg")
+    start = len(stage.network.sent)
+    await stage.start_agents()
+    await stage.settled()
+
+    assert told(stage.writes_since(start)) == []
+
+
+async def test_drift_is_repaired_strays_go_and_deletions_follow(sites: Sites, stage: Stage) -> None:
+    await stage.eventually(sites.has("hamburg", GSLBConfig, "gc-1"))
+    person = sites.person("hamburg")
+
+    await person.patch(GSLBConfig, "gc-1", NAMESPACE, {"spec": {"logLevel": "DEBUG"}})
+    await put(person, sites.config("stray"))
+    await sites.rule("hamburg", "stray-rule")
+
+    async def repaired() -> None:
+        (config,) = await sites.has("hamburg", GSLBConfig, "gc-1")()
+        assert config.spec.log_level == "INFO"
+
+    await stage.eventually(repaired)
+    await stage.eventually(sites.has("hamburg", GSLBHostRule))
+
+    await sites.person("lubeck").delete(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+
+    for follower in ("hamburg", "bergen"):
+        await stage.eventually(sites.has(follower, GlobalDeploymentPolicy))
+
+
+async def test_two_configurations_are_an_error_and_nothing_is_copied_or_deleted(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+
+    await put(sites.person("lubeck"), sites.config("second"))
+
+    reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
+    assert "gc-1, second" in reasons["GSLBConfig Federation"]
+    await sites.has("hamburg", GSLBConfig, "gc-1")()
+    await sites.person("lubeck").delete(GSLBConfig, "gc-1", NAMESPACE)
+    await stage.eventually(sites.has("hamburg", GSLBConfig, "second"))
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+
+
+async def test_a_member_with_another_version_is_left_out_until_it_is_upgraded(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await sites.amko("hamburg", version="1.4.2")
+    some = "error in validating some member clusters"
+    reasons = await stage.eventually(sites.tells("lubeck", **{"member cluster validation": some}))
+    assert reasons["member cluster validation"] == (
+        "version mismatch, current AMKO: 1.5.1, AMKO in cluster hamburg: 1.4.2"
+    )
+
+    await sites.rule("lubeck")
+
+    await stage.eventually(sites.has("bergen", GSLBHostRule, "rule"))
+    await sites.has("hamburg", GSLBHostRule)()
+    await sites.amko("hamburg")
+    await stage.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
+
+
+async def test_a_member_that_cannot_be_reached_is_told_and_catches_up(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    stage.network.cut("lubeck", site_of("hamburg"))
+    some = "some member cluster clients couldn't be fetched"
+    reasons = await stage.eventually(
+        sites.tells("lubeck", **{"member cluster initialisation": some})
+    )
+    assert reasons["member cluster initialisation"].startswith("cluster hamburg cannot be reached")
+    await sites.rule("lubeck")
+    await stage.eventually(sites.has("bergen", GSLBHostRule, "rule"))
+
+    stage.network.heal("lubeck", site_of("hamburg"))
+
+    await stage.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+
+
+async def test_a_secret_that_was_rotated_counts_without_a_restart(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await put(sites.person("lubeck"), await sites.contexts("hamburg", "bergen", broken=["bergen"]))
+    some = "some member cluster clients couldn't be fetched"
+    reasons = await stage.eventually(
+        sites.tells("lubeck", **{"member cluster initialisation": some})
+    )
+    assert "exec is refused" in reasons["member cluster initialisation"]
+
+    await put(sites.person("lubeck"), await sites.contexts("hamburg", "bergen"))
+
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+
+
+# -- the disasters of the seed
+
+
+async def test_site_failure_another_cluster_leads_with_another_controller(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.serve("hamburg", "10.2.0.1")
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await stage.eventually(sites.answers("hamburg", "10.2.0.1"))
+    await stage.kill_agent("lubeck")
+    for other in ("hamburg", "bergen"):
+        stage.network.cut(other, site_of("lubeck"))
+
+    leader = {"spec": {"gslbLeader": {"controllerIP": "10.9.9.9"}}}
+    await sites.person("hamburg").patch(GSLBConfig, "gc-1", NAMESPACE, leader)
+    await sites.lead("hamburg")
+
+    async def follows() -> None:
+        (config,) = await sites.has("bergen", GSLBConfig, "gc-1")()
+        assert config.spec.gslb_leader.controller_ip == "10.9.9.9"
+
+    await stage.eventually(follows)
+    reasons = await stage.eventually(
+        sites.tells("hamburg", current="valid AMKOCluster object", GSLBConfig=FEDERATED)
+    )
+    assert "lubeck cannot be reached" in reasons["member cluster initialisation"]
+    await sites.answers("hamburg", "10.2.0.1")()
+
+
+async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.serve("hamburg", "10.2.0.1")
+    await sites.serve("bergen", "10.3.0.1")
+    both = sites.answers("hamburg", "10.2.0.1", "10.3.0.1")
+    await stage.eventually(both)
+    await stage.kill_agent("lubeck")
+    stage.network.cut("hamburg", site_of("lubeck"))
+
+    await sites.lead("hamburg")
+    await stage.always(both, CALM)
+
+    await sites.policy("hamburg", ttl=3)
+    (copy,) = await stage.eventually(sites.has("bergen", GlobalDeploymentPolicy, "gdp"))
+    await stage.eventually(_ttl_of(sites, "bergen", 3))
+    assert copy.metadata.annotations["gslb.hanse.dev/leader"].endswith("/hamburg")
+
+
+def _ttl_of(sites: Sites, cluster: str, ttl: int) -> Check[None]:
+    async def check() -> None:
+        (found,) = await sites.has(cluster, GlobalDeploymentPolicy, "gdp")()
+        assert found.spec.ttl == ttl
+
+    return check
+
+
+async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.serve("bergen", "10.3.0.1")
+    await stage.eventually(sites.answers("bergen", "10.3.0.1"))
+    await stage.kill_agent("lubeck")
+    stage.network.cut("hamburg", site_of("lubeck"))
+    await sites.lead("hamburg")
+    await stage.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
+
+    stage.network.heal("hamburg", site_of("lubeck"))
+    await stage.start_agent("lubeck")
+
+    stopped = {"member cluster validation": "validation of member clusters failed"}
+    for one, other in (("lubeck", "hamburg"), ("hamburg", "lubeck")):
+        reasons = await stage.eventually(sites.tells(one, **stopped))
+        assert reasons["member cluster validation"] == (
+            f"AMKO in cluster {other} is also a leader, conflicting state"
+        )
+    await sites.policy("lubeck", ttl=77)
+    await sites.serve("hamburg", "10.2.0.1")
+    await stage.settled()
+    await sites.answers("bergen", "10.3.0.1")()
+    (copy,) = await sites.has("bergen", GlobalDeploymentPolicy, "gdp")()
+    assert copy.spec.ttl is None
+
+    await sites.lead("lubeck", False)
+
+    await stage.eventually(sites.tells("hamburg", **GOOD))
+    await stage.eventually(sites.answers("bergen", "10.3.0.1", "10.2.0.1"))
+    await stage.eventually(sites.tells("lubeck", current="won't federate objects"))
+    (config,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
+    assert "gslb.hanse.dev/epoch" not in config.metadata.annotations
+
+
+async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await stage.kill_agent("lubeck")
+    stage.network.cut("hamburg", site_of("lubeck"))
+    await sites.lead("hamburg")
+    await stage.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
+    await sites.policy("hamburg", ttl=5)
+    await stage.eventually(_ttl_of(sites, "bergen", 5))
+
+    stage.network.cut("lubeck", site_of("hamburg"))
+    await stage.start_agent("lubeck")
+
+    stopped = {"member cluster validation": "validation of member clusters failed"}
+    reasons = await stage.eventually(sites.tells("lubeck", **stopped))
+    assert "cluster hamburg leads since epoch 2" in reasons["member cluster validation"]
+    await stage.always(_ttl_of(sites, "bergen", 5), CALM)

@@ -22,7 +22,7 @@ from hanse.kube.errors import BadCredentials
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
 from hanse.kube.served import Bell
-from hanse.model.facts import BadWay, ClusterState, Departed, Leadership, Phase, Role
+from hanse.model.facts import BadWay, ClusterState, Departed, KindServed, Leadership, Phase, Role
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Retired, Way
@@ -135,7 +135,7 @@ class Roads:
     async def _follow_guides(self, group: asyncio.TaskGroup) -> None:
         seen = self._engine.snapshot()
         for guide in self._guides:
-            if all(seen.listed(seen.local, kind) for kind in guide.guided_by):
+            if all(_is_known(kind, seen) for kind in guide.guided_by):
                 self._told[guide.name] = self._asked(guide, seen)
         self._tell_troubles()
         wanted = self._wanted()
@@ -295,6 +295,12 @@ class Roads:
         for cluster in _rested_on(self._engine.owned.objects()) - known:
             if self._fleet.facts.get(Departed, cluster) is None:
                 self._fleet.put_fact(Departed(cluster, self._engine.snapshot().now))
+
+
+def _is_known(kind: type[Object], seen: Snapshot) -> bool:
+    """Whether it is known what there is of a kind at home; where it is not served, nothing is."""
+    served = seen.fact(KindServed, (seen.local, kind.kind))
+    return seen.listed(seen.local, kind) or (served is not None and not served.served)
 
 
 def access_by(entrance: Direct | InKubeconfig) -> Access:

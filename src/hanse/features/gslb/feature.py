@@ -39,7 +39,7 @@ class Gslb:
     """AMKO federation and global load balancing. It also guides to clusters and wants probes."""
 
     name = GUIDE
-    guided_by: tuple[type[Object], ...] = (Secret,)
+    guided_by: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
 
     def __init__(self, options: GslbOptions = GslbOptions()) -> None:  # noqa: B008 - a frozen value
         self.options = options
