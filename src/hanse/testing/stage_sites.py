@@ -81,6 +81,7 @@ class Sites:
         self.members = stage.names
         self.hosts = Hosts()
         stage.attempt = self.hosts
+        self.regions: tuple[tuple[str, str], ...] = ()
         self._tables: dict[ClusterId, tuple[object, Table]] = {}
 
     def person(self, cluster: ClusterId) -> Client:
@@ -258,7 +259,7 @@ class Sites:
 
     def _table(self, cluster: ClusterId) -> Table:
         """What a worker would know; the same as long as the names are the same."""
-        view = View(cluster, cluster)
+        view = View(cluster, cluster, regions=self.regions)
         seen = self.stage.agent(cluster).engine.snapshot()
         delta = compiled(view, [GlobalZone(view, [ZONE])], seen)
         known = self._tables.get(cluster)

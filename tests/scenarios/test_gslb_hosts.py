@@ -1,0 +1,218 @@
+"""Global services as clients see them: weights, failover, algorithms, rules, bad policies."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.names import site_of
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBHostRule
+from hanse.model.objects import Meta
+from hanse.testing.stage import Check, Features, Stage
+from hanse.testing.stage_federation import put
+from hanse.testing.stage_sites import HOST, Sites, balance
+
+pytestmark = pytest.mark.anyio
+
+QUICK = {"type": "TCP", "port": "80", "interval": "1", "timeout": "1", "up": "1", "down": "2"}
+LUBECK, HAMBURG, BERGEN = "10.1.0.1", "10.2.0.1", "10.3.0.1"
+CALM = timedelta(seconds=3)
+
+
+@pytest.fixture
+def features() -> Features:
+    return lambda: (Gslb(),)
+
+
+@pytest.fixture
+async def sites(stage: Stage) -> AsyncIterator[Sites]:
+    """One host in three clusters; lubeck leads and watches them every second."""
+    made = await balance(stage)
+    for cluster in made.members:
+        quick = ConfigMap(metadata=Meta(name="quick", namespace=NAMESPACE), data=QUICK)
+        await put(made.person(cluster), quick)
+    await made.policy("lubeck", healthMonitorTemplate="quick")
+    for cluster, address in zip(made.members, (LUBECK, HAMBURG, BERGEN), strict=True):
+        await made.serve(cluster, address)
+    await stage.start_agents()
+    await stage.eventually(made.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    yield made
+    for actor in list(stage.actors):
+        await stage.kill_agent(actor)
+
+
+async def test_weights_are_met_and_every_cluster_answers_alike(sites: Sites, stage: Stage) -> None:
+    split = [{"cluster": "lubeck", "weight": 3}, {"cluster": "hamburg", "weight": 1}]
+    split.append({"cluster": "bergen", "weight": 1, "priority": 1})
+    await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=split)
+
+    for cluster in ("lubeck", "bergen"):
+        await stage.eventually(sites.answers(cluster, LUBECK, HAMBURG))
+        counted = Counter(sites.ask(cluster)[0] for _ in range(400))
+        assert counted == {LUBECK: 300, HAMBURG: 100}
+
+
+async def test_the_next_priority_serves_when_all_above_it_are_down_and_gives_way_again(
+    sites: Sites, stage: Stage
+) -> None:
+    split = [{"cluster": "lubeck", "priority": 20}]
+    await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=split)
+    await stage.eventually(sites.answers("hamburg", LUBECK))
+
+    sites.hosts.down.add(LUBECK)
+    await stage.eventually(sites.answers("hamburg", HAMBURG, BERGEN))
+    (service,) = await sites.has("hamburg", GlobalService, HOST)()
+    down = [h for h in service.status.members if not h.up]
+    assert [h.cluster for h in down] == ["lubeck"]
+    assert "Connection refused" in down[0].reason
+
+    sites.hosts.down.clear()
+    await stage.eventually(sites.answers("hamburg", LUBECK))
+
+
+async def test_a_member_that_comes_back_for_a_moment_is_not_trusted_yet(
+    sites: Sites, stage: Stage
+) -> None:
+    slow = {**QUICK, "up": "5", "interval": "1"}
+    await put(
+        sites.person("lubeck"),
+        ConfigMap(metadata=Meta(name="slow", namespace=NAMESPACE), data=slow),
+    )
+    await sites.policy("lubeck", healthMonitorTemplate="slow")
+    sites.hosts.down.add(BERGEN)
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+
+    sites.hosts.down.clear()
+
+    await stage.always(sites.answers("lubeck", LUBECK, HAMBURG), timedelta(seconds=2))
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+
+
+async def test_a_consistent_hash_gives_a_client_always_the_same(sites: Sites, stage: Stage) -> None:
+    settings = {"lbAlgorithm": "GSLB_ALGORITHM_CONSISTENT_HASH", "hashMask": 24}
+    await sites.policy("lubeck", healthMonitorTemplate="quick", poolAlgorithmSettings=settings)
+
+    async def always_one() -> None:
+        clients = [f"203.0.{n}.7" for n in range(30)]
+        chosen = {
+            client: {sites.ask("bergen", client=client)[0] for _ in range(4)} for client in clients
+        }
+        assert all(len(told) == 1 for told in chosen.values()), chosen
+        assert set().union(*chosen.values()) == {LUBECK, HAMBURG, BERGEN}
+
+    await stage.eventually(always_one)
+
+
+async def test_clients_get_the_cluster_near_to_them(sites: Sites, stage: Stage) -> None:
+    sites.regions = (("198.51.100.0/24", "bergen"),)
+    settings = {"lbAlgorithm": "GSLB_ALGORITHM_GEO"}
+    await sites.policy("lubeck", healthMonitorTemplate="quick", poolAlgorithmSettings=settings)
+
+    await stage.eventually(sites.answers("lubeck", BERGEN, client="198.51.100.7"))
+    await sites.answers("lubeck", LUBECK, HAMBURG, BERGEN, client="203.0.113.1")()
+
+
+async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.rule(
+        "lubeck",
+        publicIP=[{"cluster": "lubeck", "ip": "192.0.2.1"}],
+        thirdPartyMembers=[{"vip": "198.51.100.1", "site": "oslo"}],
+        trafficSplit=[{"cluster": "hamburg", "priority": 1}],
+    )
+
+    await stage.eventually(sites.answers("lubeck", "192.0.2.1", BERGEN, "198.51.100.1"))
+    await stage.eventually(_rule_says(sites, "Accepted", ""))
+
+    await sites.person("lubeck").delete(GSLBHostRule, "rule", NAMESPACE)
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+
+
+async def test_what_makes_no_sense_is_told_and_changes_no_answer(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=[{"cluster": "paris"}])
+
+    async def told() -> None:
+        found = await sites.person("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+        assert found.status.error_status.startswith("spec.trafficSplit[0].cluster: paris")
+
+    await stage.eventually(told)
+    await sites.stop_serving("bergen")
+    await stage.always(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN), CALM)
+
+    mended = {"spec": {"trafficSplit": None}}
+    await sites.person("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, mended)
+
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await sites.rule("lubeck", publicIP=[{"cluster": "paris", "ip": "192.0.2.1"}])
+    await stage.eventually(_rule_says(sites, "Rejected", "spec.publicIP[0].cluster: paris"))
+    await sites.answers("lubeck", LUBECK, HAMBURG)()
+
+
+def _rule_says(sites: Sites, status: str, error: str) -> Check[None]:
+    async def check() -> None:
+        rule = await sites.person("lubeck").read(GSLBHostRule, "rule", NAMESPACE)
+        assert rule.status.status == status, rule.status
+        assert rule.status.error.startswith(error), rule.status
+
+    return check
+
+
+async def test_a_cluster_that_cannot_be_seen_keeps_its_members_through_a_restart(
+    sites: Sites, stage: Stage
+) -> None:
+    stage.network.cut("lubeck", site_of("bergen"))
+    await stage.kill_agent("lubeck")
+    await stage.start_agent("lubeck")
+
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    await sites.stop_serving("hamburg")
+
+    await stage.eventually(sites.answers("lubeck", LUBECK, BERGEN))
+    await stage.always(sites.answers("lubeck", LUBECK, BERGEN), CALM)
+
+
+async def test_the_last_member_takes_the_service_with_it_everywhere(
+    sites: Sites, stage: Stage
+) -> None:
+    for cluster in sites.members:
+        await sites.stop_serving(cluster)
+
+    for cluster in sites.members:
+        await stage.eventually(sites.has(cluster, GlobalService))
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        pytest.param(
+            {"type": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}, [LUBECK, HAMBURG, BERGEN], id="all"
+        ),
+        pytest.param(
+            {"type": "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP", "fallbackIP": "192.0.2.9"},
+            ["192.0.2.9"],
+            id="fallback",
+        ),
+        pytest.param({"type": "GSLB_SERVICE_DOWN_RESPONSE_EMPTY"}, [], id="empty"),
+    ],
+)
+async def test_when_all_are_down_the_answer_is_as_said(
+    sites: Sites, stage: Stage, response: dict[str, str], answer: list[str]
+) -> None:
+    await sites.policy("lubeck", healthMonitorTemplate="quick", downResponse=response)
+
+    sites.hosts.down |= {LUBECK, HAMBURG, BERGEN}
+
+    async def all_down() -> None:
+        (service,) = await sites.has("lubeck", GlobalService, HOST)()
+        assert service.status.up == "0/3"
+        assert service.spec.when_down == response["type"]
+
+    await stage.eventually(all_down)
+    await stage.eventually(sites.answers("hamburg", *answer))
