@@ -20,6 +20,7 @@ from hanse.dashboard.services import Services as ServiceSection
 from hanse.dashboard.statefulsets import StatefulSets as StatefulSetSection
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
+from hanse.dns.global_names import GlobalZone
 from hanse.dns.publishing.feature import Publishing
 from hanse.dns.publishing.nameserver import NameServer, key_file, unsigned
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
@@ -110,9 +111,11 @@ def published(options: Options) -> tuple[Feature, ...]:
 
 def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:  # noqa: B008 - a frozen value
     """Everything that has names, as a view tells them; a new source is named here."""
+    globally = (GlobalZone(view),) if view.global_zones else ()
     return (
         ServiceZone(view),
         StatefulSetZone(view, options.broker_namespace, options.statefulsets),
+        *globally,
     )
 
 

@@ -40,6 +40,7 @@ HOST = "shop.global.test"
 RESOLVER = "192.0.2.53"
 VIEW = View(
     "all",
+    global_zones=("global.test",),
     regions=(
         ("198.51.100.0/24", "bergen"),
         ("198.51.0.0/16", "lubeck"),
@@ -68,7 +69,7 @@ def table_of(*members: GlobalMember, facts: Sequence[Health] = (), **said: Any) 
         Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}, facts
     )
     table = Table("all", Random(1))
-    table.apply(compiled(VIEW, [GlobalZone(VIEW, ["global.test"])], seen))
+    table.apply(compiled(VIEW, [GlobalZone(VIEW)], seen))
     return table
 
 

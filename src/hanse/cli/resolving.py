@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hanse.cli.clusters import Way
 from hanse.dns.explain import Explanation, asked, explain
+from hanse.dns.global_names import GlobalZone
 from hanse.dns.names import wire_name
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
@@ -22,6 +23,8 @@ from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Facts, KindServed, Liveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import NAMESPACE as GLOBAL
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId, K, Kind, Object
@@ -52,6 +55,7 @@ class _Read(Struct, frozen=True):
     slices: Listed[EndpointSlice] | None
     sets: Listed[ClusterSet] | None
     leases: Listed[Lease] | None
+    hosts: Listed[GlobalService] | None
 
     @property
     def is_broker(self) -> bool:
@@ -87,6 +91,7 @@ async def _read(way: Way, namespace: str) -> _Read | NoAnswer:
                 await _list(client, EndpointSlice, namespace, SERVICE_NAME),
                 await _list(client, ClusterSet),
                 await _leases(client),
+                await _list(client, GlobalService, GLOBAL),
             )
     except TimeoutError:
         return NoAnswer(way.name, f"no answer within {PATIENCE:.0f} s")
@@ -142,11 +147,13 @@ def _seen(local: ClusterId, read: _Read, broker: _Read | None, now: datetime) ->
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
     stores: dict[tuple[ClusterId, Kind], list[Readable[Any]]] = {}
-    indexes = {watch.kind: watch.indexes for watch in ServiceZone(View(local)).watches}
+    watches = (*ServiceZone(View(local)).watches, *GlobalZone(View(local)).watches)
+    indexes = {watch.kind: watch.indexes for watch in watches}
     several: list[tuple[ClusterId, type[Object], Listed[Any] | None]] = [
         (local, ServiceImport, read.imports),
         (local, EndpointSlice, read.slices),
         (BROKER, ClusterSet, sets),
+        (local, GlobalService, read.hosts),
     ]
     for where, kind, listed in several:
         if listed is None:

@@ -22,7 +22,9 @@ from hanse.cli.tables import table
 from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
 from hanse.engine.health import why_not_ready
+from hanse.engine.roads import Dial
 from hanse.features.admission.options import AdmissionOptions
+from hanse.features.gslb.options import GslbOptions
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
 from hanse.local.real.failures import RealClusterError
@@ -213,7 +215,9 @@ async def _run_agent(
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-    options = app.Options(admission=AdmissionOptions(enabled=True, url=url))
+    options = app.Options(
+        admission=AdmissionOptions(enabled=True, url=url), gslb=GslbOptions(loopback=True)
+    )
     settings = app.Settings(cluster=member.name, identity="local", options=options)
     agent = app.Agent(
         settings,

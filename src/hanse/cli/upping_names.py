@@ -11,6 +11,7 @@ from hanse.dns.listeners import Listeners, bound
 from hanse.dns.server import DnsServer, Served, serving
 from hanse.dns.zone import View, ZoneSource
 from hanse.local.up.composition import Member
+from hanse.local.up.global_sample import GLOBAL_ZONE
 
 NOBODY = "all"
 """The view of those who ask from no cluster, such as a person with `dig`."""
@@ -23,7 +24,11 @@ class Names:
 
     def __init__(self, members: Sequence[Member], port: int) -> None:
         clusters = [member.name for member in members if member.runs_workloads]
-        views = [View(NOBODY), *(View(name, local=name) for name in clusters)]
+        zones = (GLOBAL_ZONE,)
+        views = [
+            View(NOBODY, global_zones=zones),
+            *(View(name, local=name, global_zones=zones) for name in clusters),
+        ]
         self._first = clusters[0]
         self._sources = {view.name: _sources(view) for view in views}
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}

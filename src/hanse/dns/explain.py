@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from hanse.dns.answers import Answer, Type, records_in
 from hanse.dns.compiler import Compiler
+from hanse.dns.explain_global import global_answer, global_rule, global_service, left_out_of
 from hanse.dns.names import is_under, labels_of, text_of, wire_name
 from hanse.dns.offers import (
     LOCAL_IS_READY,
@@ -20,6 +21,7 @@ from hanse.dns.services import SERVICE, ServiceZone, chosen
 from hanse.dns.zone import View
 from hanse.dns.zonefile import written
 from hanse.model.keys import Key
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
@@ -85,6 +87,9 @@ def asked(name: bytes, view: View) -> Asked | None:
 def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     """What a view answers to a question and why; the answers are those of the server itself."""
     wire = wire_name(name)
+    everywhere = global_service(name, seen)
+    if everywhere is not None:
+        return _explain_global(everywhere, rtype, view, seen)
     zone = ServiceZone(view)
     if not is_under(wire, zone.zones[0]):
         return Explanation("REFUSED", (), f"{view.zone} is the only zone that is served here")
@@ -102,6 +107,15 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     about = asked(wire, view)
     rule, left_out = _why(about, code, view, seen, wire)
     return Explanation(code, _records(found) if found else (), rule, left_out)
+
+
+def _explain_global(service: GlobalService, rtype: int, view: View, seen: Snapshot) -> Explanation:
+    found = global_answer(service, rtype, view, seen)
+    silent = found is not None and found.by is not None and found.by.silent
+    code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
+    left_out = tuple(LeftOut(who, why) for who, why in left_out_of(service, seen))
+    records = _records(found) if found is not None else ()
+    return Explanation(code, records, global_rule(service, seen), left_out)
 
 
 def _records(answer: Answer) -> tuple[Told, ...]:

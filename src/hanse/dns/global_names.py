@@ -27,9 +27,9 @@ class GlobalZone:
     name = "gslb"
     watches: tuple[Watch, ...] = (SERVICES,)
 
-    def __init__(self, view: View, zones: Sequence[str]) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
-        self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in zones)
+        self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
 
     def synced(self, seen: Snapshot) -> bool:
         served = seen.fact(KindServed, (seen.local, GlobalService.kind))

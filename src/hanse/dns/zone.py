@@ -29,6 +29,8 @@ class View(Struct, frozen=True):
     """The networks that the zones may be transferred to; without any, to nobody."""
     servers: tuple[str, ...] = ()
     """The addresses of the name server, for those who follow NS records."""
+    global_zones: tuple[str, ...] = ()
+    """The zones whose global host names are answered."""
     regions: tuple[tuple[str, str], ...] = ()
     """Ranges of clients' addresses, and the cluster that is near to them."""
     resolvers: tuple[str, ...] = ()

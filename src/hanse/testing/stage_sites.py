@@ -259,9 +259,9 @@ class Sites:
 
     def _table(self, cluster: ClusterId) -> Table:
         """What a worker would know; the same as long as the names are the same."""
-        view = View(cluster, cluster, regions=self.regions)
+        view = View(cluster, cluster, global_zones=(ZONE,), regions=self.regions)
         seen = self.stage.agent(cluster).engine.snapshot()
-        delta = compiled(view, [GlobalZone(view, [ZONE])], seen)
+        delta = compiled(view, [GlobalZone(view)], seen)
         known = self._tables.get(cluster)
         if known is None or known[0] != delta:
             table = Table(cluster, Random(1))  # noqa: S311 - only where rounds begin

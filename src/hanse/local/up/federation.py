@@ -22,6 +22,7 @@ from hanse.local.up.control import listening
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
 from hanse.local.up.folder import Folder
+from hanse.local.up.global_sample import contexts_secret, global_sample
 from hanse.local.up.installing import (
     await_ready,
     await_signs_of_life,
@@ -29,6 +30,7 @@ from hanse.local.up.installing import (
     install,
     install_definitions,
     install_new,
+    renew,
 )
 from hanse.local.up.league import form
 from hanse.local.up.orders import (
@@ -159,23 +161,25 @@ class Federation:
         }
 
     def dial_of(self, member: Member) -> Dial:
-        """How a member's agent gets to clusters that its Federation names."""
+        """How a member's agent gets to clusters that it reads of: by Federations, by contexts."""
         standing = {other.name: other for other in self._wishes.members}
 
         def dial(cluster: str, credentials: Credentials) -> Transport:
-            other = standing.get(cluster)
+            name = cluster.rpartition("/")[2]
+            other = standing.get(name)
             if other is None:
                 return HttpTransport(credentials)  # somewhere outside
             if not member.reaches(other):
-                return Nowhere(f"{member.name} cannot reach {cluster}")
-            inner = self._clusters[cluster].dial(credentials)
-            return self._links.transport(member.name, cluster, inner)
+                return Nowhere(f"{member.name} cannot reach {name}")
+            inner = self._clusters[name].dial(credentials)
+            return self._links.transport(member.name, name, inner)
 
         return dial
 
     async def furnish(self) -> None:
         """Fill every cluster with what it holds from the start."""
         kinds = definitions()
+        contexts = [self._clusters[m.name].context for m in self._wishes.members]
 
         async def fill(member: Member, transport: Transport) -> None:
             for former in FORMER_WEBHOOKS:  # nobody answers those of an earlier run
@@ -186,6 +190,10 @@ class Federation:
                 await follow_profile(transport, self._wishes.profile)
             if self._wishes.sample and await _install_sample(transport, member):
                 self._fresh.add(member)
+                shared = global_sample(member, self._wishes.members, contexts)
+                await install(transport, shared)
+            elif member.runs_workloads:
+                await renew(transport, contexts_secret(self._wishes.members, contexts))
 
         await self._in_each(fill)
         endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}

@@ -39,6 +39,15 @@ async def install_new(transport: Transport, wanted: Wanted) -> bool:
     return True
 
 
+async def renew(transport: Transport, wanted: Wanted) -> None:
+    """Bring the data of an object that is there up to date: credentials are new at every start."""
+    body = msgspec.json.encode({"data": wanted.object["data"]})
+    request = Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
+    answer = await transport.send(request)
+    if answer.status != 404:
+        _successful(answer)
+
+
 async def follow_profile(transport: Transport, profile: str) -> None:
     """Let the fleet follow other rules, whatever it followed before."""
     body = msgspec.json.encode({"spec": {"profile": profile}})

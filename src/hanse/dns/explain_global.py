@@ -1,0 +1,54 @@
+"""Why a global host name is answered as it is: who serves, by which rule, and who does not."""
+
+from hanse.dns.answers import Answer
+from hanse.dns.global_names import HASH, HOST, NEAR, GlobalZone
+from hanse.dns.zone import View
+from hanse.features.gslb.health import up_now
+from hanse.features.gslb.publishing import serving_members
+from hanse.model.keys import Key
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.snapshot import Snapshot
+
+LOWER = "others of a higher priority are up"
+
+
+def global_service(name: str, seen: Snapshot) -> GlobalService | None:
+    """The global service of a name, if it is one's."""
+    host = name.lower().removesuffix(".")
+    return seen.get(seen.local, GlobalService, host, NAMESPACE)
+
+
+def global_answer(service: GlobalService, rtype: int, view: View, seen: Snapshot) -> Answer | None:
+    """What is answered about a type, by the server's own words."""
+    nodes = GlobalZone(view).telling(seen)(Key(HOST, service.metadata.name))
+    return next((a for node in nodes for a in node.answers if a.type == rtype), None)
+
+
+def global_rule(service: GlobalService, seen: Snapshot) -> str:
+    """The rule by which one of the members is chosen."""
+    spec = service.spec
+    serving = serving_members(service, seen)
+    if not serving:
+        told = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
+        return f"every member is down; what is answered then: {told.lower().replace('_', ' ')}"
+    names = ", ".join(_named(member) for member in serving)
+    if spec.algorithm == HASH:
+        return f"the same for a network of {spec.hash_mask or 24} bits, among {names}"
+    if spec.algorithm in NEAR:
+        return f"the cluster near to the client, among {names}"
+    return f"in turn by weight, priority {serving[0].priority}: {names}"
+
+
+def left_out_of(service: GlobalService, seen: Snapshot) -> list[tuple[str, str]]:
+    """The members that are not told, and why."""
+    serving = {(m.cluster, m.address) for m in serving_members(service, seen)}
+    return [
+        (_named(member), LOWER if verdict.up else verdict.reason)
+        for member, verdict in up_now(service, seen)
+        if (member.cluster, member.address) not in serving
+    ]
+
+
+def _named(member: GlobalMember) -> str:
+    return f"{member.cluster} ({member.told})"

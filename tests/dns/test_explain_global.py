@@ -1,0 +1,74 @@
+"""Why a global host is answered as it is."""
+
+from typing import Any
+
+from hanse.dns.answers import Type
+from hanse.dns.explain import LeftOut, Told, explain
+from hanse.dns.zone import View
+from hanse.features.gslb.feature import Gslb
+from hanse.model.facts import Role
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.objects import Meta
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import cluster, snapshot, stored
+
+HOST = "shop.global.test"
+VIEW = View("all")
+
+
+def seen(*members: GlobalMember, **said: Any) -> Snapshot:
+    service = GlobalService(
+        metadata=Meta(name=HOST, namespace=NAMESPACE),
+        spec=GlobalServiceSpec(host=HOST, members=members, **said),
+    )
+    return snapshot(
+        Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}
+    )
+
+
+def member(name: str, address: str, **more: Any) -> GlobalMember:
+    return GlobalMember(cluster=name, address=address, **more)
+
+
+def test_weights_priorities_and_who_is_left_out_are_told() -> None:
+    told = explain(
+        f"{HOST}.",
+        Type.A,
+        VIEW,
+        seen(
+            member("lubeck", "10.0.0.1", weight=3, priority=20),
+            member("hamburg", "10.0.0.2", priority=20),
+            member("bergen", "10.0.0.3"),
+            member("oslo", "10.0.0.4", ready=False),
+        ),
+    )
+
+    assert told.code == "NOERROR"
+    assert told.records == (Told("10.0.0.1", 75), Told("10.0.0.2", 25))
+    assert told.rule == ("in turn by weight, priority 20: lubeck (10.0.0.1), hamburg (10.0.0.2)")
+    assert told.left_out == (
+        LeftOut("bergen (10.0.0.3)", "others of a higher priority are up"),
+        LeftOut("oslo (10.0.0.4)", "its cluster has nothing ready behind it"),
+    )
+
+
+def test_it_is_told_what_is_answered_when_all_are_down() -> None:
+    down = seen(
+        member("lubeck", "10.0.0.1", ready=False),
+        when_down="GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
+        fallback_ip="192.0.2.9",
+    )
+
+    told = explain(HOST, Type.A, VIEW, down)
+
+    assert told.records == (Told("192.0.2.9"),)
+    assert told.rule == "every member is down; what is answered then: fallback ip"
+
+
+def test_silence_is_told_as_such() -> None:
+    down = seen(
+        member("lubeck", "10.0.0.1", ready=False), when_down="GSLB_SERVICE_DOWN_RESPONSE_NONE"
+    )
+
+    assert explain(HOST, Type.A, VIEW, down).code == "SILENCE"
