@@ -306,7 +306,8 @@ def test_what_a_person_took_out_of_the_sample_stays_out(tmp_path: Path) -> None:
 
     up("kubectl -n shop delete deployment web")
 
-    assert up("kubectl -n shop get deployments,services -o name").out == "service/web\n"
+    left = up("kubectl -n shop get deployments,services -o name").out
+    assert left == "service/front\nservice/web\n"
 
 
 def test_a_spoilt_file_of_kept_objects_is_named(tmp_path: Path) -> None:

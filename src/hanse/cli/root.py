@@ -24,6 +24,7 @@ COMMANDS = {
     "export": "Export a Service to the other clusters, and show the result.",
     "networks": "Look at the networks of tenants.",
     "statefulsets": "Show where each replica of a federated StatefulSet is.",
+    "gslb": "Show who leads global load balancing, and change it after a disaster.",
     "resolve": "Show what DNS answers, from each cluster, and why.",
     "agent": "Run one cluster's agent.",
     "dns": "Serve the names of multi-cluster services.",

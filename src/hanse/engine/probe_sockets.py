@@ -43,6 +43,7 @@ class Sockets:
         for task in list(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
+        await asyncio.sleep(0)  # in which what was let go of is closed
 
     def _ask_kept(self, target: Target, timeout: float, done: Done) -> None:
         kept = self._kept.get(target)

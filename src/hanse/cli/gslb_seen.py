@@ -1,0 +1,190 @@
+"""Global load balancing as read from every cluster: who leads, who is in step, which hosts."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import Way
+from hanse.cli.tables import table
+from hanse.features.gslb.names import FEDERATED, TERM, VALID
+from hanse.features.gslb.standing import COPIED
+from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials, KubeError, NotFound
+from hanse.kube.http import HttpTransport
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, StageCondition
+from hanse.model.objects import K, Object
+
+PATIENCE = 10.0
+_GOOD = frozenset(
+    {VALID, "all cluster clients fetched", "validated all member clusters", FEDERATED}
+)
+
+
+class Site(Struct, frozen=True):
+    """One cluster: its word on who leads, and what it holds."""
+
+    name: str
+    unreachable: str = ""
+    clusters: tuple[AMKOCluster, ...] = ()
+    copies: dict[str, Any] = {}
+    """Specs of all that is copied, by kind and name."""
+    hosts: tuple[GlobalService, ...] = ()
+
+    @property
+    def leads(self) -> bool:
+        return any(one.spec.is_leader for one in self.clusters)
+
+    @property
+    def takes_part(self) -> bool:
+        return bool(self.clusters or self.unreachable)
+
+    @property
+    def epoch(self) -> str:
+        return next((o.metadata.annotations.get(TERM, "") for o in self.clusters), "")
+
+    @property
+    def troubles(self) -> tuple[StageCondition, ...]:
+        told = [c for one in self.clusters for c in one.status.conditions]
+        return tuple(c for c in told if self.leads and c.status not in _GOOD)
+
+
+class Seen(Struct, frozen=True):
+    """All clusters, and what is wrong with them together."""
+
+    sites: tuple[Site, ...]
+
+    @property
+    def leaders(self) -> tuple[Site, ...]:
+        return tuple(site for site in self.sites if site.leads)
+
+    def in_step(self, site: Site) -> bool | None:
+        """Whether a follower has what the leader has; None where there is nothing to compare."""
+        if len(self.leaders) != 1 or site.leads or site.unreachable:
+            return None
+        return site.copies == self.leaders[0].copies
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One sentence for each thing that is wrong, with the remedy."""
+        sites = [site for site in self.sites if site.takes_part]
+        if not any(site.clusters for site in sites):
+            return ("no cluster has an AMKOCluster in avi-system; create one in each",)
+        found = []
+        match [site.name for site in self.leaders]:
+            case []:
+                found.append("no cluster leads; run `hanse gslb promote CLUSTER`")
+            case [_]:
+                pass
+            case several:
+                names = " and ".join(several)
+                found.append(f"{names} lead both; run `hanse gslb demote {several[-1]}`")
+        found += [f"{s.name} cannot be reached: {s.unreachable}" for s in sites if s.unreachable]
+        found += [
+            f"{s.name} is not in step with {self.leaders[0].name}"
+            for s in sites
+            if self.in_step(s) is False
+        ]
+        found += [f"{s.name}: {c.type}: {c.reason}" for s in sites for c in s.troubles]
+        return tuple(found)
+
+
+async def look(ways: Sequence[Way]) -> Seen:
+    """Read every cluster at once; one that is silent does not hide the others."""
+    sites = await asyncio.gather(*[_read(way) for way in ways])
+    return Seen(tuple(sites))
+
+
+async def _read(way: Way) -> Site:
+    transport = HttpTransport(way.credentials)
+    client = Client(transport)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            clusters = await _list(client, AMKOCluster)
+            copies = {
+                f"{kind.kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
+                for kind in COPIED
+                for obj in await _list(client, kind)
+            }
+            hosts = await _list(client, GlobalService)
+            return Site(way.name, "", clusters, copies, hosts)
+    except TimeoutError:
+        return Site(way.name, f"no answer within {PATIENCE:.0f} s")
+    except (BadCredentials, KubeError) as error:
+        return Site(way.name, str(error))
+    finally:
+        await transport.close()
+
+
+async def _list(client: Client, kind: type[K]) -> tuple[K, ...]:
+    try:
+        return tuple((await client.list(kind, namespace=NAMESPACE)).objects)
+    except NotFound:
+        return ()
+
+
+def _spec(obj: Object) -> object:
+    return getattr(obj, "spec", None)
+
+
+def shown(seen: Seen) -> str:
+    """For a person."""
+    rows = [_row(site, seen) for site in seen.sites if site.takes_part]
+    parts = [table(("CLUSTER", "ROLE", "EPOCH", "VERSION", "IN STEP", "STATUS"), rows)]
+    source = next(iter(seen.leaders), None) or next((s for s in seen.sites if s.hosts), None)
+    if source is not None and source.hosts:
+        hosts = [_host(service) for service in source.hosts]
+        parts += ["", table(("HOST", "UP", "MEMBERS"), hosts)]
+    parts += [f"{click.style('!', fg='red')} {problem}" for problem in seen.problems]
+    return "\n".join(parts)
+
+
+def _row(site: Site, seen: Seen) -> tuple[str, ...]:
+    if site.unreachable:
+        return (site.name, click.style("unreachable", fg="red"), "-", "-", "-", site.unreachable)
+    own = site.clusters[0]
+    role = click.style("leader", bold=True) if site.leads else "follower"
+    step = {True: "yes", False: click.style("no", fg="red"), None: "-"}[seen.in_step(site)]
+    last = own.status.conditions[-1].status if own.status.conditions else "not looked at yet"
+    trouble = site.troubles[0].status if site.troubles else last
+    return (site.name, role, site.epoch or "-", own.spec.version, step, trouble)
+
+
+def _host(service: GlobalService) -> tuple[str, str, str]:
+    up = {(h.cluster, h.address): h.up for h in service.status.members}
+    members = [
+        f"{m.cluster} {m.told} weight {m.weight} priority {m.priority}"
+        + ("" if up.get((m.cluster, m.address)) else click.style(" down", fg="red"))
+        for m in service.spec.members
+    ]
+    return (service.spec.host, service.status.up, "; ".join(members))
+
+
+def document(seen: Seen) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "leaders": [site.name for site in seen.leaders],
+        "problems": list(seen.problems),
+        "clusters": [
+            {
+                "name": site.name,
+                "reachable": not site.unreachable,
+                "leads": site.leads,
+                "epoch": int(site.epoch or 0),
+                "inStep": seen.in_step(site),
+                "conditions": [
+                    msgspec.to_builtins(c) for o in site.clusters for c in o.status.conditions
+                ],
+            }
+            for site in seen.sites
+            if site.takes_part
+        ],
+        "hosts": [
+            {"host": s.spec.host, "up": s.status.up, "members": msgspec.to_builtins(s.spec.members)}
+            for s in (seen.leaders[0].hosts if seen.leaders else ())
+        ],
+    }
