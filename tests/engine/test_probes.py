@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
-from hanse.kube.authority import Authority, server_context
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.engine.engine import Engine
 from hanse.engine.probe_sockets import Sockets, judged, request_to
 from hanse.engine.probes import Prober, refused
+from hanse.kube.authority import Authority, server_context
 from hanse.model.keys import Key
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot

@@ -22,7 +22,6 @@ from hanse.cli.tables import table
 from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
 from hanse.engine.health import why_not_ready
-from hanse.engine.roads import Dial
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.gslb.options import GslbOptions
 from hanse.kube.errors import KubeError
