@@ -1,0 +1,155 @@
+"""CoreDNS and Knot with the names of a benchmark, and dnsperf that asks for them."""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import dns.asyncquery
+import dns.exception
+import dns.message
+import msgspec
+
+from bench.row import Skip
+from bench.rows.embedded import create_all, service
+from bench.served import connected
+from hanse.kube.access import Access
+from hanse.kube.request import Request
+from hanse.local.kubeconfig import Context, write_kubeconfig
+from hanse.local.real.binaries import cache_folder, find_all
+from hanse.local.real.failures import Missing
+from hanse.local.real.programs import COREDNS_SERVER
+
+NAMES = 5_000
+ZONE = "cluster.local"
+PACKAGES = {"dnsperf": "dnsperf", "knotd": "knot"}
+CALLERS = 20
+PATIENCE = 30.0
+_SERVICES = "/api/v1/namespaces/default/services"
+
+
+async def addresses_in(access: Access) -> dict[str, str]:
+    """The address of each name: that of a Service which the cluster was asked to create."""
+    async with connected(access) as way:
+        await create_all(way, _SERVICES, [service(n) for n in range(NAMES)], at_once=8)
+        listed = msgspec.json.decode((await way.send(Request("GET", _SERVICES))).body)
+    return {
+        f"{one['metadata']['name']}.default.svc.{ZONE}": one["spec"]["clusterIP"]
+        for one in listed["items"]
+        if one["metadata"]["name"] != "kubernetes"
+    }
+
+
+def coredns_command(program: Path, folder: Path, access: Access, port: int) -> Sequence[str]:
+    write_kubeconfig(folder / "kubeconfig", [Context("bench", access)])
+    corefile = folder / "Corefile"
+    corefile.write_text(
+        f"{ZONE}:{port} {{\n"
+        "  bind 127.0.0.1\n"
+        f"  kubernetes {ZONE} {{\n    kubeconfig {folder / 'kubeconfig'} bench\n  }}\n"
+        "}\n"
+    )
+    return (str(program), "-conf", str(corefile))
+
+
+def knot_command(folder: Path, addresses: Mapping[str, str], port: int) -> Sequence[str]:
+    zone = folder / "zone"
+    records = "".join(f"{name}. 5 A {address}\n" for name, address in addresses.items())
+    zone.write_text(
+        f"{ZONE}. 5 SOA ns.{ZONE}. h.{ZONE}. 1 5 5 5 5\n{ZONE}. 5 NS ns.{ZONE}.\n{records}"
+    )
+    configuration = folder / "knot.conf"
+    configuration.write_text(
+        f"server:\n  rundir: {folder}\n  listen: 127.0.0.1@{port}\n"
+        f"database:\n  storage: {folder}\n"
+        f"zone:\n  - domain: {ZONE}\n    storage: {folder}\n    file: {zone}\n"
+    )
+    return ("knotd", "-c", str(configuration))
+
+
+@asynccontextmanager
+async def program_running(command: Sequence[str], log: Path) -> AsyncIterator[None]:
+    with log.open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said
+        )
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def serves(server: str, port: int, addresses: Mapping[str, str]) -> None:
+    """Wait until a server answers, and make sure that it answers what it should."""
+    first = next(iter(addresses))
+    async with asyncio.timeout(PATIENCE):
+        while await answer_of(first, port) is None:  # noqa: ASYNC110 - it tells when asked
+            await asyncio.sleep(0.1)
+    for name in list(addresses)[:: NAMES // 50]:
+        answer = await answer_of(name, port)
+        assert answer == addresses[name], f"{server} says {answer} for {name}"
+
+
+async def answer_of(name: str, port: int) -> str | None:
+    query = dns.message.make_query(name, "A")
+    try:
+        answer = await dns.asyncquery.udp(query, "127.0.0.1", timeout=1, port=port)
+    except (dns.exception.Timeout, OSError):
+        return None
+    return answer.answer[0][0].to_text() if answer.answer else None
+
+
+async def queries_per_second(port: int, queries: Path, seconds: int) -> float:
+    options = ("-s", "127.0.0.1", "-p", str(port), "-d", str(queries))
+    said = await _output("dnsperf", *options, "-l", str(seconds), "-c", str(CALLERS), "-e")
+    codes = re.search(r"Response codes:\s+NOERROR \d+ \(100.00%\)", said)
+    rate = re.search(r"Queries per second:\s+([\d.]+)", said)
+    assert codes is not None, f"not every query was answered well:\n{said}"
+    assert rate is not None, said
+    return float(rate[1])
+
+
+async def programs() -> Path:
+    """CoreDNS as built, Knot and dnsperf as packaged: installed if that is up to us."""
+    try:
+        built = await find_all((COREDNS_SERVER,), cache_folder())
+    except Missing as missing:
+        raise Skip(str(missing)) from None
+    missing_packages = [
+        package for program, package in PACKAGES.items() if shutil.which(program) is None
+    ]
+    if missing_packages:
+        await _install(missing_packages)
+    return built[COREDNS_SERVER.name]
+
+
+async def _install(packages: Sequence[str]) -> None:
+    remedy = f"not installed: {', '.join(packages)}; run `apt-get install {' '.join(packages)}`"
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise Skip(remedy)
+    quietly = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # packages start nothing
+    for arguments in (("update",), ("install", "-y", "--no-install-recommends", *packages)):
+        try:
+            await _output("apt-get", "-qq", *arguments, environment=quietly)
+        except RuntimeError as error:
+            raise Skip(f"{remedy} ({error})") from None
+
+
+async def _output(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, **(environment or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    if process.returncode:
+        last = errors.decode().strip().splitlines()[-1:] or [f"status {process.returncode}"]
+        raise RuntimeError(f"{command[0]}: {last[0]}")
+    return output.decode()
