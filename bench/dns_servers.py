@@ -114,6 +114,13 @@ async def queries_per_second(port: int, queries: Path, seconds: int) -> float:
     return float(rate[1])
 
 
+async def latencies(port: int, queries: Path, seconds: int, rate: int) -> list[float]:
+    """Seconds that each answer took at a steady rate of questions."""
+    options = ("-s", "127.0.0.1", "-p", str(port), "-d", str(queries), "-Q", str(rate), "-v")
+    said = await _output("dnsperf", *options, "-l", str(seconds), "-c", str(CALLERS), "-e")
+    return [float(took) for took in re.findall(r"^> NOERROR \S+ A ([\d.]+)$", said, re.MULTILINE)]
+
+
 async def programs() -> Path:
     """CoreDNS as built, Knot and dnsperf as packaged: installed if that is up to us."""
     try:

@@ -5,6 +5,7 @@ from bench.rows.agent import FOOTPRINT, RESTART
 from bench.rows.clusters import CLUSTERS
 from bench.rows.command import CLI
 from bench.rows.dns import DNS
+from bench.rows.dns_latency import DNS_LATENCY
 from bench.rows.dns_names import DNS_NAMES
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
@@ -29,4 +30,5 @@ ROWS: tuple[Row, ...] = (
     FOOTPRINT,
     DNS_NAMES,
     DNS,
+    DNS_LATENCY,
 )

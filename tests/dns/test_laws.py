@@ -1,5 +1,6 @@
 """Laws: of compiling, of turns, and of a server that anything may be sent to."""
 
+import gc
 import os
 import random
 import socket
@@ -21,6 +22,7 @@ from hanse.dns.responder import respond
 from hanse.dns.rotation import LONGEST, turns
 from hanse.dns.services import ServiceZone
 from hanse.dns.table import Table
+from hanse.dns.transfers import reply_by_stream
 from hanse.dns.zone import View
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange
@@ -257,6 +259,23 @@ def test_the_hot_path_and_the_careful_path_agree_about_everything() -> None:
             except BlockingIOError:
                 answer = None
             assert answer == expected, packet.hex()
+
+
+def test_answering_leaves_nothing_for_a_garbage_collector_to_find() -> None:
+    random_ = Random(SEED + 2)
+    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    packets = [_noise(random_) for _ in range(500)]
+    gc.collect()
+    gc.disable()
+    try:
+        for packet in packets:
+            respond(packet, table, stream=False)
+            reply_by_stream(packet, table, "192.0.2.1")
+        found = gc.collect()
+    finally:
+        gc.enable()
+
+    assert found == 0, "workers collect no garbage"
 
 
 def test_an_answer_that_is_remembered_is_forgotten_when_anything_changes() -> None:

@@ -250,7 +250,7 @@ def main() -> None:
     """Be a worker of the process that started us."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for our owner, who tells us when to stop
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    gc.set_threshold(100_000)  # tables have no cycles, and are not worth looking through
+    gc.disable()  # nothing here makes cycles, and a look through the table keeps questions waiting
     Worker(ORDERS, REPORTS, Random()).run()  # noqa: S311 - only where rounds begin
 
 
