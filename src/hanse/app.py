@@ -105,8 +105,9 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
 def published(options: Options) -> tuple[Feature, ...]:
     """What is published outwards, where that is wanted: everything that has names."""
     chosen = options.publishing
-    view = View("published", zone=chosen.zone, ttl=chosen.ttl)
-    return (Publishing(sources(view, options), chosen),) if chosen.wanted else ()
+    view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
+    by_itself = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
+    return (Publishing(sources(view, options), chosen, by_itself),) if chosen.wanted else ()
 
 
 def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:  # noqa: B008 - a frozen value

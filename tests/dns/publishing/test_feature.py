@@ -1,13 +1,15 @@
 """What is published, decided from what is seen."""
 
+from hanse import app
 from hanse.dns.publishing.feature import Publishing
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
 from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
+from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec
 from hanse.model.kinds.names import PublishedName
-from hanse.model.objects import Object
+from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange
 from tests.dns.fleet import imported, piece, pod, seen_in
@@ -105,6 +107,27 @@ def test_two_keys_never_share_an_object() -> None:
     )
 
     assert one.desired[0].object.name != other.desired[0].object.name
+
+
+def test_what_others_write_dns_endpoints_for_goes_to_the_name_server_alone() -> None:
+    zone = ServiceZone(View("published", zone=ZONE))
+
+    plan = Publishing([zone], BOTH, frozenset({zone.name})).plan(WEB, seen_in("lubeck", *TWO))
+
+    assert {d.where for d in plan.desired} == {NAME_SERVER}
+
+
+def test_every_source_of_names_is_published_with_global_hosts_among_them() -> None:
+    feature = app.features(app.Options(publishing=BOTH))[-1]
+    health = GlobalService(
+        metadata=Meta(name="shop.fleet.example.org", namespace="avi-system"),
+        spec=GlobalServiceSpec(host=f"shop.{ZONE}"),
+    )
+
+    woken = list(feature.wakes(ObjectChange("lubeck", None, health), seen_in("lubeck")))
+
+    assert feature.name == "publishing"
+    assert [key.topic for key in woken] == ["gslb.host"]
 
 
 def test_nothing_is_published_unless_it_is_said_where() -> None:

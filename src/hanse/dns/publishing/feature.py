@@ -22,8 +22,15 @@ class Publishing:
 
     name = "publishing"
 
-    def __init__(self, sources: Sequence[ZoneSource], options: PublishingOptions) -> None:
+    def __init__(
+        self,
+        sources: Sequence[ZoneSource],
+        options: PublishingOptions,
+        by_itself: frozenset[str] = frozenset(),
+    ) -> None:
         self._sources = {source.name: source for source in sources}
+        self._by_itself = by_itself
+        """Sources that others write DNSEndpoints for: every name has one writer."""
         self._options = options
         self._zone = wire_name(options.zone)
         watches = [watch for source in sources for watch in source.watches]
@@ -54,7 +61,7 @@ class Publishing:
         nodes = [node for node in told if is_under(node.name, self._zone)]
         rests_on = frozenset(c for w in source.watches for c in seen.clusters(w.role))
         desired: list[Desired] = []
-        if self._options.endpoints_in:
+        if self._options.endpoints_in and source_name not in self._by_itself:
             found = endpoint(key, self._options.endpoints_in, nodes)
             desired += [Desired(found, seen.local, sources=rests_on)] if found else []
         if self._options.server is not None:
