@@ -23,6 +23,7 @@ from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
 from hanse.engine.health import why_not_ready
 from hanse.features.admission.options import AdmissionOptions
+from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
@@ -32,6 +33,7 @@ from hanse.local.up.failures import UpError
 from hanse.local.up.federation import Dial, Eyes, Wishes, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.orders import Told
+from hanse.local.up.outside import HOSTNAME
 from hanse.model.facts import ClusterState
 
 SCRIPT_PATIENCE = timedelta(seconds=3)
@@ -215,7 +217,9 @@ async def _run_agent(
     listener.bind(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
     options = app.Options(
-        admission=AdmissionOptions(enabled=True, url=url), gslb=GslbOptions(loopback=True)
+        admission=AdmissionOptions(enabled=True, url=url),
+        federated=FederatedOptions(hostname=HOSTNAME),
+        gslb=GslbOptions(loopback=True),
     )
     settings = app.Settings(cluster=member.name, identity="local", options=options)
     agent = app.Agent(

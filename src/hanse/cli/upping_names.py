@@ -8,10 +8,12 @@ from hanse.cli.oops import Oops
 from hanse.dns.cluster import ClusterZone
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
+from hanse.dns.outside import OutsideZone
 from hanse.dns.server import DnsServer, Served, serving
 from hanse.dns.zone import View, ZoneSource
 from hanse.local.up.composition import Member
 from hanse.local.up.global_sample import GLOBAL_ZONE
+from hanse.local.up.outside import ZONE
 
 NOBODY = "all"
 """The view of those who ask from no cluster, such as a person with `dig`."""
@@ -72,9 +74,10 @@ class Names:
 
 
 def _sources(view: View) -> tuple[ZoneSource, ...]:
-    """What everybody answers, and for a cluster's own clients the names of its Services."""
-    own = (ClusterZone(view),) if view.local else ()
-    return (*app.sources(view), *own)
+    """What everybody answers; a cluster's own clients also find its Services, others what is
+    written for ExternalDNS, which does not run here."""
+    own = ClusterZone(view) if view.local else OutsideZone(view, ZONE)
+    return (*app.sources(view), own)
 
 
 def _bound(port: int) -> Listeners:

@@ -5,6 +5,7 @@ from msgspec import Struct
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.local.up.composition import Member
+from hanse.local.up.outside import FEDERATED, things_outside
 from hanse.model.crds import crds, stand_ins
 from hanse.model.objects import Wire
 
@@ -52,8 +53,10 @@ def foundation(member: Member) -> tuple[Wanted, ...]:
 
 
 def sample(member: Member) -> tuple[Wanted, ...]:
-    """A small shop, the same in every cluster: two replicas of `web` behind an exported Service,
-    and a tenant with a network of its own."""
+    """A small shop, the same in every cluster: two replicas of `web` behind an exported Service.
+
+    Beside it a tenant with a network of its own, and things outside that federated Services share.
+    """
     if not member.runs_workloads:
         return ()
     labels = {"app": "web"}
@@ -77,7 +80,7 @@ def sample(member: Member) -> tuple[Wanted, ...]:
     service: Wire = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata,
+        "metadata": {**metadata, "annotations": FEDERATED},
         "spec": {
             "selector": labels,
             "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
@@ -101,6 +104,10 @@ def sample(member: Member) -> tuple[Wanted, ...]:
         Wanted(f"/api/v1/{inside}/services", service),
         Wanted(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
         Wanted("/apis/arktos.futurewei.com/v1/tenants", tenant),
+        *(
+            Wanted(f"/apis/{one['apiVersion']}/{inside}/{one['kind'].lower()}s", one)
+            for one in things_outside(member, SAMPLE_NAMESPACE)
+        ),
     )
 
 

@@ -1,0 +1,83 @@
+"""Names that were written for ExternalDNS, answered by ourselves where nobody publishes them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from hanse.dns.answers import Answer, Node, address, alias
+from hanse.dns.in_cluster import addresses
+from hanse.dns.names import BadName, is_under, wire_name
+from hanse.dns.zone import View
+from hanse.model.facts import KindServed, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
+from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
+
+NAME = "outside"
+BY_NAME = Index(
+    DNSEndpoint, "dns-outside", lambda e: {r.dns_name.lower() for r in e.spec.endpoints}
+)
+
+
+class OutsideZone:
+    """What DNSEndpoints of a cluster say below one zone, as machines outside would ask for it."""
+
+    name = NAME
+    watches: tuple[Watch, ...] = (Watch(Role.LOCAL, DNSEndpoint, indexes=(BY_NAME,)),)
+
+    def __init__(self, view: View, zone: str) -> None:
+        self.view = view
+        self._apex = wire_name(zone)
+        self.zones: tuple[bytes, ...] = (self._apex,)
+
+    def synced(self, seen: Snapshot) -> bool:
+        served = seen.fact(KindServed, (seen.local, DNSEndpoint.kind))
+        return seen.listed(seen.local, DNSEndpoint) or (served is not None and not served.served)
+
+    def keys(self, seen: Snapshot) -> Iterator[Key]:
+        yield from {
+            Key(NAME, record.dns_name.lower())
+            for told in seen.all(seen.local, DNSEndpoint)
+            for record in told.spec.endpoints
+        }
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where, before, after) if where == seen.local:
+                return {
+                    Key(NAME, record.dns_name.lower())
+                    for side in (before, after)
+                    if isinstance(side, DNSEndpoint)
+                    for record in side.spec.endpoints
+                }
+            case ObjectChange() | FactChange():
+                return ()
+
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+        def tell(key: Key) -> Sequence[Node]:
+            name = self._name(key.name)
+            records = [
+                record
+                for told in seen.by(seen.local, BY_NAME, key.name)
+                for record in told.spec.endpoints
+                if record.dns_name.lower() == key.name
+            ]
+            answers = tuple(self._answers(records))
+            return (Node(name, answers),) if name is not None and answers else ()
+
+        return tell
+
+    def _name(self, text: str) -> bytes | None:
+        try:
+            name = wire_name(text)
+        except BadName:
+            return None
+        return name if is_under(name, self._apex) else None
+
+    def _answers(self, records: Sequence[DNSRecord]) -> Iterator[Answer]:
+        ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
+        targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
+        rdatas = [rdata for text in targets if (rdata := address(text)) is not None]
+        if rdatas:
+            yield from addresses(rdatas, ttl)
+            return
+        names = [t for r in records if r.record_type == "CNAME" for t in r.targets]
+        yield from alias(wire_name(names[0]), ttl) if names else ()

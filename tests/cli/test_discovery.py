@@ -1,0 +1,92 @@
+"""Who finds what across a federation, row by row, asked for by real packets in the sample."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.programs import PATIENCE, Running
+from tests.cli.test_up_names import addresses, views
+
+SYSTEM = "antrea-plus-system"
+CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"
+HOME_OF = {"web": "bergen", "db": "bergen", "queue": "hamburg"}
+"""Where there is one of each: a Service of pods, of a machine, and a native service."""
+
+
+def behind(fleet: Running, cluster: str, name: str, space: str = SYSTEM) -> dict[str, set[str]]:
+    """The endpoints of a Service as a cluster has them, by where they come from."""
+    said = fleet.kubectl(
+        *("--context", cluster, "-n", space, "get", "endpointslices", "-o", "json"),
+        *("-l", f"kubernetes.io/service-name={name}"),
+    )
+    found: dict[str, set[str]] = {}
+    for piece in json.loads(said.out)["items"]:
+        source = piece["metadata"].get("annotations", {}).get(CLUSTER, cluster)
+        told = {a for e in piece["endpoints"] or () for a in e["addresses"]}
+        found.setdefault(source, set()).update(told)
+    return found
+
+
+def address_of(fleet: Running, cluster: str, name: str, space: str = SYSTEM) -> str:
+    said = fleet.kubectl(
+        *("--context", cluster, "-n", space, "get", "service", name),
+        *("-o", "jsonpath={.spec.clusterIP}"),
+    )
+    return said.out
+
+
+def eventually(check: Callable[[], None]) -> None:
+    """Names follow what clusters hold; others may have cut some off just now."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("asker", ["lubeck", "bergen"])
+@pytest.mark.parametrize("thing", ["web", "db", "queue"])
+def test_a_pod_finds_pods_machines_and_native_services_of_any_cluster(
+    fleet: Running, asker: str, thing: str
+) -> None:
+    home = HOME_OF[thing]
+
+    def found() -> None:
+        code, answered = addresses(views(fleet)[asker], f"{thing}.{SYSTEM}.svc.cluster.local")
+        assert code == "NOERROR"
+        assert answered == [address_of(fleet, asker, thing)]
+        theirs = behind(fleet, home, thing)[home]
+        assert theirs, f"{thing} is served in {home}"
+        assert behind(fleet, asker, thing).get(home) == theirs
+
+    eventually(found)
+
+
+@pytest.mark.parametrize("thing", ["web", "db", "queue"])
+def test_a_machine_finds_them_by_the_name_for_the_world(fleet: Running, thing: str) -> None:
+    home = HOME_OF[thing]
+    server = json.loads(fleet.beside("status", "--json").out)["dns"]
+
+    def found() -> None:
+        code, answered = addresses(server, f"{thing}.{SYSTEM}.hanse.example")
+        assert code == "NOERROR"
+        everywhere = behind(fleet, "lubeck", thing)
+        assert set(answered) == {a for several in everywhere.values() for a in several}
+        assert everywhere[home] <= set(answered)
+
+    eventually(found)
+
+
+def test_in_its_own_cluster_a_machine_is_found_by_the_name_of_its_service(fleet: Running) -> None:
+    def found() -> None:
+        code, answered = addresses(views(fleet)["bergen"], "db.shop.svc.cluster.local")
+        assert code == "NOERROR"
+        assert answered == [address_of(fleet, "bergen", "db", "shop")]
+
+    eventually(found)
+    assert addresses(views(fleet)["lubeck"], "db.shop.svc.cluster.local") == ("NXDOMAIN", [])
