@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real bench
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real bench reference
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -49,6 +49,9 @@ kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 test-real: kube-binaries ## the scenarios and more on real clusters
 	@echo "==> tests and scenarios on real clusters"
 	@$(BIN)/pytest -m real --engine kubernetes tests/real tests/scenarios
+
+reference: install ## write docs/reference.md anew from the kinds
+	@$(BIN)/python -m tools.reference >docs/reference.md
 
 bench: install ## measure against limits and peers
 	@$(BIN)/python -m bench

@@ -1,0 +1,24 @@
+"""The reference says what the kinds are: it is made from them, and checked."""
+
+from pathlib import Path
+
+from tools.reference import reference
+
+from hanse.model.crds import crds
+
+PAGE = Path(__file__).parents[2] / "docs/reference.md"
+
+
+def test_the_page_is_what_the_kinds_are_now() -> None:
+    assert PAGE.read_text() == reference(), "run `make reference`"
+
+
+def test_every_kind_and_every_field_has_a_word_about_it() -> None:
+    page = reference()
+
+    for crd in crds():
+        assert f"\n## {crd['spec']['names']['kind']}\n" in page
+    unsaid = [
+        line for line in page.splitlines() if line.startswith("| `") and line.endswith("|  |")
+    ]
+    assert unsaid == []
