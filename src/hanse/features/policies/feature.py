@@ -1,0 +1,284 @@
+"""The feature: what it watches, what wakes which policy, and one plan for all led members."""
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.policies import guards
+from hanse.features.policies.content import (
+    CLUSTER_WIDE,
+    KINDS,
+    NAMESPACED,
+    Policy,
+    is_federated,
+    key_of,
+)
+from hanse.features.policies.deciding import Step, decide
+from hanse.features.policies.observing import Draft, Observation, Past, Vanished, observe
+from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.page import plan_page, remembers
+from hanse.features.policies.record import (
+    LEDGER,
+    PAGE_TOPIC,
+    POLICIES,
+    SYSTEM,
+    Lost,
+    Page,
+    Record,
+    Unreadable,
+    config_map_of,
+    key_in,
+    page_in,
+    record_in,
+    record_name,
+)
+from hanse.features.policies.sight import (
+    Sight,
+    definition_name,
+    has_joined,
+    is_whole,
+    known_elsewhere,
+    leads,
+    leaving_of,
+    members_of,
+    own_record,
+    page_of,
+    sight_of,
+)
+from hanse.features.policies.telling import notices_of
+from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Outcome, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Creation, Desired, Notice, Patch, Plan, Question, Removal
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+
+RECORDS = f"{LEDGER}={POLICIES}"
+_DEFINITIONS = {definition_name(Key(topic)): topic for topic in KINDS}
+
+
+class _Share(Struct, frozen=True):
+    """What one member's part of a plan is."""
+
+    desired: tuple[Desired, ...] = ()
+    step: Step | None = None
+    notices: tuple[Notice, ...] = ()
+    questions: tuple[Question, ...] = ()
+    again_after: timedelta | None = None
+
+
+class Policies:
+    """Antrea policies made, changed and deleted in any member, the same in all."""
+
+    name = "policies"
+    watches: tuple[Watch, ...] = (
+        Watch(Role.MEMBER, ConfigMap, namespace=SYSTEM, labels=RECORDS, writes=Writes.OBJECTS),
+        Watch(Role.LED, ClusterNetworkPolicy, writes=Writes.OBJECTS),
+        Watch(Role.LED, AntreaNetworkPolicy, writes=Writes.OBJECTS),
+        Watch(Role.LED, Namespace),
+        Watch(Role.LED, CustomResourceDefinition),
+    )
+
+    def __init__(self, options: PolicyOptions = PolicyOptions()) -> None:  # noqa: B008 - frozen
+        self._options = options
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange(where, before, after):
+                match change.object:
+                    case ClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
+                        return [key_of(policy), *_unjoined(seen, where)]
+                    case ConfigMap():
+                        told = [o for o in (before, after) if isinstance(o, ConfigMap)]
+                        return _woken_by_record(where, told, seen)
+                    case Namespace() as home if home.metadata.name == SYSTEM:
+                        return _all_keys(seen)
+                    case Namespace() as home:
+                        name = home.metadata.name
+                        return [k for k in _all_keys(seen) if k.namespace == name]
+                    case CustomResourceDefinition() as defined:
+                        topic = _DEFINITIONS.get(defined.metadata.name)
+                        return [k for k in _all_keys(seen) if k.topic == topic]
+                    case _:
+                        return ()
+            case FactChange():
+                return _woken_by_fact(change, seen)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        if key.topic == PAGE_TOPIC:
+            return plan_page(key.name, self._options, seen)
+        shares = [self._share(key, m, seen) for m in members_of(seen) if leads(m, seen)]
+        kept = [d for m in leaving_of(seen) for d in _kept_while_leaving(key, m, seen)]
+        writes = [w for s in shares if s.step is not None for w in s.step.writes]
+        waits = [s.again_after for s in shares if s.again_after is not None]
+        return Plan(
+            (*kept, *(d for s in shares for d in s.desired)),
+            removals=tuple(w for w in writes if isinstance(w, Removal)),
+            patches=tuple(w for w in writes if isinstance(w, Patch)),
+            questions=tuple(q for s in shares for q in s.questions),
+            notices=tuple(n for s in shares for n in s.notices),
+            again_after=min(waits, default=None),
+            creations=tuple(w for w in writes if isinstance(w, Creation)),
+        )
+
+    def _share(self, key: Key, member: ClusterId, seen: Snapshot) -> _Share:
+        """What is to be done in one member that we lead."""
+        standing = _Share(_standing(key, member, seen))
+        if not is_whole(member, KINDS[key.topic], seen):
+            return standing
+        own = own_record(key, member, seen)
+        sight = sight_of(key, member, seen)
+        policy = sight.policy
+        if isinstance(own, Unreadable):
+            return standing
+        if policy is not None and policy.metadata.deletion_timestamp is not None:
+            return standing
+        known = known_elsewhere(key, member, seen)
+        return self._answer(sight, own, observe(sight, own, known, self._options.flips), seen)
+
+    def _answer(
+        self,
+        sight: Sight,
+        own: Record | Lost,
+        observation: Observation,
+        seen: Snapshot,
+    ) -> _Share:
+        standing = _standing(sight.key, sight.member, seen)
+        match observation:
+            case Past():
+                return _Share(standing, again_after=guards.LOOK_AGAIN)
+            case Draft():
+                return _share_of(sight, own, observation, seen)
+            case Vanished(if_deleted, if_not):
+                assert isinstance(own, Record), "what was never recorded cannot vanish"
+                match guards.find_out(sight, own.here, self._options, seen):
+                    case guards.Deleted():
+                        return _share_of(sight, own, if_deleted, seen)
+                    case guards.Displaced():
+                        return _share_of(sight, own, if_not, seen)
+                    case guards.Held(message):
+                        return _held(sight, own, message)
+                    case guards.Unsure(questions):
+                        wait = guards.LOOK_AGAIN
+                        return _Share(standing, questions=questions, again_after=wait)
+
+
+def _share_of(sight: Sight, own: Record | Lost, draft: Draft, seen: Snapshot) -> _Share:
+    outcome = seen.fact(Outcome, sight.place)
+    step = decide(sight, own, draft, outcome, seen.now)
+    if not _is_needed(sight, own, step.record, seen):
+        return _Share()
+    desired = _desired(sight, step.record)
+    return _Share((desired,), step, notices_of(sight, own, step.record))
+
+
+def _held(sight: Sight, own: Record, message: str) -> _Share:
+    known = own.here if own.here.reason == "Held" else None
+    here = known or replace(own.here, reason="Held", message=message)
+    record = replace(own, here=here)
+    return _Share(
+        (_desired(sight, record),),
+        notices=notices_of(sight, own, record),
+        again_after=guards.LOOK_AGAIN * 6,
+    )
+
+
+def _desired(sight: Sight, record: Record) -> Desired:
+    written = config_map_of(sight.key, record)
+    return Desired(written, sight.member, as_leader_of=sight.member, takes_over=True)
+
+
+def _is_needed(sight: Sight, own: Record | Lost, record: Record, seen: Snapshot) -> bool:
+    """Whether a record says anything that nobody else remembers."""
+    winner = record.history.winner
+    if record.here.phase != "Released" or (winner is not None and winner.state == "Present"):
+        return True
+    if remembers(sight.member, sight.key, record.history, seen):
+        return False
+    return isinstance(own, Record) or winner is not None
+
+
+def _standing(key: Key, member: ClusterId, seen: Snapshot) -> tuple[Desired, ...]:
+    """The record as it is: what cannot be decided now is left alone."""
+    found = seen.get(member, ConfigMap, record_name(key), SYSTEM)
+    if found is None:
+        return ()
+    return (Desired(found, member, as_leader_of=member, takes_over=True),)
+
+
+def _kept_while_leaving(key: Key, member: ClusterId, seen: Snapshot) -> tuple[Desired, ...]:
+    """Records go after the page, so that nobody takes their absence for anything else."""
+    if page_of(member, seen) is None or not leads(member, seen):
+        return ()
+    return _standing(key, member, seen)
+
+
+def _woken_by_record(where: ClusterId, told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
+    keys = {key for one in told if (key := key_in(one)) is not None}
+    pages = {key for key in keys if key.topic == PAGE_TOPIC}
+    yield from keys
+    if pages:
+        yield from _woken_by_page(told, seen)
+    elif any(_is_over(one) for one in told):
+        yield from (Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen))
+    else:
+        yield from _unjoined(seen, where)
+
+
+def _woken_by_page(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
+    pages = [page for one in told if isinstance(page := page_in(one), Page)]
+    if len(pages) < 2:
+        yield from _all_keys(seen)
+        return
+    before, after = (set(page.collected) for page in pages)
+    for name in before ^ after:
+        topic, namespace, policy = name.split("/", 2)
+        yield Key(topic, policy, namespace)
+    yield from (Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen))
+
+
+def _is_over(told: ConfigMap) -> bool:
+    record = record_in(told)
+    return isinstance(record, Record) and record.here.phase == "Released"
+
+
+def _unjoined(seen: Snapshot, where: ClusterId) -> Iterator[Key]:
+    """The pages of members that are still taking things in."""
+    del where  # a change anywhere is something to take in
+    for member in members_of(seen):
+        if leads(member, seen) and not has_joined(member, seen):
+            yield Key(PAGE_TOPIC, member)
+
+
+def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterable[Key]:
+    match change.fact:
+        case ClusterState() | Departed() | Leadership():
+            return _all_keys(seen)
+        case KindServed(_, kind) if any(kind == k.kind for k in KINDS.values()):
+            return _all_keys(seen)
+        case Outcome(place):
+            ref = place.ref
+            topics = {CLUSTER_WIDE, NAMESPACED} if ref.kind.group == "crd.antrea.io" else set()
+            return [Key(t, ref.name, ref.namespace) for t in topics if KINDS[t].kind == ref.kind]
+        case _:
+            return ()
+
+
+def _all_keys(seen: Snapshot) -> list[Key]:
+    keys = {Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen)}
+    for member in (*members_of(seen), *leaving_of(seen)):
+        for told in seen.all(member, ConfigMap):
+            key = key_in(told)
+            if key is not None:
+                keys.add(key)
+        for kind in KINDS.values():
+            keys.update(key_of(p) for p in _federated(member, kind, seen))
+    return sorted(keys)
+
+
+def _federated(member: ClusterId, kind: type[Policy], seen: Snapshot) -> Iterator[Policy]:
+    return (policy for policy in seen.all(member, kind) if is_federated(policy))

@@ -1,0 +1,107 @@
+"""Whether a policy that is gone was deleted by somebody, and not by something else."""
+
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from hanse.features.policies.content import KINDS
+from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.record import SYSTEM, Here, Record, key_in, record_in
+from hanse.features.policies.sight import Sight, definition_name
+from hanse.model.facts import Answer
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import ClusterId, Place, Ref
+from hanse.model.plan import Question, Read
+from hanse.model.snapshot import Snapshot
+
+FRESH = timedelta(seconds=3)
+LOOK_AGAIN = timedelta(seconds=5)
+ALLOW_MASS_DELETION = "hanse.dev/allow-mass-deletion"
+"""Annotation on the system namespace of a member: `policies` lets many deletions count at once."""
+
+
+class Deleted(Struct, frozen=True):
+    """Somebody deleted it."""
+
+
+class Displaced(Struct, frozen=True):
+    """It went with its namespace or with its kind: nobody decided against it."""
+
+
+class Unsure(Struct, frozen=True):
+    """It has to be asked for, or waited for."""
+
+    questions: tuple[Question, ...] = ()
+
+
+class Held(Struct, frozen=True):
+    """Too much is gone at once to be taken for deletions without a person's word."""
+
+    message: str
+
+
+Finding: TypeAlias = Deleted | Displaced | Unsure | Held
+
+
+def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -> Finding:
+    """What became of a policy that stood in a member and that no watch shows any more."""
+    if sight.joining:
+        return Unsure()
+    suspicion = _suspicion(sight.member, options, seen)
+    if suspicion:
+        return Held(suspicion)
+    reads = [Read(place) for place in _places(sight)]
+    answers = [_answer(read, seen) for read in reads]
+    known = [answer for answer in answers if answer is not None and not answer.error]
+    if len(known) < len(reads):
+        return Unsure(tuple(Question(read, FRESH) for read in reads))
+    policy, definition, *homes = (answer.value for answer in known)
+    if policy is not None:
+        return Unsure()  # the watch is about to tell
+    if _uid_of(definition) != here.definition:
+        return Displaced()
+    if any(_uid_of(home) != here.home for home in homes):
+        return Displaced()
+    return Deleted()
+
+
+def _places(sight: Sight) -> tuple[Place, ...]:
+    definition = Ref(CustomResourceDefinition.kind, definition_name(sight.key))
+    places = (sight.place, Place(sight.member, definition))
+    if not sight.key.namespace:
+        return places
+    return (*places, Place(sight.member, Ref(Namespace.kind, sight.key.namespace)))
+
+
+def _answer(read: Read, seen: Snapshot) -> Answer | None:
+    found = seen.fact(Answer, read.id)
+    return found if found is not None and seen.now - found.at < FRESH else None
+
+
+def _uid_of(obj: dict[str, Any] | None) -> str:
+    meta = obj.get("metadata", {}) if obj is not None else {}
+    return "" if meta.get("deletionTimestamp") else str(meta.get("uid", ""))
+
+
+def _suspicion(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> str:
+    """Why so much being gone is suspicious; empty if it is not."""
+    home = seen.get(member, Namespace, SYSTEM)
+    lifted = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
+    if {"policies", "*"} & {one.strip() for one in lifted.split(",")}:
+        return ""
+    stood = vanished = 0
+    for told in seen.all(member, ConfigMap):
+        record, key = record_in(told), key_in(told)
+        if not isinstance(record, Record) or key is None or key.topic not in KINDS:
+            continue
+        if record.here.phase == "Applied" and record.here.stands:
+            stood += 1
+            vanished += seen.get(member, KINDS[key.topic], key.name, key.namespace) is None
+    if vanished <= max(options.vanished, options.share * stood):
+        return ""
+    return (
+        f"{vanished} of {stood} policies are gone at once; annotate namespace {SYSTEM} with "
+        f"{ALLOW_MASS_DELETION}=policies if they were deleted on purpose"
+    )

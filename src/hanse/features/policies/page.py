@@ -1,0 +1,141 @@
+"""The ledger of a member as a whole: when it has taken everything in, and what it may forget."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from hanse.features.policies.content import KINDS, is_federated, key_of
+from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.record import (
+    PAGE_NAME,
+    PAGE_TOPIC,
+    SYSTEM,
+    Page,
+    Record,
+    key_in,
+    page_map_of,
+    record_in,
+    record_name,
+)
+from hanse.features.policies.sight import (
+    has_joined,
+    identity_of,
+    is_whole,
+    known_elsewhere,
+    leads,
+    leaving_of,
+    members_of,
+    own_record,
+    page_of,
+)
+from hanse.features.policies.versions import Dot, History, merge
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Snapshot
+
+LOOK_AGAIN = timedelta(seconds=10)
+
+
+def plan_page(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> Plan:
+    """Keep the page of a member that we lead; it goes first when the member leaves."""
+    if member in leaving_of(seen) or not leads(member, seen):
+        return Plan()
+    standing = seen.get(member, ConfigMap, PAGE_NAME, SYSTEM)
+    kept = () if standing is None else (Desired(standing, member, as_leader_of=member),)
+    if not all(is_whole(member, kind, seen) for kind in KINDS.values()):
+        return Plan(kept)
+    if not has_joined(member, seen) and not _is_complete(member, seen):
+        return Plan(kept, again_after=LOOK_AGAIN)
+    page = page_of(member, seen)
+    known = page.collected if page is not None else {}
+    due = dict(_collectable(member, options, seen))
+    collected = {name: context for name, context in known.items() if name not in due}
+    collected.update(due)
+    latest = dict(list(collected.items())[-options.remembered :])
+    written = page_map_of(member, Page(identity_of(member, seen), latest))
+    wait = _next_collection(member, options, seen)
+    desired = Desired(written, member, as_leader_of=member, takes_over=True)
+    return Plan((desired,), again_after=wait)
+
+
+def remembers(member: ClusterId, key: Key, history: History, seen: Snapshot) -> bool:
+    """Whether a member's ledger knows all of a policy's past without a record of it."""
+    page = page_of(member, seen)
+    known = History(page.collected.get(str(key), {})) if page is not None else History()
+    return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
+
+
+def _is_complete(member: ClusterId, seen: Snapshot) -> bool:
+    """Whether the ledger of a member has a record of all that it should know."""
+    return all(
+        seen.get(member, ConfigMap, record_name(key), SYSTEM) is not None
+        for key in _keys_to_know(member, seen)
+    )
+
+
+def _keys_to_know(member: ClusterId, seen: Snapshot) -> Iterator[Key]:
+    for kind in KINDS.values():
+        yield from (key_of(p) for p in seen.all(member, kind) if is_federated(p))
+    for other in members_of(seen):
+        for told in seen.all(other, ConfigMap):
+            key = key_in(told)
+            if key is None or key.topic == PAGE_TOPIC or other == member:
+                continue
+            if isinstance(record_in(told), Record) and known_elsewhere(key, member, seen).entries:
+                yield key
+
+
+def _collectable(
+    member: ClusterId, options: PolicyOptions, seen: Snapshot
+) -> Iterator[tuple[str, dict[str, int]]]:
+    """The policies that are over and that every member knows to be over."""
+    for key, record in _released(member, seen):
+        if _age(record, seen.now) < options.retention:
+            continue
+        history = merge(record.history, known_elsewhere(key, member, seen))
+        winner = history.winner
+        if winner is not None and winner.state == "Present":
+            continue
+        if winner is None or _all_know(key, history, seen):
+            yield str(key), history.context
+
+
+def _all_know(key: Key, history: History, seen: Snapshot) -> bool:
+    return all(_knows(member, key, history, seen) for member in members_of(seen))
+
+
+def _knows(member: ClusterId, key: Key, history: History, seen: Snapshot) -> bool:
+    """Whether a member has seen the end of a policy, and done what it asks for."""
+    if not seen.synced(member, ConfigMap):
+        return False
+    ends = [e.dot for e in history.entries]
+    page = page_of(member, seen)
+    past = History(page.collected.get(str(key), {})) if page is not None else History()
+    if all(past.covers(dot) for dot in ends):
+        return True
+    record = own_record(key, member, seen)
+    if not isinstance(record, Record) or record.here.phase != "Released":
+        return False
+    return all(record.history.covers(dot) for dot in ends)
+
+
+def _released(member: ClusterId, seen: Snapshot) -> Iterator[tuple[Key, Record]]:
+    for told in seen.all(member, ConfigMap):
+        key, record = key_in(told), record_in(told)
+        if key is None or key.topic == PAGE_TOPIC or not isinstance(record, Record):
+            continue
+        if record.here.phase == "Released":
+            yield key, record
+
+
+def _next_collection(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> timedelta | None:
+    """When the next tombstone is old enough; what waits for other members is woken by them."""
+    waits = [options.retention - _age(r, seen.now) for _, r in _released(member, seen)]
+    return min((wait for wait in waits if wait > timedelta(0)), default=None)
+
+
+def _age(record: Record, now: datetime) -> timedelta:
+    """How long a policy has been over here; never negative, whatever clocks say."""
+    since = datetime.fromisoformat(record.here.since) if record.here.since else now
+    return max(now - since, timedelta(0))

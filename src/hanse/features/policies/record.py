@@ -1,0 +1,230 @@
+"""The ledger of a member: one record for each policy, and one page about the ledger itself."""
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.policies.content import KINDS, LEDGER_MARKS
+from hanse.features.policies.versions import NOTHING, Dot, History
+from hanse.model.keys import Key, key_from
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.naming import unique
+from hanse.model.objects import ClusterId, Meta
+
+SYSTEM = "antrea-plus-system"
+LEDGER = "ledger.hanse.dev/of"
+POLICIES = "policies"
+VERSION_MARK = f"{LEDGER_MARKS}version"
+RESOLVE_MARK = f"{LEDGER_MARKS}resolve"
+
+SCHEMA = 1
+PAGE_TOPIC = "ledger"
+PAGE_NAME = "policies-ledger"
+_POLICY = "policy"
+_RECORD = "record"
+_SUMMARY = "summary"
+_LONGEST_NAME = 200
+
+Phase = Literal["Pending", "Applied", "Blocked", "Quarantined", "Released"]
+Reason = Literal[
+    "",
+    "Refused",
+    "Forbidden",
+    "PlainPolicy",
+    "NamespaceMissing",
+    "NotServed",
+    "Held",
+    "Stale",
+    "Unknown",
+    "Returned",
+    "Flapping",
+]
+
+
+class Here(Struct, frozen=True, omit_defaults=True):
+    """What of a policy stands in the member that the record is for."""
+
+    phase: Phase = "Pending"
+    reason: Reason = ""
+    message: str = ""
+    dot: Dot | None = None
+    """The version that stands here, as far as it was acknowledged."""
+    digest: str = ""
+    """What it said when it was acknowledged, admission's additions included."""
+    uid: str = ""
+    generation: int = 0
+    seen: int = 0
+    """The resourceVersion it had: whoever sees an older one looks at the past."""
+    home: str = ""
+    """The uid of its namespace."""
+    definition: str = ""
+    """The uid of its kind's definition."""
+    target: Dot | None = None
+    """The version that is to stand here."""
+    since: str = ""
+    """When the policy was found to be over, for its tombstone's retention."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether some version of the policy stands here."""
+        return bool(self.uid)
+
+
+class Kept(Struct, frozen=True):
+    """What stood here and gave way without anybody's word, after the member went back in time."""
+
+    digest: str
+    spec: dict[str, object]
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Record(Struct, frozen=True):
+    """One policy in the ledger of one member."""
+
+    history: History = NOTHING
+    here: Here = Here()
+    actor: str = ""
+    """The name this record counts its own events under."""
+    kept: Kept | None = None
+    schema: int = SCHEMA
+
+
+class Page(Struct, frozen=True):
+    """The ledger itself: its member has taken everything in, and remembers what was collected."""
+
+    cluster: str
+    """The uid of the member's kube-system namespace: another cluster of the same id is another."""
+    collected: dict[str, dict[str, int]] = {}
+    """The context of each policy whose tombstone was collected, the latest last."""
+    schema: int = SCHEMA
+
+
+class Unreadable(Struct, frozen=True):
+    """A record that is not ours to change: it is newer than we are."""
+
+    why: str
+
+
+class Lost(Struct, frozen=True):
+    """No record, or one that somebody spoilt."""
+
+
+def record_name(key: Key) -> str:
+    """The name of a policy's record, the same in every member."""
+    told = ".".join(part for part in (key.topic, key.namespace, key.name) if part)
+    if len(told) <= _LONGEST_NAME:
+        return told
+    return unique(key.topic, key.namespace, key.name, most=_LONGEST_NAME)
+
+
+def config_map_of(key: Key, record: Record) -> ConfigMap:
+    """The record as it is written."""
+    winner = record.history.winner
+    summary = f"{winner.state if winner else 'Forgotten'}, {record.here.phase} here"
+    if record.here.reason:
+        summary = f"{summary}: {record.here.reason}"
+    return _written(
+        record_name(key),
+        {_POLICY: str(key), _RECORD: _told(record), _SUMMARY: summary},
+    )
+
+
+def page_map_of(member: ClusterId, page: Page) -> ConfigMap:
+    """The page as it is written."""
+    return _written(
+        PAGE_NAME, {_POLICY: str(Key(PAGE_TOPIC, member)), _RECORD: _told(page), _SUMMARY: "whole"}
+    )
+
+
+def key_in(config_map: ConfigMap) -> Key | None:
+    """Which policy a record is about, or which member a page."""
+    key = key_from(config_map.data.get(_POLICY, ""))
+    if key is None:
+        return None
+    if key.topic == PAGE_TOPIC:
+        return key if config_map.metadata.name == PAGE_NAME else None
+    known = key.topic in KINDS and config_map.metadata.name == record_name(key)
+    return key if known else None
+
+
+def record_in(config_map: ConfigMap | None) -> Record | Unreadable | Lost:
+    """What a record says."""
+    if config_map is None:
+        return Lost()
+    return _read(config_map.data.get(_RECORD, ""), Record)
+
+
+def page_in(config_map: ConfigMap | None) -> Page | Unreadable | Lost:
+    """What a page says."""
+    if config_map is None:
+        return Lost()
+    return _read_page(config_map.data.get(_RECORD, ""))
+
+
+def actor_of(member: ClusterId, *what: object) -> str:
+    """A name to count under that nobody has used: it is made of the first thing counted."""
+    told = "\n".join(str(one) for one in what).encode()
+    return f"{member}~{blake2b(told, digest_size=5).hexdigest()}"
+
+
+def mark_of(key: Key, dot: Dot, digest: str) -> dict[str, str]:
+    """The annotation that says which version a policy is, so that it is never taken for new."""
+    return {VERSION_MARK: f"{dot} {digest} {_seal(key)}"}
+
+
+class Mark(Struct, frozen=True):
+    """Which version a policy says it is, and what it said then."""
+
+    dot: Dot
+    digest: str
+
+
+def mark_in(key: Key, annotations: dict[str, str]) -> Mark | None:
+    """The version that a policy carries; a mark from a policy of another name is none."""
+    told = annotations.get(VERSION_MARK, "").split(" ")
+    if len(told) != 3 or told[2] != _seal(key):
+        return None
+    actor, _, count = told[0].rpartition(":")
+    return Mark(Dot(actor, int(count)), told[1]) if actor and count.isdecimal() else None
+
+
+def _seal(key: Key) -> str:
+    return blake2b(str(key).encode(), digest_size=4).hexdigest()
+
+
+def _written(name: str, data: dict[str, str]) -> ConfigMap:
+    return ConfigMap(
+        metadata=Meta(name=name, namespace=SYSTEM, labels={LEDGER: POLICIES}), data=data
+    )
+
+
+def _told(record: Record | Page) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+class _Schema(Struct):
+    schema: int = SCHEMA
+
+
+@lru_cache(maxsize=16384)
+def _read(text: str, kind: type[Record]) -> Record | Unreadable | Lost:
+    try:
+        if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
+            return Unreadable("it was written by a newer version of Hanse")
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:
+        return Lost()
+
+
+@lru_cache(maxsize=256)
+def _read_page(text: str) -> Page | Unreadable | Lost:
+    try:
+        if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
+            return Unreadable("it was written by a newer version of Hanse")
+        return msgspec.json.decode(text, type=Page)
+    except msgspec.DecodeError:
+        return Lost()

@@ -1,0 +1,186 @@
+"""What is seen of one policy in one member, and whether it can be relied on."""
+
+from msgspec import Struct
+
+from hanse.features.policies.content import KINDS, Policy
+from hanse.features.policies.record import (
+    PAGE_NAME,
+    SYSTEM,
+    Lost,
+    Page,
+    Record,
+    Unreadable,
+    page_in,
+    record_in,
+    record_name,
+)
+from hanse.features.policies.versions import History, merge_all
+from hanse.model.facts import ClusterState, KindServed, Leadership, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import ClusterId, Object, Place, Ref
+from hanse.model.snapshot import Snapshot
+
+NOT_THERE = ""
+
+
+class Sight(Struct, frozen=True):
+    """One policy in one member, seen whole."""
+
+    key: Key
+    member: ClusterId
+    policy: Policy | None
+    served: bool
+    home: str
+    """The uid of its namespace, `cluster` for a policy of the whole cluster; empty: none."""
+    definition: str
+    """The uid of its kind's definition; empty where there is none, or it is going."""
+    joining: bool
+    """Whether the member has yet to take in what others know."""
+    alone: bool
+    """Whether there is no other member."""
+    joins_others: bool
+    """Whether some other member's ledger is whole already."""
+
+    @property
+    def place(self) -> Place:
+        """Where the policy stands or would stand."""
+        kind = KINDS[self.key.topic].kind
+        return Place(self.member, Ref(kind, self.key.name, self.key.namespace))
+
+    @property
+    def record_place(self) -> Place:
+        """Where its record is."""
+        return Place(self.member, Ref(ConfigMap.kind, record_name(self.key), SYSTEM))
+
+
+def members_of(seen: Snapshot) -> tuple[ClusterId, ...]:
+    """The members of the federation, reachable or not, those that are leaving aside."""
+    return tuple(
+        s.cluster
+        for s in sorted(seen.facts(ClusterState), key=lambda s: s.cluster)
+        if Role.MEMBER in s.roles and not is_leaving(s)
+    )
+
+
+def leaving_of(seen: Snapshot) -> tuple[ClusterId, ...]:
+    """The members that we are on our way out of."""
+    return tuple(
+        s.cluster for s in seen.facts(ClusterState) if Role.MEMBER in s.roles and is_leaving(s)
+    )
+
+
+def is_leaving(state: ClusterState) -> bool:
+    """Whether nothing is wanted in a cluster any more."""
+    return state.phase is Phase.LEAVING
+
+
+def leads(member: ClusterId, seen: Snapshot) -> bool:
+    """Whether the member is ours to write to."""
+    lead = seen.fact(Leadership, member)
+    state = seen.fact(ClusterState, member)
+    return lead is not None and lead.ours and state is not None and Role.LED in state.roles
+
+
+def is_whole(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
+    """Whether everything is known of a member that decisions about a kind there rest on."""
+    state = seen.fact(ClusterState, member)
+    if state is None or state.phase is not Phase.SYNCED or state.recovering:
+        return False
+    needed = (ConfigMap, Namespace, CustomResourceDefinition)
+    if not all(seen.listed(member, one) for one in needed):
+        return False
+    return seen.listed(member, kind) or not _is_served(member, kind, seen)
+
+
+def sight_of(key: Key, member: ClusterId, seen: Snapshot) -> Sight:
+    """What is seen of a policy in a member that is whole."""
+    kind = KINDS[key.topic]
+    others = [m for m in members_of(seen) if m != member]
+    return Sight(
+        key,
+        member,
+        seen.get(member, kind, key.name, key.namespace),
+        _is_served(member, kind, seen),
+        home_in(key, member, seen),
+        definition_in(key, member, seen),
+        joining=not has_joined(member, seen),
+        alone=not others,
+        joins_others=any(has_joined(m, seen) for m in others),
+    )
+
+
+def home_in(key: Key, member: ClusterId, seen: Snapshot) -> str:
+    """The uid of a policy's namespace that is there and stays."""
+    if not key.namespace:
+        return "cluster"
+    home = seen.get(member, Namespace, key.namespace)
+    return _uid_of(home)
+
+
+def definition_in(key: Key, member: ClusterId, seen: Snapshot) -> str:
+    """The uid of the definition of a policy's kind that is there and stays."""
+    return _uid_of(seen.get(member, CustomResourceDefinition, definition_name(key)))
+
+
+def definition_name(key: Key) -> str:
+    """The name of the definition of a policy's kind."""
+    kind = KINDS[key.topic].kind
+    return f"{kind.plural}.{kind.group}"
+
+
+def own_record(key: Key, member: ClusterId, seen: Snapshot) -> Record | Unreadable | Lost:
+    """What a member's ledger says of a policy; what another cluster of that id wrote is nothing."""
+    if page_of(member, seen) is not None and not has_joined(member, seen):
+        return Lost()
+    return record_in(seen.get(member, ConfigMap, record_name(key), SYSTEM))
+
+
+def known_elsewhere(key: Key, member: ClusterId, seen: Snapshot) -> History:
+    """All that the ledgers of other members, and the memory of every ledger, know of a policy."""
+    histories: list[History] = []
+    for one in members_of(seen):
+        if not seen.listed(one, ConfigMap):
+            continue
+        page = page_of(one, seen)
+        if page is not None and str(key) in page.collected:
+            histories.append(History(page.collected[str(key)]))
+        record = own_record(key, one, seen) if one != member else Lost()
+        if isinstance(record, Record):
+            histories.append(record.history)
+    return merge_all(histories)
+
+
+def page_of(member: ClusterId, seen: Snapshot) -> Page | None:
+    """What a member's ledger says of itself."""
+    found = page_in(seen.get(member, ConfigMap, PAGE_NAME, SYSTEM))
+    return found if isinstance(found, Page) else None
+
+
+def has_joined(member: ClusterId, seen: Snapshot) -> bool:
+    """Whether a member has taken in what others knew, and is still the same cluster.
+
+    Only its leader sees the cluster's identity; others take the ledger's word.
+    """
+    page = page_of(member, seen)
+    if page is None:
+        return False
+    identity = identity_of(member, seen)
+    return not identity or page.cluster == identity
+
+
+def identity_of(member: ClusterId, seen: Snapshot) -> str:
+    """The uid that a cluster keeps for its life, where it can be seen."""
+    return _uid_of(seen.get(member, Namespace, "kube-system"))
+
+
+def _is_served(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
+    served = seen.fact(KindServed, (member, kind.kind))
+    return served is None or served.served
+
+
+def _uid_of(obj: Namespace | CustomResourceDefinition | None) -> str:
+    if obj is None or obj.metadata.deletion_timestamp is not None:
+        return NOT_THERE
+    return obj.metadata.uid

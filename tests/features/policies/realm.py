@@ -1,0 +1,240 @@
+"""A federation for policies: supervisors that stand for election in every member, and faults."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from hanse.engine.engine import Engine
+from hanse.engine.leaders import Leaders
+from hanse.engine.leaving import leave, leave_by_force
+from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federated
+from hanse.features.policies.feature import Policies
+from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.record import SYSTEM, Page, Record, page_in, record_in, record_name
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.request import Request
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.local.embedded.controllers.suite import Controllers
+from hanse.model.crds import crds, stand_ins
+from hanse.model.facts import Leadership, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.core import ConfigMap, Event, Namespace
+from hanse.model.objects import Meta, Wire
+from hanse.testing.world import Agent, World
+
+LUBECK, HAMBURG, BERGEN = "lubeck", "hamburg", "bergen"
+CLUSTERS = (LUBECK, HAMBURG, BERGEN)
+SUPERVISORS = (LUBECK, HAMBURG)
+SHOP = "shop"
+NAMESPACES = frozenset({"namespace"})
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NEEDED = {f"{k.kind.plural}.{k.kind.group}" for k in KINDS.values()} | {"clustersets.hanse.dev"}
+DEFINED = [d for d in (*crds(), *stand_ins()) if d["metadata"]["name"] in _NEEDED]
+
+
+class Supervisor(Engine):
+    """A supervisor's engine and its part in elections."""
+
+    leaders: Leaders
+
+
+class Realm(World):
+    """Members, of which some are supervisors whose agents lead all of them between them."""
+
+    def __init__(
+        self,
+        names: Iterable[str] = CLUSTERS,
+        supervisors: Iterable[str] = SUPERVISORS,
+        *,
+        seed: int = 0,
+        options: PolicyOptions = PolicyOptions(),  # noqa: B008 - a frozen value
+        skews: dict[str, timedelta] | None = None,
+    ) -> None:
+        super().__init__(names, lambda: (Policies(options),), seed=seed, skews=skews)
+        self.supervisors = tuple(supervisors)
+        self.members: dict[str, set[str]] = {s: set(self.names) for s in self.supervisors}
+        self._controllers: dict[str, asyncio.Task[None]] = {}
+        self._starts = 0
+
+    # -- clusters
+
+    async def furnish(self, cluster: str, *namespaces: str) -> None:
+        """Give a cluster its definitions, namespaces, and the controller that ends namespaces."""
+        client = self.client(cluster)
+        for definition in DEFINED:
+            await client.send(Request("POST", DEFINITIONS, body=msgspec.json.encode(definition)))
+        for name in (SYSTEM, *namespaces):
+            await client.create(Namespace(metadata=Meta(name=name)))
+        controllers = Controllers(self.clusters[cluster], which=NAMESPACES)
+        self._controllers[cluster] = asyncio.create_task(controllers.run())
+
+    async def replace_cluster(self, cluster: str, *namespaces: str) -> None:
+        """Let an empty cluster stand where another of the same id stood."""
+        self._controllers.pop(cluster).cancel()
+        self.clusters[cluster] = ApiServer(
+            cluster, clock=self.clock, seed=self.random.randint(1, 99)
+        )
+        await self.furnish(cluster, *namespaces)
+
+    # -- supervisors
+
+    def engine(self, cluster: str) -> Supervisor:
+        self._starts += 1
+        engine = Supervisor(
+            self._features(), cluster, clock=self.clock, random=self.random, guard=None
+        )
+        for member in sorted(self.members[cluster] | {cluster}):
+            engine.fleet.join(member, self._roles(cluster, member), self.api(cluster, member))
+        identity = f"{cluster}_{self._starts}"
+        engine.leaders = Leaders(engine.fleet, identity, clock=self.clock, random=self.random)
+        engine.fence(engine.leaders)
+        return engine
+
+    def _roles(self, cluster: str, member: str) -> set[Role]:
+        roles = {Role.LOCAL} if member == cluster else set()
+        return roles | ({Role.MEMBER} if member in self.members[cluster] else set())
+
+    def start_agent(self, cluster: str) -> Engine:
+
+        assert cluster not in self.agents, f"{cluster} has an agent already"
+        engine = self.engine(cluster)
+        task = asyncio.create_task(self._run(cluster, engine), name=f"agent {cluster}")
+        self.agents[cluster] = Agent(engine, task)
+        return engine
+
+    async def _run(self, cluster: str, engine: Supervisor) -> None:
+        async with engine.running(), engine.leaders.running():
+            for member in sorted(self.members[cluster]):
+                self._stand(cluster, engine, member)
+            await asyncio.get_running_loop().create_future()
+
+    def _stand(self, cluster: str, engine: Supervisor, member: str) -> None:
+        way = self.network.transport(cluster, member, InProcess(self.clusters[member]))
+        engine.leaders.stand(member, Client(way))
+
+    @asynccontextmanager
+    async def agents_running(self) -> AsyncIterator["Realm"]:
+        for name in self.supervisors:
+            self.start_agent(name)
+        try:
+            yield self
+        finally:
+            await self.stop()
+            await self.close()
+
+    async def close(self) -> None:
+        """End the controllers."""
+        for task in self._controllers.values():
+            task.cancel()
+        await asyncio.gather(*self._controllers.values(), return_exceptions=True)
+
+    def leader_of(self, member: str) -> str:
+        """The supervisor that leads a member."""
+        for name, agent in self.agents.items():
+            lead = agent.engine.fleet.facts.get(Leadership, member)
+            if lead is not None and lead.ours:
+                return name
+        raise AssertionError(f"nobody leads {member}")
+
+    async def remove(self, member: str, *, force: bool = False) -> None:
+        """Let every supervisor leave a member."""
+        for name in self.supervisors:
+            self.members[name].discard(member)
+        for agent in list(self.agents.values()):
+            engine = agent.engine
+            assert isinstance(engine, Supervisor)
+            if not force:
+                await leave(engine, member)
+        for agent in list(self.agents.values()):
+            engine = agent.engine
+            assert isinstance(engine, Supervisor)
+            await engine.leaders.withdraw(member)
+            if member in engine.fleet.connections:
+                await leave_by_force(engine, member)
+
+    def add(self, member: str) -> None:
+        """Let every supervisor take a member in."""
+        for name in self.supervisors:
+            self.members[name].add(member)
+        for name, agent in self.agents.items():
+            engine = agent.engine
+            assert isinstance(engine, Supervisor)
+            engine.fleet.join(member, {Role.MEMBER}, self.api(name, member))
+            self._stand(name, engine, member)
+
+    # -- people
+
+    async def create(self, cluster: str, policy: Policy) -> Policy:
+        return await self.client(cluster).create(policy)
+
+    async def edit(self, cluster: str, policy: Policy, change: Wire) -> Policy:
+        meta = policy.metadata
+        return await self.client(cluster).patch(type(policy), meta.name, meta.namespace, change)
+
+    async def delete(self, cluster: str, policy: Policy) -> None:
+        meta = policy.metadata
+        await self.client(cluster).delete(type(policy), meta.name, meta.namespace)
+
+    async def find(self, cluster: str, policy: Policy) -> Policy | None:
+        meta = policy.metadata
+        try:
+            return await self.client(cluster).read(type(policy), meta.name, meta.namespace)
+        except NotFound:
+            return None
+
+    async def priorities(self, policy: Policy) -> dict[str, Any]:
+        """What each member's copy says, None where there is none."""
+        found = {name: await self.find(name, policy) for name in self.names}
+        return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
+
+    async def record(self, cluster: str, policy: Policy) -> Record | None:
+        topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
+        name = record_name(Key(topic, policy.metadata.name, policy.metadata.namespace))
+        try:
+            told = record_in(await self.client(cluster).read(ConfigMap, name, SYSTEM))
+        except NotFound:
+            return None
+        assert isinstance(told, Record), told
+        return told
+
+    async def page(self, cluster: str) -> Page | None:
+        try:
+            told = page_in(await self.client(cluster).read(ConfigMap, "policies-ledger", SYSTEM))
+        except NotFound:
+            return None
+        assert isinstance(told, Page), told
+        return told
+
+    async def told(self, cluster: str) -> set[str]:
+        """The reasons of all events of a cluster."""
+        return {e.reason for e in (await self.client(cluster).list(Event)).objects}
+
+
+def acnp(name: str = "deny", priority: int = 5, *, federated: bool = True) -> ClusterNetworkPolicy:
+    """A policy of the whole cluster."""
+    marks = {FEDERATED: "true"} if federated else {}
+    return ClusterNetworkPolicy(
+        metadata=Meta(name=name, annotations=marks), spec={"priority": priority}
+    )
+
+
+def anp(name: str = "deny", priority: int = 5, *, federated: bool = True) -> AntreaNetworkPolicy:
+    """A policy of the shop's namespace."""
+    marks = {FEDERATED: "true"} if federated else {}
+    return AntreaNetworkPolicy(
+        metadata=Meta(name=name, namespace=SHOP, annotations=marks), spec={"priority": priority}
+    )
+
+
+def is_plain(policy: Policy | None) -> bool:
+    """Whether nothing on a policy is of the federation."""
+    if policy is None:
+        return False
+    marks = policy.metadata.annotations
+    return not is_federated(policy) and not any("hanse.dev" in name for name in marks)

@@ -1,0 +1,153 @@
+"""The laws of merging: whatever happened where, and whoever hears of it in which order."""
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.features.policies.content import Content
+from hanse.features.policies.versions import (
+    GONE,
+    NOTHING,
+    Dot,
+    Entry,
+    History,
+    State,
+    event,
+    flips_of,
+    merge,
+    merge_all,
+)
+
+ACTORS = ("bergen~1", "hamburg~1", "lubeck~1")
+STATES: tuple[State, ...] = ("Present", "Deleted", "Orphaned")
+
+Deed = tuple[int, int, str]
+
+deeds = st.lists(
+    st.one_of(
+        st.tuples(st.just("act"), st.integers(0, 2), st.sampled_from("abcDO")),
+        st.tuples(st.just("hear"), st.integers(0, 2), st.integers(0, 2)),
+        st.tuples(st.just("forget"), st.integers(0, 2), st.just(0)),
+    ),
+    max_size=25,
+)
+"""What three members may go through: people act, members hear of each other, tombstones go."""
+
+
+def act(history: History, actor: str, what: str) -> History:
+    state: State = {"D": "Deleted", "O": "Orphaned"}.get(what, "Present")  # type: ignore[assignment]
+    return event(history, actor, state, Content(spec={"rule": what}), what)
+
+
+def lived(story: Sequence[tuple[str, int, object]]) -> list[History]:
+    """The histories of three members after a story, in which every event is a new one."""
+    held = [NOTHING, NOTHING, NOTHING]
+    for deed, who, what in story:
+        if deed == "act":
+            held[who] = act(held[who], ACTORS[who], str(what))
+        elif deed == "hear":
+            assert isinstance(what, int)
+            held[who] = merge(held[who], held[what])
+        elif held[who].entries and all(e.state == "Deleted" for e in held[who].entries):
+            held[who] = History(held[who].context)
+    return held
+
+
+@given(deeds)
+@settings(max_examples=300)
+def test_merging_is_commutative_associative_and_idempotent(story: list[object]) -> None:
+    a, b, c = lived(story)  # type: ignore[arg-type]
+
+    assert merge(a, b) == merge(b, a)
+    assert merge(merge(a, b), c) == merge(a, merge(b, c))
+    assert merge(a, a) == a
+    assert merge(merge(a, b), b) == merge(a, b)
+    assert merge_all([a, b, c]) == merge_all([c, a, b])
+
+
+@given(deeds, st.sampled_from("abc"))
+def test_who_acts_knowing_everything_wins(story: list[object], what: str) -> None:
+    everything = merge_all(lived(story))  # type: ignore[arg-type]
+
+    after = act(everything, ACTORS[1], what)
+
+    assert after.winner is not None
+    assert after.winner.digest == what
+    assert all(merge(after, one) == after for one in lived(story))  # type: ignore[arg-type]
+
+
+@given(deeds)
+def test_no_version_is_lost_unless_somebody_who_knew_it_acted(story: list[object]) -> None:
+    histories = lived(story)  # type: ignore[arg-type]
+    merged = merge_all(histories)
+
+    for history in histories:
+        for entry in history.entries:
+            superseded = any(h.covers(entry.dot) and h.entry(entry.dot) is None for h in histories)
+            assert superseded or merged.entry(entry.dot) == entry
+
+
+def present(actor: str, count: int, weight: int, digest: str = "a") -> Entry:
+    return Entry(Dot(actor, count), weight, "Present", digest)
+
+
+def test_of_two_changes_that_crossed_the_one_with_the_larger_sum_counts() -> None:
+    start = act(NOTHING, ACTORS[0], "a")
+    often = act(act(start, ACTORS[0], "b"), ACTORS[0], "c")
+    once = act(start, ACTORS[2], "z")
+
+    merged = merge(often, once)
+
+    assert merged.winner is not None
+    assert merged.winner.digest == "c"
+    assert [e.digest for e in merged.overruled] == ["z"]
+
+
+def test_with_equal_sums_the_cluster_decides_and_never_the_order_of_hearing() -> None:
+    start = act(NOTHING, ACTORS[0], "a")
+    one, other = act(start, ACTORS[1], "x"), act(start, ACTORS[2], "y")
+
+    assert merge(one, other).winner == merge(other, one).winner
+    assert merge(one, other).winner == other.winner
+
+
+def test_a_change_beats_a_deletion_that_crossed_it_and_leaving_beats_both() -> None:
+    start = act(NOTHING, ACTORS[0], "a")
+    edited, deleted = act(start, ACTORS[0], "b"), act(start, ACTORS[2], "D")
+    left = act(start, ACTORS[1], "O")
+
+    crossed = merge(edited, deleted)
+
+    assert crossed.winner == edited.winner
+    assert [e.state for e in crossed.overruled] == ["Deleted"]
+    assert merge(crossed, left).winner == left.winner
+
+
+def test_the_same_change_in_two_clusters_is_no_conflict() -> None:
+    start = act(NOTHING, ACTORS[0], "a")
+
+    merged = merge(act(start, ACTORS[1], "x"), act(start, ACTORS[2], "x"))
+
+    assert len(merged.entries) == 2
+    assert merged.overruled == ()
+
+
+def test_a_collected_tombstone_still_ends_what_it_ended() -> None:
+    start = act(NOTHING, ACTORS[0], "a")
+    collected = History(act(start, ACTORS[1], "D").context)
+
+    assert merge(start, collected).winner is None
+    assert merge(collected, act(collected, ACTORS[2], "a")).winner is not None
+
+
+def test_versions_brought_back_against_another_cluster_are_counted() -> None:
+    history = act(act(NOTHING, ACTORS[0], "a"), ACTORS[0], "D")
+    for turn in range(1, 4):
+        who, what = (ACTORS[1], "a") if turn % 2 else (ACTORS[0], "D")
+        history = act(history, who, what)
+        assert history.winner is not None
+        assert history.winner.flips == turn
+
+    assert flips_of(history.winner, "lubeck", "b") == 0, "something new is no flip"
+    assert flips_of(act(history, ACTORS[1], GONE).winner, "hamburg", "a") == 0, "nor one's own"
