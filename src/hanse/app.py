@@ -53,6 +53,8 @@ from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.policies.feature import Policies
+from hanse.features.policies.options import PolicyOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
 from hanse.features.statefulsets.feature import StatefulSets
@@ -85,6 +87,7 @@ class Options(Struct, frozen=True):
     statefulsets: StatefulSetOptions = StatefulSetOptions()
     gslb: GslbOptions = GslbOptions()
     publishing: PublishingOptions = PublishingOptions()
+    policies: PolicyOptions = PolicyOptions()
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
@@ -117,6 +120,7 @@ def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:
         ServiceZone(view),
         StatefulSetZone(view, options.broker_namespace, options.statefulsets),
         *globally,
+        Policies(options.policies),
     )
 
 

@@ -18,7 +18,7 @@ from hanse.engine.ownership import (
 from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, WriteResult
 from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, Object, Place, Wire, ref_of
-from hanse.model.plan import Creation, Desired, Patch, Plan, Removal
+from hanse.model.plan import Desired, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 
 OMITTED = "no longer wanted"
@@ -104,8 +104,6 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
             continue
         wanted.add(Place(desired.where, ref_of(desired.object)))
         _compare_desired(desired, owner_by(feature, key, desired, seen), seen, sink)
-    for creation in plan.creations:
-        _compare_creation(creation, seen, sink)
     wanted.update(removal.place for removal in plan.removals)
     for removal in plan.removals:
         _compare_removal(removal, seen, sink)
@@ -212,15 +210,6 @@ def _ours_to_write(
         sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
         return False
     return True
-
-
-def _compare_creation(creation: Creation, seen: Snapshot, sink: _Sink) -> None:
-    obj, where = creation.object, creation.where
-    place = Place(where, ref_of(obj))
-    if not _writable(place, type(obj), creation.as_leader_of, seen, sink):
-        sink.stop_after(where, creation.step)
-    elif seen.find(place) is None:
-        sink.actions.append(Create(where, obj, creation.step, creation.as_leader_of))
 
 
 def _compare_removal(removal: Removal, seen: Snapshot, sink: _Sink) -> None:

@@ -31,18 +31,6 @@ class Desired(Struct, frozen=True):
     """Made where it is missing and nobody's from then on: we never change or delete it."""
 
 
-class Creation(Struct, frozen=True):
-    """An object made where there is none, for its users: it is not ours from then on.
-
-    It carries no mark of ownership, is never compared and never deleted by omission.
-    """
-
-    object: Object
-    where: ClusterId
-    step: int = 0
-    as_leader_of: ClusterId | None = None
-
-
 class Removal(Struct, frozen=True):
     """The deletion of an object that we do not own, or of one whose going has a known cause."""
 
@@ -115,7 +103,6 @@ class Plan(Struct, frozen=True):
     questions: tuple[Question, ...] = ()
     notices: tuple[Notice, ...] = ()
     again_after: timedelta | None = None
-    creations: tuple[Creation, ...] = ()
 
 
 class Feature(Protocol):

@@ -26,9 +26,9 @@ from hanse.features.policies.sight import Sight
 from hanse.features.policies.versions import Entry
 from hanse.model.facts import Outcome
 from hanse.model.objects import Wire
-from hanse.model.plan import Creation, Patch, Removal
+from hanse.model.plan import Desired, Patch, Removal
 
-Write = Creation | Patch | Removal
+Write = Desired | Patch | Removal
 
 _TOLD: dict[str, Reason] = {"Refused": "Refused", "Forbidden": "Forbidden"}
 
@@ -118,7 +118,7 @@ def _present(
     write: Write
     if policy is None:
         made = made_of(sight.key, winner.content, mark)
-        write = Creation(made, sight.member, 1, as_leader_of=sight.member)
+        write = Desired(made, sight.member, 1, as_leader_of=sight.member, unowned=True)
     else:
         write = _patch(sight, change_to(winner.content, policy, {**mark, **_decided(sight)}))
         here = replace(here, generation=policy.metadata.generation)

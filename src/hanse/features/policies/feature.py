@@ -54,7 +54,7 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Creation, Desired, Notice, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 RECORDS = f"{LEDGER}={POLICIES}"
@@ -114,15 +114,15 @@ class Policies:
         shares = [self._share(key, m, seen) for m in members_of(seen) if leads(m, seen)]
         kept = [d for m in leaving_of(seen) for d in _kept_while_leaving(key, m, seen)]
         writes = [w for s in shares if s.step is not None for w in s.step.writes]
+        made = [w for w in writes if isinstance(w, Desired)]
         waits = [s.again_after for s in shares if s.again_after is not None]
         return Plan(
-            (*kept, *(d for s in shares for d in s.desired)),
+            (*kept, *(d for s in shares for d in s.desired), *made),
             removals=tuple(w for w in writes if isinstance(w, Removal)),
             patches=tuple(w for w in writes if isinstance(w, Patch)),
             questions=tuple(q for s in shares for q in s.questions),
             notices=tuple(n for s in shares for n in s.notices),
             again_after=min(waits, default=None),
-            creations=tuple(w for w in writes if isinstance(w, Creation)),
         )
 
     def _share(self, key: Key, member: ClusterId, seen: Snapshot) -> _Share:
@@ -221,6 +221,8 @@ def _woken_by_record(where: ClusterId, told: list[ConfigMap], seen: Snapshot) ->
     keys = {key for one in told if (key := key_in(one)) is not None}
     pages = {key for key in keys if key.topic == PAGE_TOPIC}
     yield from keys
+    if not keys:
+        return
     if pages:
         yield from _woken_by_page(told, seen)
     elif any(_is_over(one) for one in told):

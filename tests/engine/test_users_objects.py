@@ -1,18 +1,17 @@
-"""What a plan makes or removes without owning it: users' own objects, replicated for them."""
+"""Events that go with another write, and removals that spare what was edited meanwhile."""
 
 import asyncio
 from collections.abc import Iterable
 
 import pytest
 
-from hanse.engine.actions import Create, Delete, todo
-from hanse.engine.ownership import owner_of
+from hanse.engine.actions import Delete, todo
 from hanse.kube.errors import NotFound
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Event
-from hanse.model.objects import Object, Place, ref_of
-from hanse.model.plan import Creation, Notice, Patch, Plan, Removal
+from hanse.model.objects import Place, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
 from hanse.testing.builders import cluster, configmap, namespace, snapshot, stored
 from hanse.testing.time import ON_VIRTUAL_TIME
@@ -44,6 +43,7 @@ class Giver:
         note = Place(seen.local, ref_of(order))
         change = {"metadata": {"annotations": {"noted": "yes"}}}
         return Plan(
+            (Desired(gift, seen.local, step=1, unowned=True),),
             patches=(Patch(note, change),),
             notices=(
                 Notice(Place(seen.local, ref_of(gift)), "Made", "made it", told_with=note),
@@ -54,27 +54,7 @@ class Giver:
                     told_with=note,
                 ),
             ),
-            creations=(Creation(gift, seen.local, step=1),),
         )
-
-
-async def test_what_is_created_for_users_is_neither_marked_nor_put_back_nor_deleted() -> None:
-    world = World((HOME,), lambda: (Giver(),))
-    person = world.client(HOME)
-    await person.create(namespace(SHOP))
-    async with world.agents_running():
-        await person.create(configmap("order", SHOP, of="bread"))
-        await asyncio.sleep(5)
-        gift = await person.read(ConfigMap, "gift", SHOP)
-        assert (gift.data, owner_of(gift)) == ({"of": "bread"}, None)
-        assert not gift.metadata.labels
-        assert not gift.metadata.annotations
-
-        await person.patch(ConfigMap, "gift", SHOP, {"data": {"of": "salt"}})
-        await person.delete(ConfigMap, "order", SHOP)
-        await asyncio.sleep(60)
-
-        assert (await person.read(ConfigMap, "gift", SHOP)).data == {"of": "salt"}
 
 
 async def test_a_notice_goes_with_the_write_of_another_object_even_about_what_is_absent() -> None:
@@ -109,25 +89,6 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
     assert [w.result for w in second] == ["Done"]
     with pytest.raises(NotFound):
         await person.read(ConfigMap, "gift", SHOP)
-
-
-@pytest.mark.parametrize(
-    ("standing", "made"),
-    [
-        pytest.param((), True, id="nothing stands there"),
-        pytest.param((configmap("gift", SHOP, of="salt"),), False, id="a user's own stands there"),
-    ],
-)
-def test_a_creation_is_made_only_where_nothing_stands(
-    standing: tuple[Object, ...], made: bool
-) -> None:
-    order = configmap("order", SHOP, of="bread")
-    objects = [stored(o) for o in (order, *standing)]
-    seen = snapshot(Giver(), HOME, [cluster(HOME, Role.LOCAL)], {HOME: objects})
-
-    wanted = todo("giver", Key("gift"), Giver().plan(Key("gift"), seen), (), seen)
-
-    assert any(isinstance(a, Create) for a in wanted.actions) is made
 
 
 def test_a_removal_says_whether_it_must_be_as_seen() -> None:
