@@ -39,9 +39,21 @@ DEFINED = [d for d in (*crds(), *stand_ins()) if d["metadata"]["name"] in _NEEDE
 
 
 class Supervisor(Engine):
-    """A supervisor's engine and its part in elections."""
+    """A supervisor's engine and its part in elections, or the crown that it is given."""
 
-    leaders: Leaders
+    leaders: Leaders | None = None
+
+
+class Crown:
+    """Who leads whom without elections: cheap, and cruder than a Lease would ever allow."""
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        self.members: set[str] = set()
+        """Where this supervisor may write, whatever it believes itself."""
+
+    def holds(self, member: str | None) -> bool:
+        return member is None or member in self.members
 
 
 class Realm(World):
@@ -55,12 +67,16 @@ class Realm(World):
         seed: int = 0,
         options: PolicyOptions = PolicyOptions(),  # noqa: B008 - a frozen value
         skews: dict[str, timedelta] | None = None,
+        elections: bool = True,
     ) -> None:
         super().__init__(names, lambda: (Policies(options),), seed=seed, skews=skews)
         self.supervisors = tuple(supervisors)
         self.members: dict[str, set[str]] = {s: set(self.names) for s in self.supervisors}
         self._controllers: dict[str, asyncio.Task[None]] = {}
         self._starts = 0
+        self._elections = elections
+        self.crowns: dict[str, Crown] = {}
+        self.epochs: dict[str, int] = {}
 
     # -- clusters
 
@@ -91,10 +107,30 @@ class Realm(World):
         )
         for member in sorted(self.members[cluster] | {cluster}):
             engine.fleet.join(member, self._roles(cluster, member), self.api(cluster, member))
+        if not self._elections:
+            self.crowns[cluster] = Crown(cluster)
+            engine.fence(self.crowns[cluster])
+            return engine
         identity = f"{cluster}_{self._starts}"
         engine.leaders = Leaders(engine.fleet, identity, clock=self.clock, random=self.random)
         engine.fence(engine.leaders)
         return engine
+
+    def crown(self, supervisor: str, member: str) -> None:
+        """Let a supervisor lead a member; who led it before is not told."""
+        fleet = self.agents[supervisor].engine.fleet
+        self.epochs[member] = self.epochs.get(member, 0) + 1
+        self.crowns[supervisor].members.add(member)
+        fleet.put_fact(Leadership(member, supervisor, self.epochs[member], ours=True))
+        fleet.set_roles(member, fleet.connections[member].roles | {Role.LED})
+
+    def depose(self, supervisor: str, member: str) -> None:
+        """Let a supervisor know that it does not lead a member any more."""
+        self.crowns[supervisor].members.discard(member)
+        fleet = self.agents[supervisor].engine.fleet
+        if member in fleet.connections and Role.LED in fleet.connections[member].roles:
+            fleet.put_fact(Leadership(member, "another", self.epochs[member], ours=False))
+            fleet.set_roles(member, fleet.connections[member].roles - {Role.LED})
 
     def _roles(self, cluster: str, member: str) -> set[Role]:
         roles = {Role.LOCAL} if member == cluster else set()
@@ -109,6 +145,10 @@ class Realm(World):
         return engine
 
     async def _run(self, cluster: str, engine: Supervisor) -> None:
+        if engine.leaders is None:
+            async with engine.running():
+                await asyncio.get_running_loop().create_future()
+            return
         async with engine.running(), engine.leaders.running():
             for member in sorted(self.members[cluster]):
                 self._stand(cluster, engine, member)
@@ -116,7 +156,8 @@ class Realm(World):
 
     def _stand(self, cluster: str, engine: Supervisor, member: str) -> None:
         way = self.network.transport(cluster, member, InProcess(self.clusters[member]))
-        engine.leaders.stand(member, Client(way))
+        if engine.leaders is not None:
+            engine.leaders.stand(member, Client(way))
 
     @asynccontextmanager
     async def agents_running(self) -> AsyncIterator["Realm"]:
@@ -154,7 +195,8 @@ class Realm(World):
         for agent in list(self.agents.values()):
             engine = agent.engine
             assert isinstance(engine, Supervisor)
-            await engine.leaders.withdraw(member)
+            if engine.leaders is not None:
+                await engine.leaders.withdraw(member)
             if member in engine.fleet.connections:
                 await leave_by_force(engine, member)
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from hanse.features.policies.content import KINDS, is_federated, key_of
 from hanse.features.policies.options import PolicyOptions
@@ -21,6 +24,7 @@ from hanse.features.policies.sight import (
     identity_of,
     is_whole,
     known_elsewhere,
+    last_stay,
     leads,
     leaving_of,
     members_of,
@@ -53,10 +57,33 @@ def plan_page(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> Plan
     collected = {name: context for name, context in known.items() if name not in due}
     collected.update(due)
     latest = dict(list(collected.items())[-options.remembered :])
-    written = page_map_of(member, Page(identity_of(member, seen), latest))
+    stay = page.stay if page is not None and has_joined(member, seen) else 0
+    about = Page(
+        identity_of(member, seen), stay or last_stay(member, seen) + 1, *_others(member, page, seen)
+    )
+    written = page_map_of(member, replace(about, collected=latest))
     wait = _next_collection(member, options, seen)
     desired = Desired(written, member, as_leader_of=member, takes_over=True)
     return Plan((desired,), again_after=wait)
+
+
+class _Others(NamedTuple):
+    members: dict[ClusterId, int]
+    left: dict[ClusterId, int]
+
+
+def _others(member: ClusterId, page: Page | None, seen: Snapshot) -> _Others:
+    """Who is a member now and in which stay, and whose stay has ended."""
+    known = dict(page.members) if page is not None else {}
+    left = dict(page.left) if page is not None else {}
+    members = members_of(seen)
+    for other in sorted(known.keys() - set(members)):
+        left[other] = max(known.pop(other), left.get(other, 0))
+    for other in members:
+        found = page_of(other, seen)
+        if other != member and found is not None and found.stay > left.get(other, 0):
+            known[other] = max(found.stay, known.get(other, 0))
+    return _Others(dict(sorted(known.items())), dict(sorted(left.items())))
 
 
 def remembers(member: ClusterId, key: Key, history: History, seen: Snapshot) -> bool:

@@ -98,6 +98,12 @@ class Page(Struct, frozen=True):
 
     cluster: str
     """The uid of the member's kube-system namespace: another cluster of the same id is another."""
+    stay: int = 1
+    """Which of its stays in the federation this is."""
+    members: dict[ClusterId, int] = {}
+    """The stays of the other members, as far as they are known."""
+    left: dict[ClusterId, int] = {}
+    """The last stays of members that left: a ledger of such a stay is from another time."""
     collected: dict[str, dict[str, int]] = {}
     """The context of each policy whose tombstone was collected, the latest last."""
     schema: int = SCHEMA

@@ -159,15 +159,21 @@ def page_of(member: ClusterId, seen: Snapshot) -> Page | None:
 
 
 def has_joined(member: ClusterId, seen: Snapshot) -> bool:
-    """Whether a member has taken in what others knew, and is still the same cluster.
+    """Whether a member has taken in what others knew, and has not been away since.
 
-    Only its leader sees the cluster's identity; others take the ledger's word.
+    Only its leader sees whether it is still the same cluster; others take the ledger's word.
     """
     page = page_of(member, seen)
-    if page is None:
+    if page is None or page.stay <= last_stay(member, seen):
         return False
     identity = identity_of(member, seen)
     return not identity or page.cluster == identity
+
+
+def last_stay(member: ClusterId, seen: Snapshot) -> int:
+    """The latest stay of a member that others saw the end of; 0 if there was none."""
+    pages = (page_of(m, seen) for m in members_of(seen) if m != member)
+    return max((page.left.get(member, 0) for page in pages if page is not None), default=0)
 
 
 def identity_of(member: ClusterId, seen: Snapshot) -> str:

@@ -43,7 +43,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
     dot: Dot
     weight: int
-    """The sum of all that was known then, itself included."""
+    """The sum of all that was known then, itself included; of what was built on, if not all was."""
     state: State
     digest: str
     content: Content = Content()
@@ -139,7 +139,7 @@ def event(
     dot = Dot(actor, count)
     entry = Entry(
         dot,
-        sum(context.values()),
+        sum(context.values()) if not unseen else 1 + max((e.weight for e in seen), default=0),
         state,
         digest,
         content,

@@ -1,0 +1,522 @@
+"""Random schedules of people, faults and time over replicated policies, and what must hold.
+
+A schedule is a function of its seed: `python -m tests.features.policies.schedules SEED [COUNT]`
+replays. Leadership is given and taken by the schedule itself, more roughly than leases would: two
+supervisors may lead one member for a moment.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from hanse.engine.leaving import leave
+from hanse.features.policies.content import FEDERATED, Policy, is_federated
+from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.record import RESOLVE_MARK, VERSION_MARK
+from hanse.kube.errors import KubeError
+from hanse.local.embedded.storage import Snapshot
+from hanse.model.facts import ClusterState, Phase, Role
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import Meta
+from hanse.testing.faults import Weather
+from hanse.testing.time import run
+from tests.features.policies.believed import ABSENT, ORPHANED, Believed, Witness
+from tests.features.policies.realm import CLUSTERS, SHOP, SUPERVISORS, Realm, acnp, anp, is_plain
+
+STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+OPTIONS = PolicyOptions(retention=timedelta(seconds=40), flips=1000)
+"""Flapping is a scenario of its own: here people may change their minds as often as they like."""
+TAKEOVER = 20.0
+Deed = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Broken(AssertionError):
+    """A law did not hold; the message says which and how to replay."""
+
+
+class Schedule:
+    """One realm, what its people did, and what has to be true of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in CLUSTERS}
+        self.realm = Realm(seed=seed, options=OPTIONS, skews=skews, elections=False)
+        self.namespaced = self.random.random() < 0.4
+        self.make = anp if self.namespaced else acnp
+        self.believed = {name: Believed(CLUSTERS) for name in ("deny", "allow")}
+        self.complaints: list[str] = []
+        self.witness = Witness(self.realm, self.believed, self.complaints.append)
+        self.backups: dict[str, tuple[Snapshot, int]] = {}
+        self.homeless: set[str] = set()
+        self.outside: str = ""
+        self.written = 0
+        self.story: list[str] = []
+
+    async def play(self) -> None:
+        """Set up, let things happen, heal, and look; more than once, so that memory is tested."""
+        realm = self.realm
+        for cluster in CLUSTERS:
+            await realm.furnish(cluster, SHOP)
+        for name in SUPERVISORS:
+            realm.start_agent(name)
+        for member in CLUSTERS:
+            realm.crown(self.random.choice(SUPERVISORS), member)
+        await self._settle()
+        try:
+            for _ in range(self.random.randint(1, 2)):
+                for _ in range(self.random.randint(3, 9)):
+                    await self._something_happens()
+                    self._require(not self.complaints, "; ".join(self.complaints))
+                await self._heal()
+                await self._check_all()
+            await self._check_silence()
+        finally:
+            await realm.stop()
+            await realm.close()
+
+    async def _something_happens(self) -> None:
+        deeds: tuple[tuple[Deed, int], ...] = (
+            (self._create, 5),
+            (self._edit, 5),
+            (self._delete, 4),
+            (self._unannotate, 1),
+            (self._create_plain, 1),
+            (self._cut, 3),
+            (self._mend, 1),
+            (self._storm, 2),
+            (self._kill, 2),
+            (self._move, 3),
+            (self._crash_at_a_request, 3),
+            (self._restart_server, 1),
+            (self._lose_history, 1),
+            (self._back_up, 1),
+            (self._restore, 2),
+            (self._leave_or_join, 1),
+            (self._spoil_a_record, 1),
+            (self._raze, 2 if self.namespaced else 0),
+        )
+        deed = self.random.choices([d for d, _ in deeds], [w for _, w in deeds])[0]
+        await deed()
+        await asyncio.sleep(self.random.choice((0, 0.01, 0.05, 0.3, 2, 30, 90)))
+
+    def _tell(self, what: str) -> None:
+        self.story.append(f"{asyncio.get_running_loop().time():9.2f} {what}")
+
+    # -- people
+
+    def _cluster(self) -> str:
+        return self.random.choice(CLUSTERS)
+
+    def _name(self) -> str:
+        return self.random.choice(sorted(self.believed))
+
+    async def _create(self) -> None:
+        where, name = self._cluster(), self._name()
+        self.written += 1
+        policy = self.make(name, self.written)
+        try:
+            with self.witness.by_hand(where):
+                await self.realm.create(where, policy)
+        except KubeError:
+            return
+        self._tell(f"{where}: {name} is created with {self.written}")
+        self._acted(where, name, self.written)
+        if where == self.outside:
+            self.believed[name].made_outside(self.written)
+
+    async def _edit(self) -> None:
+        where, name = self._cluster(), self._name()
+        standing = await self.realm.find(where, self.make(name))
+        if standing is None:
+            return
+        self.written += 1
+        change: dict[str, Any] = {"spec": {"priority": self.written}}
+        if self.random.random() < 0.3:
+            change = {"metadata": {"labels": {"edit": str(self.written)}}}
+        try:
+            with self.witness.by_hand(where):
+                after = await self.realm.edit(where, standing, change)
+        except KubeError:
+            return
+        self._tell(f"{where}: {name} is edited to {said(after)}")
+        if is_federated(after):
+            self._acted(where, name, said(after))
+            if where == self.outside and VERSION_MARK not in after.metadata.annotations:
+                self.believed[name].made_outside(said(after))
+        else:
+            self.believed[name].plain[where] = after.metadata.resource_version
+
+    async def _delete(self) -> None:
+        where, name = self._cluster(), self._name()
+        standing = await self.realm.find(where, self.make(name))
+        if standing is None:
+            return
+        try:
+            with self.witness.by_hand(where):
+                await self.realm.delete(where, standing)
+        except KubeError:
+            return
+        self._tell(f"{where}: {name} is deleted")
+        if is_federated(standing):
+            self._acted(where, name, ABSENT)
+        self.believed[name].plain.pop(where, None)
+
+    async def _unannotate(self) -> None:
+        where, name = self._cluster(), self._name()
+        standing = await self.realm.find(where, self.make(name))
+        if standing is None or not is_federated(standing):
+            return
+        with self.witness.by_hand(where):
+            change = {"metadata": {"annotations": {FEDERATED: None}}}
+            await self.realm.edit(where, standing, change)
+        self._tell(f"{where}: {name} leaves the federation")
+        self._acted(where, name, ORPHANED)
+
+    async def _create_plain(self) -> None:
+        where, name = self._cluster(), self._name()
+        try:
+            with self.witness.by_hand(where):
+                made = await self.realm.create(where, self.make(name, 0, federated=False))
+        except KubeError:
+            return
+        self._tell(f"{where}: a plain {name} is created")
+        believed = self.believed[name]
+        believed.plain[where] = made.metadata.resource_version
+        if where in believed.last and believed.last[where] == ABSENT:
+            believed.unsure = True  # deleted and replaced before anybody looked, maybe
+
+    def _acted(self, where: str, name: str, what: object) -> None:
+        if where == self.outside:
+            return
+        self.believed[name].acted(where, what)
+
+    # -- faults
+
+    def _link(self) -> tuple[str, str]:
+        return self.random.choice(SUPERVISORS), self._cluster()
+
+    async def _cut(self) -> None:
+        source, target = self._link()
+        self.realm.network.cut(source, target)
+        self._tell(f"{source} is cut off from {target}")
+
+    async def _mend(self) -> None:
+        self.realm.network.heal_all()
+        self._tell("all links heal")
+
+    async def _storm(self) -> None:
+        source, target = self._link()
+        self.realm.network.link(source, target).weather = STORM
+        self._tell(f"a storm between {source} and {target}")
+
+    async def _kill(self) -> None:
+        name = self.random.choice(SUPERVISORS)
+        if name in self.realm.agents:
+            await self.realm.kill_agent(name)
+            self._tell(f"the agent of {name} is killed")
+            await asyncio.sleep(self.random.choice((0, TAKEOVER)))
+            self._lead_all()
+        else:
+            self.realm.start_agent(name)
+            self._lead_all()
+            self._tell(f"the agent of {name} starts")
+
+    async def _move(self) -> None:
+        """Another supervisor leads a member; for a moment both may think that they do."""
+        member = self._cluster()
+        if len(self.realm.agents) < 2 or member == self.outside:
+            return
+        old = next((s for s in SUPERVISORS if member in self.realm.crowns[s].members), None)
+        new = next(s for s in SUPERVISORS if s != old)
+        overlap = self.random.choice((0.0, 0.0, 0.02, 1.0))
+        if old is not None and not overlap:
+            self.realm.depose(old, member)
+        self.realm.crown(new, member)
+        await asyncio.sleep(overlap)
+        if old is not None and old in self.realm.agents:
+            self.realm.depose(old, member)
+        self._tell(f"{new} leads {member}, after {old} ({overlap})")
+
+    async def _crash_at_a_request(self) -> None:
+        """A supervisor dies while it waits for an answer, and is started again."""
+        crash = self.realm.network.crash_at(self.random.randint(1, 12))
+        await self.random.choice((self._edit, self._create, self._delete))()
+        done, _ = await asyncio.wait({crash}, timeout=30)
+        self.realm.network.disarm()
+        if done and crash.result() in self.realm.agents:
+            await self.realm.kill_agent(crash.result())
+            self.realm.start_agent(crash.result())
+            self._lead_all()
+            self._tell(f"the agent of {crash.result()} crashed at a request")
+
+    async def _restart_server(self) -> None:
+        target = self._cluster()
+        for link in self.realm.network.links_to(target):
+            self.realm.network.break_watches(link.source, target)
+        self._tell(f"the API server of {target} restarts")
+
+    async def _lose_history(self) -> None:
+        self.realm.clusters[self._cluster()].storage.lose_history()
+        await self._restart_server()
+
+    async def _back_up(self) -> None:
+        cluster = self._cluster()
+        self.backups[cluster] = (self.realm.clusters[cluster].storage.snapshot(), len(self.story))
+        self._tell(f"{cluster} is backed up")
+
+    async def _restore(self) -> None:
+        """A member is down for a while and comes back as it was when it was backed up."""
+        cluster = self._cluster()
+        if cluster not in self.backups or cluster == self.outside or self.homeless:
+            return
+        links = [link for link in self.realm.network.links_to(cluster) if not link.cut]
+        for link in links:
+            self.realm.network.cut(link.source, cluster)
+        await asyncio.sleep(self.random.choice((0.5, 5)))
+        with self.witness.by_hand(cluster):
+            self.realm.clusters[cluster].storage.restore(self.backups[cluster][0])
+        for link in links:
+            self.realm.network.heal(link.source, cluster)
+        self._tell(f"{cluster} is restored from its backup")
+        for name, believed in self.believed.items():
+            believed.restored(cluster)
+            standing = await self.realm.find(cluster, self.make(name))
+            believed.plain.pop(cluster, None)
+            if standing is not None and not is_federated(standing):
+                believed.unsure = True
+
+    async def _leave_or_join(self) -> None:
+        """A member is taken out of the federation, cleanly or not, or taken in again."""
+        if self.outside:
+            self._join()
+            return
+        member = CLUSTERS[-1]
+        force = self.random.random() < 0.5
+        if not force:
+            self.realm.network.heal_all()
+        try:
+            async with asyncio.timeout(60):
+                await self._take_out(member, force)
+        except TimeoutError:
+            await self._take_out(member, force=True)
+        self.outside = member
+        for believed in self.believed.values():
+            believed.left(member)
+        self._tell(f"{member} leaves the federation{' by force' if force else ''}")
+
+    async def _take_out(self, member: str, force: bool) -> None:
+        if not force:
+            engines = [agent.engine for agent in self.realm.agents.values()]
+            await asyncio.gather(*(leave(engine, member) for engine in engines))
+        await self.realm.remove(member, force=True)
+        for crown in self.realm.crowns.values():
+            crown.members.discard(member)
+
+    def _join(self) -> None:
+        member, self.outside = self.outside, ""
+        self.realm.add(member)
+        self._lead_all()
+        self._tell(f"{member} joins the federation")
+
+    async def _spoil_a_record(self) -> None:
+        """Somebody deletes or overwrites a record of the ledger by hand."""
+        where = self._cluster()
+        client = self.realm.client(where)
+        records = (await client.list(ConfigMap, namespace="antrea-plus-system")).objects
+        if not records:
+            return
+        record = self.random.choice(records)
+        meta = record.metadata
+        if self.random.random() < 0.7:
+            await client.delete(ConfigMap, meta.name, meta.namespace)
+        else:
+            await client.patch(ConfigMap, meta.name, meta.namespace, {"data": {"record": "{"}})
+        self._tell(f"{where}: the record {meta.name} is spoilt")
+        for name, believed in self.believed.items():
+            if meta.name.endswith(name):
+                believed.spoilt(where)
+
+    async def _raze(self) -> None:
+        """A user deletes the namespace with all that is in it, or makes it anew."""
+        cluster = self._cluster()
+        client = self.realm.client(cluster)
+        if cluster in self.homeless:
+            await client.create(Namespace(metadata=Meta(name=SHOP)))
+            self.homeless.discard(cluster)
+            self._tell(f"{cluster} has its namespace again")
+            return
+        self.homeless.add(cluster)
+        with self.witness.by_hand(cluster):
+            await client.delete(Namespace, SHOP, "")
+            while self._namespace_stands(cluster):  # noqa: ASYNC110 - nobody else can tell
+                await asyncio.sleep(0.1)
+        self._tell(f"{cluster} loses its namespace")
+        for believed in self.believed.values():
+            believed.razed(cluster)
+
+    def _namespace_stands(self, cluster: str) -> bool:
+        return self.realm.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
+
+    # -- healing
+
+    def _lead_all(self) -> None:
+        """Every member is led by one supervisor that lives."""
+        for member in CLUSTERS:
+            leaders = [s for s in self.realm.agents if member in self.realm.crowns[s].members]
+            if not leaders and self.realm.agents and member != self.outside:
+                self.realm.crown(self.random.choice(sorted(self.realm.agents)), member)
+
+    async def _heal(self) -> None:
+        self.realm.network.heal_all()
+        if self.outside:
+            self._join()
+        for cluster in SUPERVISORS:
+            if cluster not in self.realm.agents:
+                self.realm.start_agent(cluster)
+        for cluster in sorted(self.homeless):
+            await self.realm.client(cluster).create(Namespace(metadata=Meta(name=SHOP)))
+        self.homeless.clear()
+        self._lead_all()
+        self._tell("everything heals")
+        await self._settle()
+        await self._release_quarantined()
+
+    async def _settle(self) -> None:
+        """Let time pass until nobody writes any more."""
+        quiet = 0
+        for _ in range(200):
+            with self.realm.network.counting_writes() as writes:
+                await asyncio.sleep(20)
+            quiet = 0 if writes or not self._all_synced() else quiet + 1
+            if quiet == 4:
+                break
+        else:
+            last = [f"{w.source} {w.request.method} {w.target} {w.request.path}" for w in writes]
+            self._require(False, f"the fleet does not settle: {last}")
+        for name, agent in self.realm.agents.items():
+            assert not agent.task.done(), f"the agent of {name} ended: {agent.task}"
+
+    def _all_synced(self) -> bool:
+        states = [
+            state
+            for agent in self.realm.agents.values()
+            for state in agent.engine.fleet.facts.all(ClusterState)
+            if Role.MEMBER in state.roles
+        ]
+        return all(s.phase is Phase.SYNCED and not s.recovering for s in states)
+
+    async def _release_quarantined(self) -> None:
+        """A person looks at everything in quarantine, and lets it go."""
+        for _ in range(3):
+            found = [
+                (where, name)
+                for where in CLUSTERS
+                for name in self.believed
+                if await self._is_quarantined(where, name)
+            ]
+            if not found:
+                return
+            for where, name in found:
+                with self.witness.by_hand(where):
+                    change = {"metadata": {"annotations": {RESOLVE_MARK: "yield"}}}
+                    await self.realm.edit(where, self.make(name), change)
+                self._tell(f"{where}: {name} is let go from quarantine")
+                self.believed[name].let_go = True
+            await self._settle()
+        self._require(False, "what was let go from quarantine stays there")
+
+    async def _is_quarantined(self, where: str, name: str) -> bool:
+        record = await self.realm.record(where, self.make(name))
+        return record is not None and record.here.phase == "Quarantined"
+
+    # -- the laws
+
+    def _require(self, held: bool, law: str) -> None:
+        if not held:
+            story = "\n".join(self.story)
+            raise Broken(f"{law}\nseed {self.seed}:\n{story}")
+
+    async def _check_all(self) -> None:
+        """All agree, on something that somebody said, and nothing plain was touched."""
+        self._require(not self.complaints, "; ".join(self.complaints))
+        for name, believed in self.believed.items():
+            found = {c: await self.realm.find(c, self.make(name)) for c in CLUSTERS}
+            for where, version in believed.plain.items():
+                policy = found.pop(where)
+                self._require(
+                    policy is not None and policy.metadata.resource_version == version,
+                    f"the plain {name} of {where} was touched",
+                )
+            outcome = self._outcome(name, found)
+            self._require(believed.allows(outcome), f"{name} is {outcome}, people said {believed}")
+            believed.settled(outcome)
+            if outcome == ORPHANED:
+                await self._clear(name)
+
+    def _outcome(self, name: str, found: dict[str, Policy | None]) -> object:
+        standing = [p for p in found.values() if p is not None]
+        if any(is_plain(p) for p in standing):
+            self._require(
+                all(is_plain(p) for p in standing), f"some of {name} are plain, others not"
+            )
+            return ORPHANED
+        told = {c: said(p) if p is not None else ABSENT for c, p in found.items()}
+        self._require(len(set(told.values())) <= 1, f"members disagree about {name}: {told}")
+        return next(iter(told.values()), ABSENT)
+
+    async def _clear(self, name: str) -> None:
+        """People delete what was left to the clusters, so that the name is free again."""
+        for where in CLUSTERS:
+            policy = await self.realm.find(where, self.make(name))
+            if policy is not None:
+                with self.witness.by_hand(where):
+                    await self.realm.delete(where, policy)
+        self.believed[name] = Believed(CLUSTERS)
+        self.witness.believed = self.believed
+        self._tell(f"every plain {name} is cleared away")
+        await self._settle()
+
+    async def _check_silence(self) -> None:
+        """A settled fleet writes nothing, and neither does an agent that starts over it."""
+        with self.realm.network.counting_writes() as writes:
+            await asyncio.sleep(300)
+            for cluster in SUPERVISORS:
+                await self.realm.kill_agent(cluster)
+                self.realm.start_agent(cluster)
+            self._lead_all()
+            await asyncio.sleep(100)
+        made = [
+            (w.source, w.request.method, w.target, w.request.path, w.request.body) for w in writes
+        ]
+        self._require(not made, f"a settled fleet wrote {made}")
+
+
+def said(policy: Policy) -> str:
+    """What a policy says, in short."""
+    label = policy.metadata.labels.get("edit", "")
+    return f"{policy.spec.get('priority')}{'/' + label if label else ''}"
+
+
+def play(seed: int) -> None:
+    """Play one schedule to its end."""
+
+    async def whole() -> None:
+        await Schedule(seed).play()
+
+    run(whole())
+
+
+def main() -> None:
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    for seed in range(first, first + count):
+        play(seed)
+    print(f"{count} schedules from seed {first}: every law held")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
