@@ -140,3 +140,22 @@ async def test_a_deletion_seen_is_remembered_until_the_plan() -> None:
 
     assert first.deletion_seen
     assert not second.deletion_seen
+
+
+async def test_a_wait_shorter_than_the_loop_can_tell_still_ends() -> None:
+    """The loop takes a timer for due a nanosecond early, when the key is not."""
+    keys, early = queue(), now()
+    keys._wait(item("a"), Lane.FRESH, 5e-10)
+    assert early < keys._due[0][0] < early + 1e-9
+    takes = 0
+    promote = keys._promote
+
+    def counted() -> None:
+        nonlocal takes
+        takes += 1
+        assert takes < 100, "time does not go on"
+        promote()
+
+    keys._promote = counted  # type: ignore[method-assign]  # only counts
+
+    assert (await keys.take()).item == item("a")

@@ -17,6 +17,9 @@ Item: TypeAlias = tuple[str, Key]
 
 COALESCE_LEAST = 0.020
 COALESCE_MOST = 0.100
+TICK = 1e-5
+"""The least that is waited: a wait lost in rounding would never end where time only jumps."""
+
 CROWD = 500
 """As many waiting keys as make the longest coalescing."""
 
@@ -163,7 +166,7 @@ class Queue:
                 self._ready[lane][item] = None
 
     def _until_next(self) -> float | None:
-        return max(self._due[0][0] - self._time(), 0.0) if self._due else None
+        return max(self._due[0][0] - self._time(), TICK) if self._due else None
 
     def _begin(self, item: Item, ready: dict[Item, None]) -> Turn:
         del ready[item]

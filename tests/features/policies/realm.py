@@ -3,28 +3,32 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
+from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.leaders import Leaders
 from hanse.engine.leaving import leave, leave_by_force
 from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federated
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import SYSTEM, Page, Record, page_in, record_in, record_name
+from hanse.features.policies.record import Page, Record, page_in, record_in, record_name
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
-from hanse.kube.request import Request
+from hanse.kube.errors import NotFound, error_of
+from hanse.kube.request import Request, Response, Transport
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.local.embedded.controllers.suite import Controllers
 from hanse.model.crds import crds, stand_ins
 from hanse.model.facts import Leadership, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
 from hanse.testing.world import Agent, World
 
@@ -42,6 +46,35 @@ class Supervisor(Engine):
     """A supervisor's engine and its part in elections, or the crown that it is given."""
 
     leaders: Leaders | None = None
+
+
+class Guarded:
+    """The way to a cluster that answers 403 to those whose rights were revoked."""
+
+    def __init__(
+        self, inner: Transport, who: tuple[str, str], revoked: set[tuple[str, str]]
+    ) -> None:
+        self._inner, self._who, self._revoked = inner, who, revoked
+
+    async def send(self, request: Request) -> Response:
+        return _FORBIDDEN if self._who in self._revoked else await self._inner.send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        if self._who in self._revoked:
+            raise error_of(_FORBIDDEN)
+        async with self._inner.stream(request) as lines:
+            yield lines
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+_FORBIDDEN = Response(
+    403,
+    msgspec.json.encode({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}),
+    {},
+)
 
 
 class Crown:
@@ -74,9 +107,14 @@ class Realm(World):
         self.members: dict[str, set[str]] = {s: set(self.names) for s in self.supervisors}
         self._controllers: dict[str, asyncio.Task[None]] = {}
         self._starts = 0
+        self.revoked: set[tuple[str, str]] = set()
         self._elections = elections
         self.crowns: dict[str, Crown] = {}
         self.epochs: dict[str, int] = {}
+
+    def api(self, source: str, target: str) -> KubeApi:
+        inner = Guarded(InProcess(self.clusters[target]), (source, target), self.revoked)
+        return KubeApi(Client(self.network.transport(source, target, inner)), self.random)
 
     # -- clusters
 
@@ -89,6 +127,23 @@ class Realm(World):
             await client.create(Namespace(metadata=Meta(name=name)))
         controllers = Controllers(self.clusters[cluster], which=NAMESPACES)
         self._controllers[cluster] = asyncio.create_task(controllers.run())
+
+    async def define(self, cluster: str, name: str, spec: Wire | None = None) -> None:
+        """Teach a cluster a kind, or teach it anew with another schema of its spec."""
+        definition = deepcopy(next(d for d in DEFINED if d["metadata"]["name"] == name))
+        if spec is not None:
+            schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+            schema["properties"] = {"spec": spec}
+        client = self.client(cluster)
+        try:
+            known = await client.read(CustomResourceDefinition, name)
+        except NotFound:
+            await client.send(Request("POST", DEFINITIONS, body=msgspec.json.encode(definition)))
+            return
+        definition["metadata"]["resourceVersion"] = known.metadata.resource_version
+        body = msgspec.json.encode(definition)
+        answer = await client.send(Request("PUT", f"{DEFINITIONS}/{name}", body=body))
+        assert answer.status == 200, answer.body
 
     async def replace_cluster(self, cluster: str, *namespaces: str) -> None:
         """Let an empty cluster stand where another of the same id stood."""

@@ -23,7 +23,6 @@ from hanse.features.policies.record import (
     LEDGER,
     PAGE_TOPIC,
     POLICIES,
-    SYSTEM,
     Lost,
     Page,
     Record,
@@ -53,6 +52,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes

@@ -7,11 +7,12 @@ from msgspec import Struct
 
 from hanse.features.policies.content import KINDS
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import SYSTEM, Here, Record, key_in, record_in
+from hanse.features.policies.record import Here, Record, key_in, record_in
 from hanse.features.policies.sight import Sight, definition_name
 from hanse.model.facts import Answer
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Place, Ref
 from hanse.model.plan import Question, Read
 from hanse.model.snapshot import Snapshot

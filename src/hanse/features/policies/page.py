@@ -11,7 +11,6 @@ from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import (
     PAGE_NAME,
     PAGE_TOPIC,
-    SYSTEM,
     Page,
     Record,
     key_in,
@@ -34,6 +33,7 @@ from hanse.features.policies.sight import (
 from hanse.features.policies.versions import Dot, History, merge
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot

@@ -11,10 +11,10 @@ from hanse.features.policies.content import KINDS, LEDGER_MARKS
 from hanse.features.policies.versions import NOTHING, Dot, History
 from hanse.model.keys import Key, key_from
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta
 
-SYSTEM = "antrea-plus-system"
 LEDGER = "ledger.hanse.dev/of"
 POLICIES = "policies"
 VERSION_MARK = f"{LEDGER_MARKS}version"

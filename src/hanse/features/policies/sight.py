@@ -5,7 +5,6 @@ from msgspec import Struct
 from hanse.features.policies.content import KINDS, Policy
 from hanse.features.policies.record import (
     PAGE_NAME,
-    SYSTEM,
     Lost,
     Page,
     Record,
@@ -19,6 +18,7 @@ from hanse.model.facts import ClusterState, KindServed, Leadership, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Object, Place, Ref
 from hanse.model.snapshot import Snapshot
 
@@ -73,7 +73,7 @@ def leaving_of(seen: Snapshot) -> tuple[ClusterId, ...]:
 
 def is_leaving(state: ClusterState) -> bool:
     """Whether nothing is wanted in a cluster any more."""
-    return state.phase is Phase.LEAVING
+    return state.leaving
 
 
 def leads(member: ClusterId, seen: Snapshot) -> bool:
