@@ -1,0 +1,235 @@
+"""Random schedules of people, faults and time over one federated set, and the laws that must hold.
+
+A schedule is a function of its seed, and `python -m tests.features.statefulsets.schedules SEED`
+replays it.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.names import BALANCERS, OWNER
+from hanse.kube.errors import KubeError
+from hanse.kube.lease import micro_time, new_lease
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.coordination import LeaseSpec
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.objects import Meta
+from hanse.testing.builders import namespace
+from hanse.testing.faults import Weather
+from hanse.testing.time import run
+from hanse.testing.world import BROKER, World
+from tests.scenarios.shipyard import headless, spec_of
+
+SHOP = "shop"
+CLUSTERS = ("bergen", "hamburg", "lubeck")
+STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+LONG = 100_000
+Deed = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Broken(AssertionError):
+    """A law did not hold; the message says which and how to replay."""
+
+
+@cache
+def _definitions() -> tuple[bytes, ...]:
+    kinds = (FederatedStatefulSet, StatefulSetPart, StatefulSetShares)
+    return tuple(msgspec.json.encode(crd_of(kind)) for kind in kinds)
+
+
+class Schedule:
+    """One world with one set; no controllers run, since shares do not depend on pods."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.world = World(CLUSTERS, lambda: (StatefulSets(BROKER_NAMESPACE),), seed=seed)
+        self.told: list[str] = []
+        self.wanted = 0
+        self.balanced = False
+
+    async def play(self, deeds: int = 12) -> None:
+        await self._begin()
+        for _ in range(deeds):
+            deed = self.random.choices(*zip(*self._deeds(), strict=True))[0]
+            try:
+                await deed()
+            except KubeError as error:
+                self._tell(f"… {error}")
+            await asyncio.sleep(self.random.choice((0, 0.05, 1, 20)))
+        self.world.network.heal_all()
+        for name in CLUSTERS:
+            if name not in self.world.agents:
+                self.world.start_agent(name)
+        await self.world.settle(timedelta(minutes=20))
+        await self._hold()
+        await self.world.stop()
+
+    def _deeds(self) -> list[tuple[Deed, int]]:
+        return [
+            (self._scale, 5),
+            (self._balance, 2),
+            (self._change_template, 1),
+            (self._meddle, 2),
+            (self._lose_the_record, 1),
+            (self._cut, 2),
+            (self._storm, 2),
+            (self._heal, 2),
+            (self._kill, 2),
+            (self._crash, 3),
+        ]
+
+    async def _begin(self) -> None:
+        for name in (*CLUSTERS, BROKER):
+            client = self.world.client(name)
+            for definition in _definitions():
+                await client.send(Request("POST", CRDS, body=definition))
+            await client.create(namespace(SHOP))
+        door = self.world.client(BROKER)
+        await door.create(namespace(BROKER_NAMESPACE))
+        for name in CLUSTERS:
+            spec = LeaseSpec(
+                holder_identity=name,
+                lease_duration_seconds=LONG,
+                renew_time=micro_time(self.world.clock.now()),
+            )
+            await door.create(new_lease(BROKER_NAMESPACE, name, spec))
+        await door.create(headless("etcd", SHOP))
+        self.wanted = self.random.randint(0, 7)
+        meta = Meta(name="store", namespace=SHOP)
+        await door.create(StatefulSet(metadata=meta, spec=spec_of(self.wanted)))
+        for name in CLUSTERS:
+            self.world.start_agent(name)
+
+    async def _scale(self) -> None:
+        self.wanted = self.random.randint(0, 9)
+        self._tell(f"scaled to {self.wanted}")
+        await self._edit({"spec": {"replicas": self.wanted}})
+
+    async def _balance(self) -> None:
+        self.balanced = not self.balanced
+        self._tell(f"balancers {'on' if self.balanced else 'off'}")
+        told = "true" if self.balanced else "false"
+        await self._edit({"metadata": {"annotations": {BALANCERS: told}}})
+
+    async def _change_template(self) -> None:
+        image = f"etcd:{self.random.randint(1, 9)}"
+        self._tell(f"image {image}")
+        await self._edit({"spec": {"template": spec_of(image=image).template}})
+
+    async def _edit(self, change: dict[str, Any]) -> None:
+        await self.world.client(BROKER).patch(StatefulSet, "store", SHOP, change)
+
+    async def _meddle(self) -> None:
+        """Somebody edits or deletes what is in a cluster."""
+        name = self.random.choice(CLUSTERS)
+        client = self.world.client(name)
+        self._tell(f"somebody meddles in {name}")
+        if self.random.random() < 0.5:
+            await client.delete(StatefulSet, f"store-{name}", SHOP)
+        else:
+            change = {"spec": {"replicas": self.random.randint(0, 9)}}
+            await client.patch(StatefulSet, f"store-{name}", SHOP, change)
+
+    async def _lose_the_record(self) -> None:
+        self._tell("somebody deletes the shares")
+        await self.world.client(BROKER).delete(StatefulSetShares, "store", SHOP)
+
+    async def _cut(self) -> None:
+        name = self.random.choice(CLUSTERS)
+        self._tell(f"{name} is cut off")
+        self.world.network.cut(name, BROKER)
+
+    async def _storm(self) -> None:
+        name = self.random.choice(CLUSTERS)
+        self._tell(f"storm around {name}")
+        for target in (name, BROKER):
+            self.world.network.link(name, target).weather = STORM
+
+    async def _heal(self) -> None:
+        self._tell("fair weather")
+        self.world.network.heal_all()
+
+    async def _kill(self) -> None:
+        name = self.random.choice(CLUSTERS)
+        self._tell(f"the agent of {name} is killed or started")
+        if name in self.world.agents:
+            await self.world.kill_agent(name)
+        else:
+            self.world.start_agent(name)
+
+    async def _crash(self) -> None:
+        """An agent dies at the very moment of a request, and another takes its place."""
+        crash = self.world.network.crash_at(self.random.randint(1, 12))
+        await self._scale()
+        done, _ = await asyncio.wait({crash}, timeout=30)
+        self.world.network.disarm()
+        if done and crash.result() in self.world.agents:
+            self._tell(f"the agent of {crash.result()} crashed")
+            await self.world.kill_agent(crash.result())
+            self.world.start_agent(crash.result())
+
+    async def _hold(self) -> None:
+        """Every law, once the fleet is whole and had time."""
+        record = await self.world.client(BROKER).read(StatefulSetShares, "store", SHOP)
+        shares = {share.name: share.replicas for share in record.spec.shares}
+        self._law(sum(shares.values()) == self.wanted, f"shares {shares} are {self.wanted}")
+        for name in CLUSTERS:
+            await self._hold_in(name, shares.get(name, 0))
+        door = await self.world.client(BROKER).read(StatefulSet, "store", SHOP)
+        told = {c.type: c.reason for c in door.status.conditions}
+        self._law(told.get("Placed") == "Placed", f"all are placed, and it is told: {told}")
+        with self.world.network.counting_writes() as writes:
+            await self.world.settle(timedelta(minutes=10))
+        self._law(not writes, f"nothing is written any more: {writes[:3]}")
+
+    async def _hold_in(self, name: str, share: int) -> None:
+        client = self.world.client(name)
+        sets = (await client.list(StatefulSet, namespace=SHOP)).objects
+        found = {one.metadata.name: one.spec.replicas for one in sets}
+        expected = {f"store-{name}": share} if share else {}
+        self._law(found == expected, f"{name} has {expected}, not {found}")
+        services = (await client.list(Service, namespace=SHOP)).objects
+        balancers = {s.metadata.name for s in services if s.spec.type == "LoadBalancer"}
+        wanted = {f"store-{name}-{n}" for n in range(share if self.balanced else 0)}
+        self._law(balancers == wanted, f"{name} has balancers {wanted}, not {balancers}")
+        copied = [s for s in services if s.metadata.name == "etcd" and OWNER in s.metadata.labels]
+        self._law(len(copied) == 1, f"{name} has the headless Service")
+
+    def _law(self, holds: bool, what: str) -> None:
+        if not holds:
+            story = "\n".join(self.told)
+            replay = f"python -m tests.features.statefulsets.schedules {self.seed}"
+            raise Broken(f"it should be that {what}; replay: {replay}\n{story}")
+
+    def _tell(self, what: str) -> None:
+        self.told.append(f"{self.world.clock.now():%H:%M:%S.%f} {what}")
+
+
+def play(seed: int) -> None:
+    """One schedule on virtual time; raises `Broken`."""
+
+    async def from_the_start() -> None:
+        await Schedule(seed).play()
+
+    run(from_the_start())
+
+
+if __name__ == "__main__":
+    first = int(sys.argv[1])
+    for one in range(first, first + int(sys.argv[2] if len(sys.argv) > 2 else 1)):
+        play(one)

@@ -1,0 +1,255 @@
+"""What agents decide about a set, from snapshots alone."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.engine.actions import Create, todo
+from hanse.engine.ownership import Owner, stamped
+from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.names import OWNER, part_name, revision_of, why_bad_name
+from hanse.kube.lease import micro_time
+from hanse.model.facts import Fact, Liveness, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.core import Namespace, Node, Service
+from hanse.model.kinds.stateful import (
+    Share,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.objects import Meta, Object, OwnerReference
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+from tests.scenarios.shipyard import headless, spec_of
+
+HOME = "hanse-broker"
+HERE = "lubeck"
+BROKER = "broker"
+SHOP = "shop"
+FEATURE = StatefulSets(HOME)
+SHARES, LOCAL = Key("shares", "store", SHOP), Key("local", "store", SHOP)
+
+
+def door(replicas: int = 6, marks: dict[str, str] | None = None, **spec: Any) -> StatefulSet:
+    meta = Meta(name="store", namespace=SHOP, uid="uid-store", annotations=marks or {})
+    return stored(StatefulSet(metadata=meta, spec=spec_of(replicas, **spec)))
+
+
+def lease(name: str, silent: float = 0) -> Lease:
+    renewed = micro_time(EPOCH - timedelta(seconds=silent))
+    spec = LeaseSpec(holder_identity=name, lease_duration_seconds=30, renew_time=renewed)
+    return stored(Lease(metadata=Meta(name=name, namespace=HOME), spec=spec))
+
+
+def record(owned: bool = True, **shares: int) -> StatefulSetShares:
+    owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="store", uid="uid-store")
+    meta = Meta(name="store", namespace=SHOP, owner_references=(owner,) if owned else ())
+    spec = StatefulSetSharesSpec(
+        shares=tuple(Share(name=c, replicas=n) for c, n in shares.items()), service="etcd"
+    )
+    shared = Owner("statefulsets", SHARES, "")
+    return stored(stamped(StatefulSetShares(metadata=meta, spec=spec), shared))
+
+
+def part(name: str, share: int, **fields: Any) -> StatefulSetPart:
+    spec = StatefulSetPartSpec(namespace=SHOP, name="store", cluster=name, share=share, **fields)
+    meta = Meta(name=part_name(SHOP, "store", name), namespace=HOME)
+    return stored(StatefulSetPart(metadata=meta, spec=spec))
+
+
+def seen(
+    *at_broker: Object,
+    here: Sequence[Object] = (),
+    facts: Sequence[Fact] = (),
+    phase: Phase = Phase.SYNCED,
+    members: Sequence[Lease] = (),
+) -> Snapshot:
+    leases = members or [lease(c) for c in ("bergen", "hamburg", HERE)]
+    states = [cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=phase)]
+    space = stored(Namespace(metadata=Meta(name=SHOP)))
+    objects = {HERE: [space, *here], BROKER: [*leases, stored(headless("etcd", SHOP)), *at_broker]}
+    return snapshot(FEATURE, HERE, states, objects, facts)
+
+
+def plan(key: Key, snap: Snapshot) -> Plan:
+    return FEATURE.plan(key, snap)
+
+
+def shares_in(snap: Snapshot) -> dict[str, int]:
+    """The shares that would be recorded."""
+    found = [d.object for d in plan(SHARES, snap).desired]
+    (wanted,) = [o for o in found if isinstance(o, StatefulSetShares)]
+    return {share.name: share.replicas for share in wanted.spec.shares}
+
+
+def conditions(snap: Snapshot) -> dict[str, tuple[str, str]]:
+    (status,) = [p for p in plan(SHARES, snap).patches if p.subresource == "status"]
+    told = status.change["status"]["conditions"]
+    return {c["type"]: (c["reason"], c["message"]) for c in told}
+
+
+def sets_in(snap: Snapshot) -> list[StatefulSet]:
+    return [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSet)]
+
+
+def test_shares_are_recorded_by_the_first_live_cluster_and_by_others_in_turn() -> None:
+    desired = plan(SHARES, seen(door(6))).desired
+
+    assert shares_in(seen(door(6))) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    assert [(d.shared, d.rank) for d in desired] == [(True, 2)], "lubeck is the third by name"
+
+
+def test_a_cluster_that_was_silent_before_we_looked_gets_nothing_new() -> None:
+    members = [lease("bergen"), lease("hamburg", silent=60), lease(HERE)]
+
+    assert shares_in(seen(door(6), members=members)) == {"bergen": 3, HERE: 3}
+
+
+def test_a_cluster_that_died_before_our_eyes_keeps_its_share() -> None:
+    dead = Liveness(BROKER, HOME, "hamburg", "hamburg", alive=False, since=EPOCH)
+    snap = seen(door(8), record(bergen=2, hamburg=2, lubeck=2), facts=[dead])
+
+    assert shares_in(snap) == {"bergen": 3, "hamburg": 2, HERE: 3}
+    assert conditions(snap)["Ready"][0] == "ClustersAway"
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        pytest.param({}, {"bergen": 2, "riga": 2, HERE: 2}, id="kept"),
+        pytest.param(
+            {"statefulsets.hanse.dev/on-leave": "redistribute"},
+            {"bergen": 3, HERE: 3},
+            id="redistributed",
+        ),
+    ],
+)
+def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so(
+    marks: dict[str, str], expected: dict[str, int]
+) -> None:
+    snap = seen(
+        door(6, marks),
+        record(bergen=2, riga=2, lubeck=2),
+        members=[lease("bergen"), lease(HERE)],
+    )
+
+    assert shares_in(snap) == expected
+    assert ("riga left the fleet" in conditions(snap)["Placed"][1]) == ("riga" in expected)
+
+
+def test_a_cluster_that_joins_gets_replicas_by_a_rebalance_once() -> None:
+    before = record(bergen=3, lubeck=3)
+    assert shares_in(seen(door(6), before)) == {"bergen": 3, HERE: 3}
+
+    asked = door(6, {"statefulsets.hanse.dev/rebalance": "monday"})
+    assert shares_in(seen(asked, before)) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    done = replace(before, spec=replace(before.spec, rebalanced="monday"))
+    assert shares_in(seen(asked, done)) == {"bergen": 3, HERE: 3}
+
+
+def test_lost_shares_are_rebuilt_from_what_clusters_report() -> None:
+    snap = seen(door(6), part("bergen", 1), part("hamburg", 1), part(HERE, 4))
+
+    assert shares_in(snap) == {"bergen": 1, "hamburg": 1, HERE: 4}
+
+
+def test_stateful_sets_of_an_api_server_with_nodes_are_its_own_business() -> None:
+    node = stored(Node(metadata=Meta(name="worker")))
+
+    assert plan(SHARES, seen(door(6), node)) == Plan()
+
+
+def test_a_name_too_long_for_one_cluster_leaves_that_one_out_and_says_so() -> None:
+    long = "a-cluster-by-the-sea-with-a-long-name-and-more-of-it"
+    snap = seen(door(4), members=[lease(HERE), lease(long)])
+
+    assert shares_in(snap) == {HERE: 4}
+    assert "is too long for a-cluster-by-the-sea" in conditions(snap)["Placed"][1]
+
+
+@pytest.mark.parametrize(
+    ("length", "good"), [pytest.param(45, True, id="52"), pytest.param(46, False, id="53")]
+)
+def test_a_name_leaves_room_for_the_revision(length: int, good: bool) -> None:
+    assert (why_bad_name("a" * length, (HERE,)) == "") == good
+
+
+def test_a_cluster_with_a_share_runs_the_set_under_its_own_name() -> None:
+    (own,) = sets_in(seen(door(6), record(lubeck=2)))
+
+    assert own.metadata.name == "store-lubeck"
+    assert own.spec == replace(door(6).spec, replicas=2)
+
+
+def test_a_cluster_without_a_share_has_the_headless_service_alone() -> None:
+    desired = plan(LOCAL, seen(door(6), record(bergen=6))).desired
+
+    assert [(type(d.object), d.object.name) for d in desired] == [(Service, "etcd")]
+
+
+def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
+    policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    submitted = door(3, persistent_volume_claim_retention_policy=policy)
+    (own,) = sets_in(seen(submitted, record(lubeck=2)))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+
+    (kept,) = sets_in(seen(submitted, record(bergen=3), here=[standing]))
+
+    assert kept.spec.replicas == 0
+
+
+def test_nothing_is_written_before_the_broker_was_read_in_full() -> None:
+    snap = seen(door(6), record(lubeck=2), phase=Phase.CONNECTING)
+
+    for key in (SHARES, LOCAL):
+        assert todo("statefulsets", key, plan(key, snap), [], snap).actions == ()
+
+
+def test_a_set_that_is_gone_with_its_shares_leaves_nothing_here() -> None:
+    assert plan(LOCAL, seen()) == Plan()
+
+
+def test_while_the_garbage_collector_decides_everything_stays() -> None:
+    (own,) = sets_in(seen(door(6), record(lubeck=2)))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+
+    assert sets_in(seen(record(lubeck=2), here=[standing])) == [standing]
+    released = plan(LOCAL, seen(record(owned=False, lubeck=2), here=[standing]))
+    (freed,) = released.patches
+    assert freed.change["metadata"]["labels"] == {OWNER: None}
+
+
+def test_the_next_cluster_waits_for_those_before_it() -> None:
+    marks = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
+    old, new = door(2, marks), door(2, marks, image="etcd:9")
+    shares = record(hamburg=1, lubeck=1)
+    (own,) = sets_in(seen(old, shares))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    target = revision_of("store", new.spec.template)
+
+    (waiting,) = sets_in(seen(new, shares, part("hamburg", 1), here=[standing]))
+    (going,) = sets_in(seen(new, shares, part("hamburg", 1, revision=target), here=[standing]))
+
+    assert waiting.spec.template == old.spec.template
+    assert going.spec.template == new.spec.template
+
+
+def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None:
+    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    snap = seen(door(3, marks), record(bergen=1, lubeck=2))
+    planned = plan(LOCAL, snap)
+
+    balancers = [d for d in planned.desired if d.object.name.startswith("store-lubeck-")]
+    places = sorted((d.where, d.object.name) for d in balancers if isinstance(d.object, Service))
+    assert places == [(w, f"store-lubeck-{n}") for w in (BROKER, HERE) for n in (0, 1)]
+    created = todo("statefulsets", LOCAL, planned, [], snap).actions
+    assert all(isinstance(action, Create) for action in created)

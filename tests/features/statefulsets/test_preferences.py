@@ -1,0 +1,58 @@
+"""Wishes about clusters: as an annotation, and as a placement."""
+
+import pytest
+
+from hanse.features.statefulsets.planner import NO_LIMIT, USUAL, Wish
+from hanse.features.statefulsets.preferences import preferences_in, preferences_of
+from hanse.model.kinds.hanse import ClusterPreference, Placement
+
+
+def test_an_annotation_names_the_clusters_that_get_replicas() -> None:
+    told = preferences_in('{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1}}}')
+
+    assert told.of(("lubeck", "bergen")) == {
+        "lubeck": Wish(weight=2, min=1, max=NO_LIMIT),
+        "bergen": Wish(weight=0),
+    }
+    assert told.faults == ()
+
+
+def test_a_star_stands_for_all_others() -> None:
+    told = preferences_in('{"clusters": {"lubeck": {"maxReplicas": 1}, "*": {"weight": 3}}}')
+
+    assert told.of(("bergen",)) == {"bergen": Wish(weight=3)}
+
+
+def test_nothing_wished_means_equal_parts() -> None:
+    assert preferences_in("{}").of(("lubeck",)) == {"lubeck": USUAL}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("lubeck", "malformed", id="no JSON"),
+        pytest.param('{"clusters": []}', "Expected `object`, got `array`", id="a list"),
+        pytest.param('{"clusters": {"a": {"weight": -1}}}', ">= 0", id="negative"),
+        pytest.param('{"clusters": {"a": {"weight": "2"}}}', "Expected `int`", id="text"),
+        pytest.param('{"clusters": {"a": {"wait": 2}}}', "unknown field `wait`", id="unknown"),
+        pytest.param('{"rebalance": true}', "unknown field `rebalance`", id="rebalance"),
+        pytest.param(
+            '{"clusters": {"a": {"minReplicas": 3, "maxReplicas": 1}}}',
+            "of a it wants at least 3 and at most 1 replicas",
+            id="min over max",
+        ),
+    ],
+)
+def test_a_bad_annotation_is_told_with_what_it_should_be(text: str, words: str) -> None:
+    (fault,) = preferences_in(text).faults
+
+    assert fault.startswith("annotation federation.kubernetes.io/statefulset-preferences: ")
+    assert words in fault
+
+
+def test_a_placement_leaves_clusters_that_it_does_not_name_their_part() -> None:
+    told = preferences_of(
+        Placement(clusters=(ClusterPreference(name="lubeck", weight=2, min=1, max=4),))
+    )
+
+    assert told.of(("lubeck", "bergen")) == {"lubeck": Wish(2, 1, 4), "bergen": USUAL}
