@@ -9,6 +9,7 @@ from bench.rows.dns_latency import DNS_LATENCY
 from bench.rows.dns_names import DNS_NAMES
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
+from bench.rows.federated import FEDERATED
 from bench.rows.in_process import IN_PROCESS
 from bench.rows.latency import LATENCY
 from bench.rows.reading import EVENT, LIST
@@ -23,6 +24,7 @@ ROWS: tuple[Row, ...] = (
     EMBEDDED_HTTP,
     UP,
     IN_PROCESS,
+    FEDERATED,
     CLUSTERS,
     THROUGHPUT,
     LATENCY,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 from hanse.engine.api import KubeApi
@@ -131,6 +132,7 @@ class Assembly:
 
     async def _run(self, name: ClusterId, engine: Engine, leaders: Leaders) -> None:
         async with engine.running(), leaders.running():
-            for member in self.names:
-                leaders.stand(member, Client(self.way(name, member)))
+            for number, member in enumerate(self.names):
+                rank = (number - self.chiefs.index(name)) % len(self.chiefs)
+                leaders.stand(member, Client(self.way(name, member)), partial(int, rank))
             await asyncio.get_running_loop().create_future()
