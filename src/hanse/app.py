@@ -222,7 +222,7 @@ class Agent:
         self.engine.fence(self.leaders)
         self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
         guides = [feature for feature in features if isinstance(feature, Guide)]
-        self._roads = Roads(self.engine, self.leaders, self._home, guides, dial=dial, random=random)
+        self.roads = Roads(self.engine, self.leaders, self._home, guides, dial=dial, random=random)
         self._sockets = Sockets()
         self._prober = Prober(
             self.engine,
@@ -259,7 +259,7 @@ class Agent:
             alone = not self.settings.replicated
             await stack.enter_async_context(self.engine.running(active=alone))
             await stack.enter_async_context(self.leaders.running())
-            await stack.enter_async_context(self._roads.running())
+            await stack.enter_async_context(self.roads.running())
             stack.push_async_callback(self._sockets.close)
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
@@ -298,7 +298,7 @@ class Agent:
             self.engine.activate()
         elif not chosen and self.engine.active:
             self.engine.deactivate()
-        self._roads.look_again()
+        self.roads.look_again()
         self._prober.look_again()
 
 

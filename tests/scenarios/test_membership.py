@@ -1,29 +1,48 @@
 """Two supervisors and a child that cannot reach them: who leads, who takes over, who is told."""
 
-from datetime import timedelta
-
 import pytest
 
 from hanse.features.federation.feature import Membership
 from hanse.model.facts import Phase
-from hanse.testing.stage import Features, Stage, told
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import ClusterId, Meta
+from hanse.testing.flag import COLOURS, Flag
+from hanse.testing.stage import Check, Features, Stage, told
 from hanse.testing.stage_federation import League, federate, put
-
-A_WHILE = timedelta(seconds=10)
+from tests.scenarios.market import shop_of
 
 
 @pytest.fixture
-def features() -> Features:
-    return lambda: (Membership(),)
+def features(request: pytest.FixtureRequest) -> Features:
+    shop = shop_of(request.node.nodeid)
+    return lambda: (Membership(), Flag(shop))
 
 
 @pytest.fixture
 async def league(stage: Stage) -> League:
-    """A federation whose agents run, and everybody is led."""
+    """A federation whose agents run, everybody is led, and every flag is red."""
     league = await federate(stage)
+    for supervisor in league.supervisors:
+        await paint(stage, supervisor, "red")
     await stage.start_agents()
     await stage.eventually(league.all_led())
+    await stage.eventually(flies(stage, "red", *league.members))
     return league
+
+
+async def paint(stage: Stage, cluster: ClusterId, colour: str) -> None:
+    """Let a supervisor fly this colour where it leads."""
+    meta = Meta(name=COLOURS, namespace=stage.shop)
+    await put(stage.person(cluster), ConfigMap(metadata=meta, data={"colour": colour}))
+
+
+def flies(stage: Stage, colour: str, *clusters: ClusterId) -> Check[None]:
+    async def check() -> None:
+        for cluster in clusters:
+            flag = await stage.person(cluster).read(ConfigMap, "flag", stage.shop)
+            assert flag.data == {"colour": colour}, f"{cluster} flies {flag.data}"
+
+    return check
 
 
 async def test_every_member_gets_a_leader_and_the_supervisors_share_the_work(
@@ -54,8 +73,9 @@ async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_not
     before = [await league.told(cluster) for cluster in league.members]
 
     start = len(stage.network.sent)
-    await stage.kill_agent("bergen")
-    await stage.start_agent("bergen")
+    for name in ("bergen", "hamburg"):
+        await stage.kill_agent(name)
+        await stage.start_agent(name)
     await stage.settled()
 
     assert told(stage.writes_since(start)) == []
@@ -70,8 +90,58 @@ async def test_a_new_token_is_used_without_losing_sight(stage: Stage, league: Le
     await put(league.person("lubeck"), secret)
 
     async def uses_it() -> None:
-        road = agent._roads._roads["bergen"]
+        road = agent.roads.known["bergen"]
         assert road.access.identity.token == secret.data["token"].decode()
         assert agent.engine.fleet.connections["bergen"].state.phase is Phase.SYNCED
 
     await stage.eventually(uses_it)
+
+
+async def test_when_the_leaders_supervisor_dies_another_takes_over(
+    stage: Stage, league: League
+) -> None:
+    leader = await league.is_led("bergen")()
+    (heir,) = set(league.supervisors) - {leader}
+    await paint(stage, heir, "blue")
+
+    await stage.kill_agent(leader)
+    for member in league.members:
+        stage.network.cut(leader, member)
+
+    await stage.eventually(league.is_led("bergen", heir), stage.ground.terms.lease * 3)
+    await stage.eventually(flies(stage, "blue", "bergen", heir, leader))
+
+    async def is_told() -> None:
+        assert (await league.told(heir)).status.leaders == (heir,)
+
+    await stage.eventually(is_told)
+
+
+async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
+    stage: Stage, league: League
+) -> None:
+    away = {"lubeck": "hamburg", "hamburg": "lubeck"}
+    leader = await league.is_led("bergen")()
+    other = away[leader]
+
+    stage.network.cut(leader, other)
+    stage.network.cut(other, leader)
+    stage.network.cut(other, "bergen")
+    for supervisor in league.supervisors:
+        await stage.eventually(league.tells(supervisor, MembersReachable="MemberUnreachable"))
+    await paint(stage, leader, "blue")
+    await paint(stage, other, "green")
+
+    await stage.eventually(flies(stage, "blue", leader, "bergen"))
+    await stage.eventually(flies(stage, "green", other))
+    await league.is_led("bergen", leader)()
+
+    stage.network.heal(leader, other)
+    stage.network.heal(other, leader)
+    stage.network.heal(other, "bergen")
+
+    for supervisor in league.supervisors:
+        await stage.eventually(league.tells(supervisor, MembersReachable="AllReachable"))
+    await stage.settled()
+    await flies(stage, "blue", leader, "bergen")()
+    await flies(stage, "green", other)()

@@ -63,10 +63,13 @@ async def leave_by_force(engine: Engine, cluster: ClusterId) -> Left:
 
 
 async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | None:
-    """What a labelled list finds of ours; None while the cluster cannot be asked."""
+    """What a labelled list finds of ours; None while it cannot be asked or is without leader."""
     connection = engine.fleet.connections.get(cluster)
     if connection is None:
         return ()  # somebody let go of it by force
+    lead = engine.fleet.facts.get(Leadership, cluster)
+    if lead is not None and not lead.ours and not lead.holder:
+        return None  # whoever is elected next withdraws, and that may be us
     found: list[Object] = []
     for scope in list(connection.streams):
         try:
@@ -87,4 +90,4 @@ def _is_ours(obj: Object, engine: Engine, leaving: ClusterId) -> bool:
     if not owner.led:
         return owner.serves == engine.fleet.local != leaving
     lead = engine.fleet.facts.get(Leadership, leaving)
-    return owner.serves == leaving and lead is not None and (lead.ours or not lead.holder)
+    return owner.serves == leaving and lead is not None and lead.ours

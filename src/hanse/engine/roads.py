@@ -87,7 +87,8 @@ class Roads:
         self._random = random
         self._kinds = frozenset(kind for guide in guides for kind in guide.guided_by)
         self._told: dict[str, Told] = {}
-        self._roads: dict[ClusterId, Road] = {}
+        self.known: dict[ClusterId, Road] = {}
+        """The connections that were made, by cluster."""
         self._partings: dict[ClusterId, asyncio.Task[None]] = {}
         self._news = Bell()
 
@@ -139,7 +140,7 @@ class Roads:
                 self._told[guide.name] = self._asked(guide, seen)
         self._tell_troubles()
         wanted = self._wanted()
-        for cluster in sorted(self._roads.keys() - wanted.keys()):
+        for cluster in sorted(self.known.keys() - wanted.keys()):
             await self._part(cluster, group)
         for cluster, way in sorted(wanted.items()):
             await self._go(cluster, way)
@@ -205,9 +206,9 @@ class Roads:
     async def _go(self, cluster: ClusterId, way: Way) -> None:
         """Make a connection what its way says."""
         await self._stay(cluster)
-        road = self._roads.get(cluster)
+        road = self.known.get(cluster)
         if road is None:
-            road = self._roads[cluster] = self._new_road(cluster, way)
+            road = self.known[cluster] = self._new_road(cluster, way)
         else:
             self._mend(road, way)
         connection = self._fleet.connections[cluster]
@@ -267,7 +268,7 @@ class Roads:
 
     async def _take_leave(self, cluster: ClusterId) -> None:
         await leave(self._engine, cluster, lambda: self._leaders.withdraw(cluster))
-        self._roads.pop(cluster, None)
+        self.known.pop(cluster, None)
         self._partings.pop(cluster, None)
         log.info("cluster left", extra={"cluster": cluster})
 
@@ -275,7 +276,7 @@ class Roads:
         await self._stay(cluster)
         await self._leaders.withdraw(cluster)
         await leave_by_force(self._engine, cluster)
-        self._roads.pop(cluster, None)
+        self.known.pop(cluster, None)
 
     async def _let_go(self, cluster: ClusterId) -> None:
         """Go without a word: what was written there is others' to look after."""
@@ -285,7 +286,7 @@ class Roads:
             self._fleet.set_roles(cluster, {Role.LOCAL})
         else:
             await self._fleet.disconnect(cluster)
-        self._roads.pop(cluster, None)
+        self.known.pop(cluster, None)
         log.info("cluster given up to others", extra={"cluster": cluster})
 
     def _forget_the_unnamed(self, wanted: dict[ClusterId, Way]) -> None:

@@ -258,6 +258,12 @@ class Stage:
         """The running agent of a cluster, or a replica by `cluster/replica`."""
         return self.actors[name].agent
 
+    async def stop_agent(self, name: str) -> None:
+        """End an agent as it likes to be ended: what it holds is given back."""
+        actor = self.actors.pop(name)
+        actor.task.cancel()
+        await asyncio.wait({actor.task})
+
     async def kill_agent(self, name: str) -> None:
         """End an agent wherever it is: nothing that it still says is heard."""
         actor = self.actors.pop(name)

@@ -83,10 +83,10 @@ class League:
 
     # -- doing
 
-    async def secret_for(self, member: ClusterId) -> Secret:
+    async def secret_for(self, member: ClusterId, lifetime: timedelta = TOKEN_LIFETIME) -> Secret:
         """A Secret with a fresh token for a member, with the rights that supervisors need."""
         account = supervisor_account(self.stage.features(), member)
-        access = await self._granted(account, member)
+        access = await self._granted(account, member, lifetime)
         data = {"token": access.identity.token.encode(), "ca.crt": access.endpoint.ca}
         return Secret(metadata=Meta(name=f"member-{member}", namespace=SYSTEM), data=data)
 
@@ -163,11 +163,11 @@ class League:
         if cluster in self.supervisors:
             await self.claim(cluster, SUPERVISOR, "true")
 
-    async def _granted(self, account: Account, cluster: ClusterId) -> Access:
+    async def _granted(self, account: Account, cluster: ClusterId, lifetime: timedelta) -> Access:
         endpoint = self.stage.ground.endpoint(cluster)
         transport = self.stage.ground.connect(cluster)
         try:
-            return await grant(transport, Access(endpoint), account, TOKEN_LIFETIME)
+            return await grant(transport, Access(endpoint), account, lifetime)
         finally:
             await transport.close()
 

@@ -1,11 +1,14 @@
 """Membership: which clusters a federation has, where they are, and how they stand."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from hanse.features.federation.inventory import known_clusters, plan_profile, plan_properties
 from hanse.features.federation.members import GUIDE, directions
 from hanse.features.federation.status import plan_status
-from hanse.model.facts import BadWay, ClusterState, Leadership, Liveness, Role
+from hanse.model.facts import BadWay, ClusterState, KindServed, Leadership, Liveness, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, ClusterClaim, Federation
@@ -14,7 +17,9 @@ from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 from hanse.model.ways import Direction
 
-FEDERATION = "federation"
+FEDERATION, PROFILE = "federation", "profile"
+PROPERTIES = Key("properties")
+_FACTS = (BadWay, ClusterState, KindServed, Leadership, Liveness)
 
 
 class Membership:
@@ -24,9 +29,12 @@ class Membership:
     watches: tuple[Watch, ...] = (
         Watch(Role.LOCAL, Federation, writes=Writes.STATUS),
         Watch(Role.LOCAL, ClusterClaim),
+        Watch(Role.LOCAL, ClusterProperty, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, ClusterProfile, namespace=SYSTEM, writes=Writes.OBJECTS | Writes.STATUS),
         Watch(Role.LOCAL, Secret, namespace=SYSTEM),
         Watch(Role.LOCAL, Lease, namespace=SYSTEM),
         Watch(Role.MEMBER, ClusterClaim),
+        Watch(Role.MEMBER, ClusterProperty),
     )
     guided_by: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 
@@ -36,25 +44,39 @@ class Membership:
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
-                return self._all(seen) if _holder(before) != _holder(after) else ()
-            case ObjectChange():
-                names = {change.object.name} if isinstance(change.object, Federation) else set()
-                return {*self._all(seen), *(Key(FEDERATION, name) for name in names)}
+                return _all(seen) if _holder(before) != _holder(after) else ()
+            case ObjectChange(_, before, after):
+                return {*_all(seen), *_keys_of(before), *_keys_of(after)}
             case FactChange():
-                told = isinstance(change.fact, BadWay | ClusterState | Leadership | Liveness)
-                return self._all(seen) if told else ()
+                return _all(seen) if isinstance(change.fact, _FACTS) else ()
 
     def plan(self, key: Key, seen: Snapshot) -> Plan:
-        federation = seen.get(seen.local, Federation, key.name)
-        if federation is None or federation.metadata.deletion_timestamp is not None:
-            return Plan()
-        return plan_status(federation, seen)
+        match key.topic:
+            case "properties":
+                return plan_properties(seen)
+            case "profile":
+                return plan_profile(key.name, seen)
+            case _:
+                federation = seen.get(seen.local, Federation, key.name)
+                if federation is None or federation.metadata.deletion_timestamp is not None:
+                    return Plan()
+                return plan_status(federation, seen)
 
-    def _all(self, seen: Snapshot) -> tuple[Key, ...]:
-        return tuple(
-            Key(FEDERATION, federation.metadata.name)
-            for federation in seen.all(seen.local, Federation)
-        )
+
+def _all(seen: Snapshot) -> set[Key]:
+    return {
+        PROPERTIES,
+        *(Key(FEDERATION, f.metadata.name) for f in seen.all(seen.local, Federation)),
+        *(Key(PROFILE, cluster) for cluster in known_clusters(seen)),
+    }
+
+
+def _keys_of(obj: Object | None) -> Iterator[Key]:
+    """What a Federation names, or named."""
+    if isinstance(obj, Federation):
+        yield Key(FEDERATION, obj.metadata.name)
+        for member in obj.spec.members:
+            yield Key(PROFILE, member.cluster_id)
 
 
 def _holder(obj: Object | None) -> str | None:

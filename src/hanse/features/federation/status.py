@@ -1,13 +1,15 @@
 """What a Federation tells about its members: who is reached, who leads, what is wrong."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import msgspec
+from msgspec import Struct
 
 from hanse.features.federation.claims import claims_of
 from hanse.features.federation.members import GUIDE, federation_of
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import BadWay, ClusterState, Leadership, Liveness, Phase
+from hanse.model.facts import BadWay, ClusterState, Leadership, Liveness, Phase, age
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import (
     SYSTEM,
@@ -21,6 +23,8 @@ from hanse.model.plan import Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 VALID, REACHABLE, LED = "Valid", "MembersReachable", "Led"
+SUCCESSION = timedelta(seconds=10)
+"""How long a cluster may be between two leaders before it counts as led by nobody."""
 _LONGEST_MESSAGE = 32000
 
 
@@ -31,9 +35,9 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     first = chosen is None or chosen.metadata.name == federation.metadata.name
     supervises = _supervises(seen)
     members = tuple(_member_states(federation, seen)) if first and supervises else ()
-    own_leader = _own_leader(seen, standing)
-    leaders = sorted({m.leader for m in members if m.leader} | ({own_leader} - {""}))
-    wanted = list(_conditions(federation, members, own_leader, seen) if first else _second(chosen))
+    own = own_leader(seen, standing)
+    leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
+    wanted = list(_conditions(federation, members, own, seen) if first else _second(chosen))
     told = FederationStatus(
         leaders=tuple(leaders),
         members=members,
@@ -48,7 +52,8 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
         for c in wanted
         if _turned(c, find(standing.conditions, c.type))
     )
-    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
+    patches = (Patch(place, change, "status"),)
+    return Plan(patches=patches, notices=notices, again_after=own.patience)
 
 
 def leader_in(holder: str) -> ClusterId:
@@ -77,23 +82,24 @@ def _member_states(federation: Federation, seen: Snapshot) -> Iterator[MemberSta
     standing = {m.cluster_id: m for m in federation.status.members}
     for member in federation.spec.members:
         before = standing.get(member.cluster_id)
-        reachable = _reachable(member.cluster_id, seen)
-        if reachable is None:
+        answers = reachable(member.cluster_id, seen)
+        if answers is None:
             if before is not None:
                 yield before
             continue
         known = before or MemberState(cluster_id=member.cluster_id)
-        leader = _leader(member.cluster_id, known.leader, reachable, seen)
-        same = before is not None and (before.reachable, before.leader) == (reachable, leader)
+        leader = _leader(member.cluster_id, known.leader, answers, seen)
+        same = before is not None and (before.reachable, before.leader) == (answers, leader)
         yield MemberState(
             cluster_id=member.cluster_id,
-            reachable=reachable,
+            reachable=answers,
             leader=leader,
             since=known.since if same else seen.now.replace(microsecond=0),
         )
 
 
-def _reachable(cluster: ClusterId, seen: Snapshot) -> bool | None:
+def reachable(cluster: ClusterId, seen: Snapshot) -> bool | None:
+    """Whether a member answers; None while nobody knows."""
     state = seen.fact(ClusterState, cluster)
     if state is None:
         return False if seen.fact(BadWay, (GUIDE, cluster)) is not None else None
@@ -116,22 +122,40 @@ def _leader(cluster: ClusterId, before: str, reachable: bool, seen: Snapshot) ->
     return "" if not reachable and before == seen.local else before
 
 
-def _own_leader(seen: Snapshot, standing: FederationStatus) -> ClusterId:
-    """Who leads this cluster, by the Lease that its leader renews here."""
+class OwnLeader(Struct, frozen=True):
+    """Who leads this cluster, or that nobody does, or that it is too early to say."""
+
+    name: ClusterId = ""
+    known: bool = True
+    patience: timedelta | None = None
+    """When to look again."""
+
+
+def own_leader(seen: Snapshot, standing: FederationStatus) -> OwnLeader:
+    """Who leads this cluster, by the Lease that its leader renews here.
+
+    Leaders follow each other within seconds: what is told stands for as long.
+    """
     lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
     if lease is None:
-        return ""
+        return OwnLeader(known=seen.synced(seen.local, Lease))
     pulse = seen.fact(Liveness, (seen.local, SYSTEM, seen.local))
+    holder = leader_in(lease.spec.holder_identity)
+    led = find(standing.conditions, LED)
+    was_led = led is not None and led.status == "True"
     if pulse is None:  # just started: nobody has been watched for long enough
-        led = find(standing.conditions, LED)
-        alive = led is not None and led.status == "True"
-    else:
-        alive = pulse.alive
-    return leader_in(lease.spec.holder_identity) if alive else ""
+        return OwnLeader(holder if was_led else "", known=False)
+    if pulse.alive and holder:
+        return OwnLeader(holder)
+    rest = SUCCESSION - age(pulse.since, seen.now)
+    if was_led and rest > timedelta(0):
+        last = next(iter(standing.leaders), "") if len(standing.leaders) == 1 else ""
+        return OwnLeader(last, known=False, patience=rest)
+    return OwnLeader()
 
 
 def _conditions(
-    federation: Federation, members: tuple[MemberState, ...], own_leader: str, seen: Snapshot
+    federation: Federation, members: tuple[MemberState, ...], own: OwnLeader, seen: Snapshot
 ) -> Iterator[Condition]:
     faults = list(_faults(federation, seen))
     if faults:
@@ -141,18 +165,11 @@ def _conditions(
         yield condition(VALID, True, "Valid")
     if _supervises(seen):
         yield from _reach(federation.spec.members, members, seen)
-    if own_leader:
-        yield condition(LED, True, "Led", f"{own_leader} leads {seen.local}")
-    elif _knows_its_leader(seen):
+    if own.name and own.known:
+        yield condition(LED, True, "Led", f"{own.name} leads {seen.local}")
+    elif own.known:
         text = f"no supervisor renews the Lease {SYSTEM}/{seen.local}; what spans clusters rests"
         yield condition(LED, False, "NoLeader", text)
-
-
-def _knows_its_leader(seen: Snapshot) -> bool:
-    lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
-    if lease is None:
-        return seen.synced(seen.local, Lease)
-    return seen.fact(Liveness, (seen.local, SYSTEM, seen.local)) is not None
 
 
 def _reach(

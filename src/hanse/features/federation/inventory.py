@@ -1,0 +1,95 @@
+"""What other tools read: this cluster's properties (KEP-2149), and a profile of each cluster."""
+
+from hanse.features.federation.claims import claims_of
+from hanse.features.federation.members import federation_of
+from hanse.features.federation.status import reachable
+from hanse.model.conditions import Condition, condition, merged
+from hanse.model.facts import ClusterState, KindServed
+from hanse.model.kinds import about
+from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
+from hanse.model.kinds.clusterprofile import (
+    ClusterManager,
+    ClusterProfile,
+    ClusterProfileSpec,
+    ClusterProfileStatus,
+    ProfileProperty,
+)
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM, ClusterClaim
+from hanse.model.objects import ClusterId, Meta, Object
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Snapshot
+
+MANAGER = "hanse"
+MANAGER_LABEL = "x-k8s.io/cluster-manager"
+HEALTHY = "ControlPlaneHealthy"
+
+_PROPERTIES = {CLUSTER_ID: about.CLUSTER_ID, CLUSTER_SET: about.CLUSTER_SET}
+
+
+def plan_properties(seen: Snapshot) -> Plan:
+    """A ClusterProperty beside each well-known ClusterClaim."""
+    if not _is_served(seen, ClusterProperty):
+        return Plan()
+    said = {claim.about: claim.value for claim in seen.all(seen.local, ClusterClaim)}
+    return Plan(
+        tuple(
+            Desired(
+                ClusterProperty(
+                    metadata=Meta(name=name), spec=ClusterPropertySpec(value=said[claim])
+                ),
+                seen.local,
+            )
+            for claim, name in _PROPERTIES.items()
+            if said.get(claim)
+        )
+    )
+
+
+def known_clusters(seen: Snapshot) -> tuple[ClusterId, ...]:
+    """The clusters of the federation that this one knows of, itself among them."""
+    federation = federation_of(seen)
+    if federation is None:
+        return ()
+    return tuple(sorted({seen.local, *(m.cluster_id for m in federation.spec.members)}))
+
+
+def plan_profile(cluster: ClusterId, seen: Snapshot) -> Plan:
+    """The profile of one cluster, for as long as it is in the federation."""
+    if not _is_served(seen, ClusterProfile) or cluster not in known_clusters(seen):
+        return Plan()
+    meta = Meta(name=cluster, namespace=SYSTEM, labels={MANAGER_LABEL: MANAGER})
+    standing = seen.get(seen.local, ClusterProfile, cluster, SYSTEM)
+    before = standing.status if standing is not None else ClusterProfileStatus()
+    spec = ClusterProfileSpec(cluster_manager=ClusterManager(name=MANAGER), display_name=cluster)
+    status = ClusterProfileStatus(
+        version=before.version,
+        properties=_properties(cluster, before, seen),
+        conditions=merged(before.conditions, _health(cluster, seen), seen.now),
+    )
+    profile = ClusterProfile(metadata=meta, spec=spec, status=status)
+    return Plan((Desired(profile, seen.local),))
+
+
+def _properties(
+    cluster: ClusterId, before: ClusterProfileStatus, seen: Snapshot
+) -> tuple[ProfileProperty, ...]:
+    claims = claims_of(seen, cluster)
+    if claims is None:
+        return before.properties
+    told = {about.CLUSTER_ID: claims.cluster_id, about.CLUSTER_SET: claims.cluster_set}
+    return tuple(ProfileProperty(name=n, value=v) for n, v in told.items() if v)
+
+
+def _health(cluster: ClusterId, seen: Snapshot) -> tuple[Condition, ...]:
+    answers = reachable(cluster, seen)
+    if answers is None:
+        return ()
+    state = seen.fact(ClusterState, cluster)
+    why = state.reason if state is not None else ""
+    told = ("Healthy", "") if answers else ("Unreachable", why or "it does not answer")
+    return (condition(HEALTHY, answers, *told),)
+
+
+def _is_served(seen: Snapshot, kind: type[Object]) -> bool:
+    served = seen.fact(KindServed, (seen.local, kind.kind))
+    return served is not None and served.served

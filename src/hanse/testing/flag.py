@@ -1,0 +1,48 @@
+"""A small feature for scenarios about leaders: each flies one flag in every member that it leads.
+
+The flag is a ConfigMap in a namespace of the scenario's own. It tells nothing about its leader, so
+a new leader has nothing to write.
+"""
+
+from collections.abc import Iterable
+
+from hanse.model.facts import ClusterState, Leadership, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Meta
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+
+COLOURS = "colours"
+"""The ConfigMap at home that says what the flag looks like."""
+
+
+class Flag:
+    """Flies what its own cluster's colours say wherever it leads."""
+
+    name = "flag"
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, ConfigMap, namespace=namespace),
+            Watch(Role.LED, ConfigMap, namespace=namespace, writes=Writes.OBJECTS),
+        )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        match change:
+            case ObjectChange() if isinstance(change.object, ConfigMap):
+                return [Key("flag", cluster) for cluster in seen.clusters(Role.MEMBER)]
+            case FactChange() if isinstance(change.fact, ClusterState):
+                return [Key("flag", change.fact.cluster)]
+            case FactChange() if isinstance(change.fact, Leadership):
+                return [Key("flag", change.fact.member)]
+            case _:
+                return []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        colours = seen.get(seen.local, ConfigMap, COLOURS, self._namespace)
+        if colours is None or key.name not in seen.clusters(Role.LED):
+            return Plan()
+        flag = ConfigMap(metadata=Meta(name="flag", namespace=self._namespace), data=colours.data)
+        return Plan((Desired(flag, key.name, as_leader_of=key.name),))

@@ -1,0 +1,56 @@
+"""A federation on embedded clusters and virtual time, for what takes hours or goes wrong oddly."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hanse.features.federation.feature import Membership
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Meta
+from hanse.testing.flag import COLOURS, Flag
+from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_embedded import embedded_ground
+from hanse.testing.stage_federation import League, federate
+from hanse.testing.time import ON_VIRTUAL_TIME
+
+SHOP = "shop"
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with (
+        embedded_ground() as ground,
+        Stage(ground, SHOP, lambda: (Membership(), Flag(SHOP))) as stage,
+    ):
+        yield stage
+
+
+@pytest.fixture
+async def league(stage: Stage) -> League:
+    """Everybody is led, and every flag flies."""
+    league = await federate(stage)
+    for supervisor in league.supervisors:
+        meta = Meta(name=COLOURS, namespace=SHOP)
+        await league.person(supervisor).create(ConfigMap(metadata=meta, data={"colour": "red"}))
+    await stage.start_agents()
+    await stage.eventually(league.all_led())
+    await stage.eventually(flags_fly(league))
+    return league
+
+
+def flags_fly(league: League) -> Check[None]:
+    """That every member is led, its flag flies, and everybody is told."""
+
+    async def check() -> None:
+        for member in league.members:
+            await league.person(member).read(ConfigMap, "flag", SHOP)
+            await league.tells(member, Led="Led")()
+        for supervisor in league.supervisors:
+            await league.tells(supervisor, MembersReachable="AllReachable")()
+
+    return check
