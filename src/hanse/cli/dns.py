@@ -138,6 +138,7 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
+    from hanse import app
     from hanse.cli.addresses import listening_socket
     from hanse.cli.dns_process import Ways, run_dns
     from hanse.cli.running import run_async, start_logging
@@ -159,13 +160,15 @@ def command(
     broker = None
     if broker_kubeconfig is not None or broker_context:
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
-    source = _network_zone(view, network, namespaces)
+    tenant = _network_zone(view, network, namespaces)
+    options = app.Options(broker_namespace=broker_namespace)
+    sources = app.sources(view, options) if tenant is None else (tenant,)
     listeners = [_listening(address, workers) for address in listen]
     door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
     ways = Ways(home, broker, broker_namespace)
     serving = Serving(per_second=rate_limit, log_every=log_every)
     context.exit(
-        run_async(lambda: run_dns(ways, view, source, listeners, serving, door), lasting=True)
+        run_async(lambda: run_dns(ways, view, sources, listeners, serving, door), lasting=True)
     )
 
 

@@ -16,7 +16,6 @@ from hanse.dns.feed import Feed
 from hanse.dns.health import telling
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, Served, Serving, serving
-from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.fleet import Fleet
@@ -64,7 +63,7 @@ class _Telling:
 async def run_dns(
     ways: Ways,
     view: View,
-    zone: ZoneSource | None,
+    sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
     settings: Serving,
     door: socket.socket | None,
@@ -75,8 +74,7 @@ async def run_dns(
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    source = zone or ServiceZone(view)
-    async with _answering(ways, view, source, listeners, settings, door) as server:
+    async with _answering(ways, view, sources, listeners, settings, door) as server:
         where = ", ".join("{}:{}".format(*one.address) for one in listeners)
         log.info("dns serves", extra={"zone": view.zone, "listen": where, "metrics": _at(door)})
         async with asyncio.TaskGroup() as group:
@@ -100,7 +98,7 @@ async def _renew(server: DnsServer, settings: Serving, hangup: asyncio.Event) ->
 async def _answering(
     ways: Ways,
     view: View,
-    zone: ZoneSource,
+    sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
     settings: Serving,
     door: socket.socket | None,
@@ -108,12 +106,13 @@ async def _answering(
     clock = WallClock()
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     alive = Watch(Role.BROKER, Lease, namespace=ways.broker_namespace)
-    fleet = Fleet([*zone.watches, alive], Facts(), clock, view.local or HERE)
+    watches = [watch for source in sources for watch in source.watches]
+    fleet = Fleet([*watches, alive], Facts(), clock, view.local or HERE)
     await _join(fleet, fleet.local, Role.LOCAL, ways.home, random)
     if ways.broker is not None:
         await _join(fleet, BROKER, Role.BROKER, ways.broker, random)
     # Who transfers the zone expects serials that grow, over restarts too.
-    compiler = Compiler(view, [zone], serial=int(clock.now().timestamp()))
+    compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
     try:
         async with AsyncExitStack() as stack:
             served = [Served(compiler, tuple(listeners))]
