@@ -92,7 +92,8 @@ async def a_cluster(folder: Path) -> AsyncIterator[Path]:
     authority, api = Authority.create("lubeck"), ApiServer("lubeck", clock=WallClock())
     client = Client(InProcess(api))
     await client.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(ServiceImport))))
-    await client.create(namespace("shop"))
+    for space in ("shop", "hanse-system"):
+        await client.create(namespace(space))
     for obj in OBJECTS:
         await client.create(obj)
     async with serve(api, sock, {"token": ADMIN}, server_context(authority.server("lubeck"))):
