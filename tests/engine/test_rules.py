@@ -114,6 +114,36 @@ async def test_rule_1_omission_deletes_only_what_is_ours() -> None:
         assert await found(world, BROKER, "shop.bread.lubeck", HOME) is None
 
 
+async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
+    class Onlooker:
+        """Looks at ConfigMaps of sites, and writes nothing."""
+
+        name = "onlooker"
+        watches = (Watch(Role.SITE, ConfigMap),)
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            return ()
+
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            return Plan()
+
+    async with town("lubeck", features=(Toy(), Onlooker())) as world:
+        engine = world.agents["lubeck"].engine
+        engine.fleet.join("site/lubeck", {Role.SITE}, world.api("lubeck", "lubeck"))
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        ours = await must_find(world, "lubeck", "copy-of-bread")
+
+        with world.network.counting_writes() as writes:
+            await world.settle()
+
+        assert await found(world, "lubeck", "copy-of-bread") == ours
+        assert writes == []
+        assert engine.metrics.registry.get_sample_value(
+            "hanse_failed_plans_total", {"feature": "toy"}
+        ) in (None, 0.0)
+
+
 async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause() -> None:
     class Broom:
         """Removes ConfigMaps that say so, and only the very ones it saw."""

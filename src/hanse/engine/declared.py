@@ -1,12 +1,12 @@
 """A feature writes only what it says it writes: its rights are made from the same words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hanse.engine.actions import Action, Create, Delete, Update
-from hanse.engine.ownership import owner_of
-from hanse.model.facts import Role
-from hanse.model.objects import Object, ref_of
-from hanse.model.snapshot import Watch, Writes
+from hanse.engine.ownership import Owner, owner_of
+from hanse.model.facts import ClusterState, Role
+from hanse.model.objects import ClusterId, Object, ref_of
+from hanse.model.snapshot import Snapshot, Watch, Writes
 
 
 class UndeclaredWrite(Exception):
@@ -28,6 +28,22 @@ def require_declared(
         if not granted & needed:
             verb = type(action).__name__.lower()
             raise UndeclaredWrite(f"{verb} of {ref_of(obj)} in {action.where} is not declared")
+
+
+def written_there(
+    owned: Iterable[tuple[ClusterId, Owner, Object]], watches: Iterable[Watch], seen: Snapshot
+) -> Iterator[tuple[ClusterId, Owner, Object]]:
+    """What a key owns, by the ways on which its feature writes.
+
+    One cluster may be connected under several names and roles: what is merely seen on another way,
+    for another feature's sake, is not to be judged there.
+    """
+    makes = [watch for watch in watches if Writes.OBJECTS in watch.writes]
+    for where, owner, obj in owned:
+        state = seen.fact(ClusterState, where)
+        roles = state.roles if state is not None else frozenset()
+        if any(w.role in roles and w.kind is type(obj) and _covers(w, obj) for w in makes):
+            yield where, owner, obj
 
 
 def _needs(action: Action) -> tuple[Object, Writes]:

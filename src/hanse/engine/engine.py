@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from hanse.engine.actions import Action, Todo, Update, place_of, todo
-from hanse.engine.declared import require_declared
+from hanse.engine.declared import require_declared, written_there
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
 from hanse.engine.liveness import Pulses
@@ -332,7 +332,8 @@ class Engine:
             return
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
-            wanted = todo(name, key, plan, self.owned.of(name, key), seen)
+            owned = written_there(self.owned.of(name, key), feature.watches, seen)
+            wanted = todo(name, key, plan, owned, seen)
         for waited_for in wanted.waiting_for | wanted.blocked_by:
             self._waiting.setdefault(waited_for, set()).add(item)
         if plan.questions and self._group is not None:
