@@ -12,6 +12,7 @@ from bench.rows.embedded_http import EMBEDDED_HTTP
 from bench.rows.federated import FEDERATED
 from bench.rows.in_process import IN_PROCESS
 from bench.rows.latency import LATENCY
+from bench.rows.networks import NETWORKS_ROW
 from bench.rows.reading import EVENT, LIST
 from bench.rows.throughput import THROUGHPUT
 from bench.rows.up import UP
@@ -25,6 +26,7 @@ ROWS: tuple[Row, ...] = (
     UP,
     IN_PROCESS,
     FEDERATED,
+    NETWORKS_ROW,
     CLUSTERS,
     THROUGHPUT,
     LATENCY,
