@@ -55,8 +55,9 @@ class _As:
 class City:
     """Tenants of one cluster, by names of the scenario's own."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, number: int) -> None:
         self.stage = stage
+        self.number = number
         self.tenants: list[str] = []
         self.roles: list[str] = []
 
@@ -73,7 +74,7 @@ class City:
 
     async def _entitle(self, user: str) -> None:
         """All rights that a role can give, where there are rights."""
-        name = f"{self.stage.shop}-{user}"
+        name = f"{self.stage.shop}-{user}-{self.number}"
         self.roles.append(name)
         group = "rbac.authorization.k8s.io"
         everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
@@ -104,7 +105,7 @@ class City:
 
     def tenant(self, name: str = "acme") -> str:
         """A tenant's name that no other scenario has."""
-        return f"{name}-{self.stage.shop[-6:].strip('-')}"
+        return f"{name}{self.stage.shop[-4:]}{self.number}"
 
     async def open(self) -> None:
         """Teach the cluster the kinds."""
@@ -118,11 +119,9 @@ class City:
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario: networks go without their finalizer."""
-        for path in self._leftovers():
-            try:
-                await self.person.send(Request("DELETE", path))
-            except NotFound:
-                continue
+        for name in self.roles:
+            for plural in ("clusterroles", "clusterrolebindings"):
+                await self._removed(f"/apis/rbac.authorization.k8s.io/v1/{plural}/{name}")
         for name in self.tenants:
             await self._gone(Tenant, name)
         for network in (await self.person.list(Network)).objects:
@@ -135,13 +134,24 @@ class City:
                 await self._gone(Namespace, space.metadata.name)
         await self._without_ports()
         for cidr in (await self.person.list(ServiceCIDR)).objects:
-            if cidr.metadata.name != "kubernetes":
+            if any(cidr.metadata.name.startswith(f"{tenant}.") for tenant in self.tenants):
                 await self._gone(ServiceCIDR, cidr.metadata.name)
 
     async def _without_ports(self) -> None:
         for port in (await self.person.list(NetworkPort)).objects:
             if port.spec.network.partition(".")[0] in self.tenants:
                 await self._gone(NetworkPort, port.metadata.name)
+
+    async def clean_up(self) -> None:
+        """Remove what an agent keeps for all scenarios."""
+        for path in self._leftovers():
+            await self._removed(path)
+
+    async def _removed(self, path: str) -> None:
+        try:
+            await self.person.send(Request("DELETE", path))
+        except NotFound:
+            return
 
     def _leftovers(self) -> Iterator[str]:
         admission = "/apis/admissionregistration.k8s.io/v1"
@@ -150,9 +160,6 @@ class City:
         for name in ("networks.hanse.dev-tenants", "networks.hanse.dev-kept"):
             yield f"{admission}/validatingadmissionpolicies/{name}"
             yield f"{admission}/validatingadmissionpolicybindings/{name}"
-        for name in self.roles:
-            yield f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
-            yield f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}"
 
     async def _gone(self, kind: type[Object], name: str) -> None:
         try:
@@ -264,3 +271,12 @@ async def refusal(attempt: Any) -> str:
     except KubeError as error:
         return str(error)
     raise AssertionError("it was allowed")
+
+
+def made(kind: type[K], name: str, space: str = "", **fields: Any) -> K:
+    """An object by its fields; labels and annotations go to the metadata."""
+    metadata = {"name": name, "namespace": space}
+    for part in ("labels", "annotations"):
+        if part in fields:
+            metadata[part] = fields.pop(part)
+    return msgspec.convert({"metadata": metadata, **fields}, kind)

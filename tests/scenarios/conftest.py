@@ -1,16 +1,11 @@
 """The stage that scenarios are played on: `--engine` says on clusters of which kind."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from hanse.features.networks.feature import Networks
-from hanse.features.networks.hooks import network_hooks
-from hanse.features.networks.options import NetworksOptions
-from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.model.verdict import Hook
 from hanse.testing.stage import Features, Ground, Stage
@@ -18,12 +13,10 @@ from hanse.testing.stage_embedded import embedded_ground
 from hanse.testing.stage_kubernetes import kubernetes_ground
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import Toy
-from tests.scenarios.city import HERE as CITY
-from tests.scenarios.city import City
+from tests.scenarios.cities import *  # noqa: F403 - its fixtures
 from tests.scenarios.engines import missing
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import Market, shop_of
-from tests.scenarios.shipyard import Shipyard
 
 HERE = Path(__file__).parent
 
@@ -120,49 +113,3 @@ async def harbour(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterat
         for actor in list(stage.actors):
             await stage.kill_agent(actor)
         await harbour.close()
-
-
-@pytest.fixture
-async def city(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[City]:
-    """Tenants of one cluster, whose agent has that feature alone and is asked about nothing."""
-    async with lived_in(ground, shop_of(request.node.nodeid)) as city:
-        yield city
-
-
-@pytest.fixture
-async def guarded(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[City]:
-    """Tenants of one cluster whose API server asks the agent about what they write."""
-    async with lived_in(ground, shop_of(request.node.nodeid), guarded=True) as city:
-        await city.stage.eventually(city.is_asked)
-        yield city
-
-
-@asynccontextmanager
-async def lived_in(ground: Ground, shop: str, *, guarded: bool = False) -> AsyncIterator[City]:
-    """A city with its agent, until the block ends."""
-    agent = f"system:serviceaccount:{shop}-system:agent-of-{CITY}"
-    options = NetworksOptions(agents=(agent,))
-    hooks = network_hooks(Networks(options)) if guarded else ()
-    async with Stage(ground, shop, lambda: (Networks(options),), hooks=hooks) as stage:
-        city = City(stage)
-        await city.open()
-        await stage.start_agent(CITY)
-        yield city
-        for actor in list(stage.actors):
-            await stage.kill_agent(actor)
-        await city.close()
-
-
-@pytest.fixture
-async def shipyard(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Shipyard]:
-    """What people submit to the federation; every cluster has its agent, with that feature."""
-    shop = shop_of(request.node.nodeid)
-    async with Stage(ground, shop, lambda: (StatefulSets(BROKER_NAMESPACE),)) as stage:
-        shipyard = Shipyard(stage)
-        await shipyard.open()
-        await stage.start_agents()
-        await stage.eventually(shipyard.all_have_joined())
-        yield shipyard
-        for actor in list(stage.actors):
-            await stage.kill_agent(actor)
-        await shipyard.close()

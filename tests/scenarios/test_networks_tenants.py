@@ -3,29 +3,16 @@
 import asyncio
 from typing import Any
 
-import msgspec
-import pytest
-
 from hanse.features.networks.names import CNI_ARGS, NETWORK, READINESS, TENANT
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import K
-from tests.scenarios.city import City, refusal
+from tests.scenarios.city import City, made, refusal
 
 POD = {"containers": [{"name": "main", "image": "none"}]}
-
-
-def made(kind: type[K], name: str, space: str = "", **fields: Any) -> K:
-    """An object by its fields; labels and annotations go to the metadata."""
-    metadata = {"name": name, "namespace": space}
-    for part in ("labels", "annotations"):
-        if part in fields:
-            metadata[part] = fields.pop(part)
-    return msgspec.convert({"metadata": metadata, **fields}, kind)
 
 
 async def two_tenants(city: City) -> tuple[str, str]:
@@ -207,26 +194,3 @@ async def test_while_the_agent_is_down_only_tenants_wait(guarded: City) -> None:
         await anna.create(made(Pod, "web", space, spec=POD))
 
     await guarded.stage.eventually(served)
-
-
-@pytest.mark.needs("vap")
-async def test_what_the_api_server_refuses_by_itself(city: City) -> None:
-    acme = await city.welcome()
-    space = await city.space(acme)
-    name = await city.build(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
-    await city.stage.eventually(city.is_(name, "Ready"))
-    anna = await city.tenants_way()
-
-    async def guards() -> None:
-        grab = made(Namespace, f"{acme}-grab", labels={TENANT: acme})
-        told = await refusal(anna.create(grab, dry_run=True))
-        assert "only administrators say whose a namespace is" in told
-        deny = await refusal(anna.delete(NetworkPolicy, "hanse-deny", space))
-        assert "is kept by Hanse" in deny
-        stolen = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
-        told = await refusal(anna.create(made(Service, "stolen", city.stage.shop, spec=stolen)))
-        assert f"is of network {name}" in told
-
-    await city.stage.eventually(guards)
-    own = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
-    await anna.create(made(Service, "mine", space, spec=own))

@@ -1,0 +1,167 @@
+"""One tenant network's names by our own server and by a stock CoreDNS: both say the same."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import dns.asyncquery
+import dns.exception
+import dns.message
+import dns.rcode
+import pytest
+
+from hanse.features.networks.corefile import corefile
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.ports import free_ports
+from hanse.local.real.programs import COREDNS_SERVER
+from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_kubernetes import kubernetes_ground
+from tests.scenarios.city import HERE, City, made
+
+Ask = Callable[[str], Awaitable[set[str]]]
+DOMAIN = "cluster.local"
+
+
+@pytest.fixture
+async def city(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[City]:
+    async with (
+        kubernetes_ground(real_clusters, tmp_path) as ground,
+        Stage(ground, "named-city", lambda: (Networks(),)) as stage,
+    ):
+        city = City(stage, 7)
+        await city.open()
+        await stage.start_agent(HERE)
+        yield city
+        await stage.kill_agent(HERE)
+        await city.close()
+        await city.clean_up()
+
+
+def asking(port: int) -> Ask:
+    async def ask(name: str) -> set[str]:
+        query = dns.message.make_query(f"{name}.{DOMAIN}", "A")
+        try:
+            answer = await dns.asyncquery.udp(query, "127.0.0.1", timeout=2, port=port)
+        except (dns.exception.Timeout, OSError) as error:
+            raise AssertionError(f"no answer: {error}") from None
+        if answer.rcode() != dns.rcode.NOERROR:
+            return {dns.rcode.to_text(answer.rcode())}
+        return {record.to_text() for group in answer.answer for record in group}
+
+    return ask
+
+
+@asynccontextmanager
+async def _running(command: Sequence[str], folder: Path, port: int) -> AsyncIterator[Ask]:
+    with (folder / f"dns-{port}.log").open("wb") as said:
+        process = await asyncio.create_subprocess_exec(*command, stdout=said, stderr=said)
+    try:
+        yield asking(port)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def coredns(
+    fleet: RealFleet, name: NetworkName, spaces: Sequence[str], folder: Path
+) -> AsyncIterator[Ask]:
+    """CoreDNS with the Corefile that is generated, told where the cluster is."""
+    program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
+    [port] = free_ports(1)
+    text = corefile(name, DOMAIN, spaces)
+    where = f"        kubeconfig {fleet.kubeconfig} {HERE}\n        pods verified\n"
+    local = text.replace(".:53 {", f".:{port} {{\n    bind 127.0.0.1")
+    local = local.replace("        pods verified\n", where)
+    kept = [
+        line
+        for line in local.splitlines()
+        if line.strip().split(" ")[0] not in ("health", "ready", "forward", "loop", "reload")
+    ]
+    file = folder / "Corefile"
+    file.write_text("\n".join(kept) + "\n")
+    async with _running((str(program), "-conf", str(file)), folder, port) as ask:
+        yield ask
+
+
+@asynccontextmanager
+async def our_own(
+    fleet: RealFleet, name: NetworkName, spaces: Sequence[str], folder: Path
+) -> AsyncIterator[Ask]:
+    [port] = free_ports(1)
+    program = (sys.executable, "-c", "from hanse.cli import main; main()")
+    which = ("--kubeconfig", str(fleet.kubeconfig), "--context", HERE)
+    only = [part for space in spaces for part in ("--namespace", space)]
+    command = (*program, "dns", *which, "--network", str(name), "--zone", DOMAIN, *only)
+    listening = ("--listen", f"127.0.0.1:{port}", "--workers", "1")
+    async with _running((*command, *listening), folder, port) as ask:
+        yield ask
+
+
+async def test_both_know_the_network_and_no_other(
+    real_clusters: RealFleet, city: City, tmp_path: Path
+) -> None:
+    acme = await city.welcome()
+    lab = NetworkName(acme, "lab")
+    space = await city.space(acme)
+    await city.build(acme, "lab")
+    await city.stage.eventually(city.is_(str(lab), "Ready"))
+    marks = {TENANT: acme, NETWORK: "lab"}
+    ports = {"ports": [{"name": "http", "port": 80}]}
+    web = await city.person.create(made(Service, "web", space, labels=marks, spec=ports))
+    other = {TENANT: acme, NETWORK: "default"}
+    await city.person.create(made(Service, "secret", space, labels=other, spec=ports))
+    headless = {**ports, "clusterIP": "None"}
+    await city.person.create(made(Service, "db", space, labels=marks, spec=headless))
+    piece = {
+        "labels": {**marks, "kubernetes.io/service-name": "db"},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 80}],
+        "endpoints": [{"addresses": ["10.9.8.7"], "hostname": "db-0"}],
+    }
+    await city.person.create(made(EndpointSlice, "db-1", space, **piece))
+    await city.run(space, "worker", "lab")
+    pod = await city.stage.eventually(_placed(city, space))
+    alias = await city.person.read(Service, lab.kubernetes, lab.alias_namespace)
+    dns_of = await city.person.read(Service, lab.kube_dns, lab.dns_namespace)
+    wanted = {
+        f"web.{space}.svc": {web.spec.cluster_ip},
+        f"secret.{space}.svc": {"NXDOMAIN"},
+        f"db.{space}.svc": {"10.9.8.7"},
+        f"db-0.db.{space}.svc": {"10.9.8.7"},
+        "kubernetes.default.svc": {alias.spec.cluster_ip},
+        "kube-dns.kube-system.svc": {dns_of.spec.cluster_ip},
+        f"{pod.replace('.', '-')}.{space}.pod": {pod},
+        f"10-1-2-3.{space}.pod": {"NXDOMAIN"},
+        "kubernetes.kube-system.svc": {"NXDOMAIN"},
+    }
+    spaces = (space, lab.alias_namespace, lab.dns_namespace)
+
+    for server in (our_own, coredns):
+        async with server(real_clusters, lab, spaces, tmp_path) as ask:
+            await city.stage.eventually(_answers(ask, wanted))
+
+
+def _placed(city: City, space: str) -> Check[str]:
+    async def check() -> str:
+        pod = await city.person.read(Pod, "worker", space)
+        assert pod.status.pod_ip, "no address yet"
+        return pod.status.pod_ip
+
+    return check
+
+
+def _answers(ask: Ask, wanted: dict[str, set[str]]) -> Check[None]:
+    async def check() -> None:
+        told = {name: await ask(name) for name in wanted}
+        assert told == wanted
+
+    return check
