@@ -34,6 +34,7 @@ from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
 from hanse.engine.network_providers import address_providers
 from hanse.engine.outside import Outside, System
+from hanse.engine.places import Places
 from hanse.engine.presence import Presence
 from hanse.engine.probe_sockets import Sockets
 from hanse.engine.probes import Attempt, Prober
@@ -53,6 +54,8 @@ from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.pools import Slot
+from hanse.features.networks.service_addresses import OwnSlot
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
@@ -65,6 +68,7 @@ from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.model.facts import Role
+from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
@@ -220,6 +224,16 @@ class Agent:
             terms=settings.terms,
         )
         self.engine.fence(self.leaders)
+        self._answers = bool(hooks)
+        self._places = Places(
+            self._home,
+            settings.namespace,
+            f"{settings.cluster}_{settings.identity}",
+            SLOT_LEASES,
+            clock=clock,
+            random=random,
+            terms=settings.terms,
+        )
         self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
         guides = [feature for feature in features if isinstance(feature, Guide)]
         self.roads = Roads(self.engine, self.leaders, self._home, guides, dial=dial, random=random)
@@ -270,6 +284,8 @@ class Agent:
                 await stack.enter_async_context(
                     _beside(self._presence.run(lambda: self.engine.active), "sign of life")
                 )
+            if not alone and self._answers:
+                await stack.enter_async_context(_beside(self._places.run(self._at_slot), "slot"))
             if not alone:
                 self.leaders.stand_at_home(self._home, self.settings.namespace, self._work)
             yield
@@ -292,6 +308,14 @@ class Agent:
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.engine.snapshot(), BROKER).lease_duration
+
+    def _at_slot(self, number: int | None) -> None:
+        """Give addresses out of the residue of every pool that this replica holds."""
+        fleet = self.engine.fleet
+        if number is None:
+            fleet.drop_fact(OwnSlot, fleet.local)
+        else:
+            fleet.put_fact(OwnSlot(fleet.local, Slot(number, len(SLOT_LEASES))))
 
     def _work(self, chosen: bool) -> None:
         if chosen and not self.engine.active:

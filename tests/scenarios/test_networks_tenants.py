@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from hanse.features.networks.names import CNI_ARGS, NETWORK, READINESS, TENANT
+from hanse.features.networks.service_addresses import OwnSlot
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Pod, Service
@@ -194,3 +195,21 @@ async def test_while_the_agent_is_down_only_tenants_wait(guarded: City) -> None:
         await anna.create(made(Pod, "web", space, spec=POD))
 
     await guarded.stage.eventually(served)
+
+
+async def test_replicas_give_addresses_out_of_parts_of_the_pool_that_are_their_own(
+    guarded: City,
+) -> None:
+    stage = guarded.stage
+    await stage.kill_agent("lubeck")
+    replicas = [await stage.start_agent("lubeck", name) for name in ("one", "two")]
+
+    async def apart() -> None:
+        held = [a.engine.snapshot().fact(OwnSlot, "lubeck") for a in replicas]
+        assert {None if h is None else h.slot.number for h in held} == {0, 1}, held
+
+    await stage.eventually(apart)
+    for name in ("one", "two"):
+        await stage.kill_agent(f"lubeck/{name}")
+    await stage.start_agent("lubeck")
+    await stage.eventually(guarded.is_asked)

@@ -25,3 +25,7 @@ def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
 def is_service_name(text: str) -> bool:
     """Whether every API server takes it as the name of a Service (RFC 1035)."""
     return _SERVICE_NAME.fullmatch(text) is not None
+
+
+SLOT_LEASES = tuple(f"hanse-slot-{number}" for number in range(8))
+"""Leases in an agent's own namespace: replicas that give out the same things keep apart by them."""

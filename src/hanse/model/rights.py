@@ -52,9 +52,12 @@ def rights(
     rules = [Rule(n, g, r, tuple(sorted(v))) for (n, g, r), v in verbs.items()]
     if "get" not in verbs.get(("", "", Namespace.kind.plural), ()):
         rules.append(Rule("", "", Namespace.kind.plural, ("get",), (IDENTITY,)))
+    held: dict[str, list[str]] = {}
     for namespace, name in leases:
+        held.setdefault(namespace, []).append(name)
+    for namespace, names in held.items():
         kind = Lease.kind
-        rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), (name,)))
+        rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), tuple(names)))
     return tuple(sorted(_without_covered(rules)))
 
 

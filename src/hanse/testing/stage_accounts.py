@@ -11,6 +11,7 @@ from hanse.local.real import accounts
 from hanse.local.real.accounts import Account
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule, rights
@@ -28,7 +29,8 @@ def rules_of(
     """
     watches = [*(watch for feature in features for watch in feature.watches), *PAUSE_WATCHES]
     if role is Role.LOCAL:
-        leases = [(system, AGENT_LEASE), (SYSTEM, cluster)]
+        own = [(system, name) for name in (AGENT_LEASE, *SLOT_LEASES)]
+        leases = [*own, (SYSTEM, cluster)]
         return rights(watches, role, Role.MEMBER, Role.LED, leases=leases)
     return rights(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
 

@@ -18,6 +18,7 @@ from hanse.features.services.manifests import (
 from hanse.features.services.policies import policies
 from hanse.kube.credentials import from_secret
 from hanse.model.manifests import Manifest
+from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import Wire
 
 HOME = "harbour"
@@ -99,7 +100,10 @@ def test_an_agent_at_home_writes_its_own_lease_and_the_secret_with_its_token_onl
     role = _called("Role hanse-system/hanse-agent", at_home(WATCHES, "lubeck"))
 
     patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
-    assert [rule["resourceNames"] for rule in patched] == [["hanse-agent"], ["hanse-broker"]]
+    assert [rule["resourceNames"] for rule in patched] == [
+        ["hanse-agent", *SLOT_LEASES],
+        ["hanse-broker"],
+    ]
 
 
 @pytest.mark.anyio

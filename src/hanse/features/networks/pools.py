@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hanse.features.networks.ranges import Range
+from hanse.model.naming import SLOT_LEASES
 
 RESERVED_FOR = timedelta(seconds=30)
 LOOK_AGAIN = timedelta(seconds=5)
 """How often an exhausted pool is searched from its beginning for what was given back."""
 
-SLOTS = 8
+SLOTS = len(SLOT_LEASES)
 """Residues of a pool; more replicas than that share them."""
 
 

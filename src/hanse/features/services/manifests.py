@@ -133,7 +133,8 @@ def at_home(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...
     As a supervisor it may be its own cluster's leader, so it has a leader's rights at home. Of
     Secrets it may read and renew the one with its way to the broker.
     """
-    leases = [(SYSTEM_NAMESPACE, AGENT), (SYSTEM, cluster)]
+    own = [(SYSTEM_NAMESPACE, name) for name in (AGENT, *naming.SLOT_LEASES)]
+    leases = [*own, (SYSTEM, cluster)]
     secret = Rule(SYSTEM_NAMESPACE, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,))
     rules = (*rights(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases), secret)
     spaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
