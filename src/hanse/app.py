@@ -105,6 +105,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         Networks(options.networks),
         StatefulSets(options.broker_namespace),
         Gslb(options.gslb),
+        Policies(options.policies),
         *published(options),
     )
 
@@ -119,12 +120,11 @@ def published(options: Options) -> tuple[Feature, ...]:
 
 def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:  # noqa: B008 - a frozen value
     """Everything that has names, as a view tells them; a new source is named here."""
-    globally = (GlobalZone(view),) if view.global_zones else ()
+    globally: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
     return (
         ServiceZone(view),
         StatefulSetZone(view, options.broker_namespace, options.statefulsets),
         *globally,
-        Policies(options.policies),
     )
 
 
