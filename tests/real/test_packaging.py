@@ -16,6 +16,7 @@ from tests.real.conftest import Kubectl
 
 pytestmark = pytest.mark.anyio
 
+KUBE = ("--kube-version", "1.35.0")
 CHOSEN = (
     "--set",
     "clusterId=lubeck",
@@ -60,7 +61,7 @@ async def test_helm_finds_nothing_wrong_with_the_chart(helm: Path, folder: Path)
 
 
 async def test_the_chart_and_the_manifests_are_the_same_objects(helm: Path, folder: Path) -> None:
-    status, told = await said_by(helm, "template", "hanse", str(folder), *CHOSEN[:2])
+    status, told = await said_by(helm, "template", "hanse", str(folder), *KUBE, *CHOSEN[:2])
 
     assert status == 0, told
     by_helm = {_named(one): one for one in yaml.safe_load_all(told) if one}
@@ -73,9 +74,9 @@ async def test_the_chart_and_the_manifests_are_the_same_objects(helm: Path, fold
 
 
 async def test_helm_refuses_what_makes_no_sense(helm: Path, folder: Path) -> None:
-    without, why = await said_by(helm, "template", "hanse", str(folder))
+    without, why = await said_by(helm, "template", "hanse", str(folder), *KUBE)
     wrong, told = await said_by(
-        helm, "template", "h", str(folder), *CHOSEN, "--set", "dns.colour=1"
+        helm, "template", "h", str(folder), *KUBE, *CHOSEN, "--set", "dns.colour=1"
     )
 
     assert without != 0
@@ -87,7 +88,9 @@ async def test_helm_refuses_what_makes_no_sense(helm: Path, folder: Path) -> Non
 async def test_a_real_api_server_takes_every_object(
     helm: Path, folder: Path, real_clusters: RealFleet, kubectl: Kubectl
 ) -> None:
-    _, told = await said_by(helm, "template", "hanse", str(folder), "--include-crds", *CHOSEN)
+    _, told = await said_by(
+        helm, "template", "hanse", str(folder), "--include-crds", *KUBE, *CHOSEN
+    )
     objects = [one for one in yaml.safe_load_all(told) if one]
     first = [one for one in objects if one["kind"] in ("Namespace", "CustomResourceDefinition")]
     for these, dry in ((first, ()), (objects, ("--dry-run=server",))):
