@@ -51,13 +51,13 @@ async def holding(client: Client, name: str, namespace: str = "") -> Holding:
     """What a cluster holds, in all namespaces or in one; the client knows what is served."""
     return Holding(
         await cluster_id(client, name),
-        await _all(client, ServiceExport, namespace),
+        await all_of(client, ServiceExport, namespace),
         tuple(
             one
-            for one in await _all(client, ServiceImport, namespace)
+            for one in await all_of(client, ServiceImport, namespace)
             if SERVICE_NAMESPACE not in one.metadata.labels
         ),
-        await _all(client, EndpointSlice, namespace, _OURS),
+        await all_of(client, EndpointSlice, namespace, _OURS),
     )
 
 
@@ -71,9 +71,10 @@ async def cluster_id(client: Client, otherwise: str) -> str:
     return cluster if parted else otherwise
 
 
-async def _all(
+async def all_of(
     client: Client, kind: type[K], namespace: str = "", labels: str = ""
 ) -> tuple[K, ...]:
+    """Everything of a kind; nothing where a cluster does not know it."""
     try:
         return (await client.list(kind, namespace=namespace, labels=labels)).objects
     except NotFound:

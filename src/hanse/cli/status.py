@@ -9,6 +9,7 @@ import click
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
+    from hanse.cli.federated_seen import Seen as Shared
     from hanse.cli.local_eyes import AgentsSee, Local
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
@@ -24,7 +25,8 @@ def command(context: click.Context, as_json: bool) -> None:
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
-    ports, the endpoints that are ready in each cluster, and what clusters disagree about. A cluster
+    ports, the endpoints that are ready in each cluster, and what clusters disagree about; then the
+    same of federated Services and of machines that are Services. A cluster
     that does not answer is shown as such, and in a local federation what agents do not reach; the
     exit status is 0 all the same (see `hanse doctor`).
 
@@ -35,27 +37,30 @@ def command(context: click.Context, as_json: bool) -> None:
       hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
       hanse status --json | jq '.services[] | select(.problems != [])'
     """
-    from hanse.cli import exported
+    from hanse.cli import exported, federated, federated_seen
 
-    seen, services, told = _look(settings_of(context))
+    seen, services, shared, told = _look(settings_of(context))
     if as_json:
         shown = {
             "clusters": [_whole(one, told) for one in seen],
             "dns": told.dns_of_nobody,
             "services": [exported.document(one) for one in services],
+            **federated_seen.document(shared),
         }
         click.echo(json.dumps(shown, indent=2))
     else:
         _show(seen)
         _show_blind(told.sees)
         _show_services(services)
+        federated.show(shared)
 
 
-def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Local]":
+def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, Local]":
     import asyncio
 
     from hanse.cli.clusters import ways
     from hanse.cli.exported import look_at_services
+    from hanse.cli.federated import look_at_federated
     from hanse.cli.local_eyes import told_locally
     from hanse.cli.looking import look_at
     from hanse.cli.oops import bad_credentials
@@ -68,9 +73,10 @@ def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Local]":
     except BadCredentials as error:
         raise bad_credentials(error) from None
 
-    async def look() -> "tuple[list[Seen], list[ServiceSeen], Local]":
+    async def look() -> "tuple[list[Seen], list[ServiceSeen], Shared, Local]":
         local = told_locally(settings)
-        return await asyncio.gather(look_at(chosen), look_at_services(chosen), local)
+        shared = look_at_federated(chosen)
+        return await asyncio.gather(look_at(chosen), look_at_services(chosen), shared, local)
 
     return run_async(look)
 

@@ -1,0 +1,70 @@
+"""A look at federated Services and machines, through the API servers of all clusters."""
+
+import asyncio
+from collections.abc import Iterable
+
+import click
+
+from hanse.cli.clusters import Way
+from hanse.cli.exported import all_of, cluster_id
+from hanse.cli.federated_seen import Holding, Seen, seen_in
+from hanse.cli.looking import PATIENCE
+from hanse.cli.tables import table
+from hanse.features.federated.names import MANAGED_BY
+from hanse.kube.client import Client
+from hanse.kube.discovery import refresh
+from hanse.kube.errors import KubeError
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.federation import NativeService, VirtualMachine
+
+
+async def look_at_federated(ways: Iterable[Way]) -> Seen:
+    """What clusters that answer hold; one that does not hides no other."""
+    held = await asyncio.gather(*(_held_by(way) for way in ways))
+    return seen_in([one for one in held if one is not None])
+
+
+async def _held_by(way: Way) -> Holding | None:
+    client = Client(HttpTransport(way.credentials))
+    try:
+        await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here
+        await refresh(client)
+        return Holding(
+            await cluster_id(client, way.name),
+            await all_of(client, Service),
+            await all_of(client, EndpointSlice, labels=MANAGED_BY),
+            await all_of(client, NativeService),
+            await all_of(client, VirtualMachine),
+        )
+    except KubeError:
+        return None  # the look at the cluster itself says why
+    finally:
+        await client.close()
+
+
+def show(seen: Seen) -> None:
+    """Print what there is; nothing where there is nothing."""
+    if seen.services:
+        rows = [
+            (
+                f"{one.namespace}/{one.name}",
+                ", ".join(one.ports) or "-",
+                ", ".join(f"{cluster} {number}" for cluster, number in one.ready.items()) or "-",
+                ", ".join(one.stands_in),
+            )
+            for one in seen.services
+        ]
+        click.echo()
+        click.echo(table(("FEDERATED SERVICE", "PORTS", "ENDPOINTS READY", "STANDS IN"), rows))
+    if seen.machines:
+        rows_of_machines = [
+            (f"{one.namespace}/{one.name}", one.cluster, str(one.machines)) for one in seen.machines
+        ]
+        click.echo()
+        click.echo(table(("VM SERVICE", "CLUSTER", "MACHINES"), rows_of_machines))
+    for trouble in seen.troubles:
+        what = click.style(trouble.reason, fg="yellow")
+        click.echo(f"! {trouble.object} in {trouble.cluster}: {what}: {trouble.message}")
