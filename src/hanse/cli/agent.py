@@ -11,6 +11,7 @@ from hanse.cli.addresses import listening_socket
 from hanse.cli.network_options import network_options, networks_of
 from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of, publishing_options
+from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="A name under which browsers reach it, beside localhost. Repeatable.",
 )
 @publishing_options
+@replica_names
 @network_options
 @click.option(
     "--webhook-listen",
@@ -142,6 +144,8 @@ def command(
     publish_endpoints: str,
     publish_server: str,
     publish_key_file: Path | None,
+    replica_zone: str,
+    federation: str,
     default_network_template_path: str | None,
     network_providers: tuple[str, ...],
     network_guard: bool,
@@ -191,6 +195,7 @@ def command(
         broker_namespace=broker_namespace,
         admission=_admission(asked, webhook_url, namespace),
         publishing=publishing,
+        statefulsets=replica_names_of(replica_zone, federation),
         networks=networks_of(
             default_network_template_path,
             network_providers,

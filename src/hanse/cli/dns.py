@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.oops import Oops
+from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ _zone = click.option(
 )
 @click.option("--broker-kubeconfig", type=_FILE, metavar="FILE", help="How to reach the broker.")
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
+@replica_names
 @click.pass_context
 def command(
     context: click.Context,
@@ -123,12 +125,15 @@ def command(
     broker_namespace: str,
     broker_kubeconfig: Path | None,
     broker_context: str,
+    replica_zone: str,
+    federation: str,
 ) -> None:
     """Serve the names of multi-cluster services.
 
     It watches one cluster (of --kubeconfig and --context, or the one it runs in) and answers until
     it is told to stop. Weights, profile and who is alive are the broker's to say, where it is
-    given. A hangup (SIGHUP) replaces the processes that answer, and no question is lost.
+    given; replicas of federated StatefulSets have names then, too. A hangup (SIGHUP) replaces the
+    processes that answer, and no question is lost.
 
     \b
     Examples:
@@ -161,7 +166,8 @@ def command(
     if broker_kubeconfig is not None or broker_context:
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
     tenant = _network_zone(view, network, namespaces)
-    options = app.Options(broker_namespace=broker_namespace)
+    replicas = replica_names_of(replica_zone, federation)
+    options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
     sources = app.sources(view, options) if tenant is None else (tenant,)
     listeners = [_listening(address, workers) for address in listen]
     door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None

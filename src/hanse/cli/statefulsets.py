@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.oops import WRONG
+from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -15,14 +16,11 @@ _COLOURS = {"ready": "green", "not ready": "yellow", "missing": "red", "away": "
 
 @click.command("statefulsets")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Only sets of this namespace.")
-@click.option("--zone", default="example.com", show_default=True, help="The zone of replicas.")
-@click.option(
-    "--federation", default="myfederation", show_default=True, help="The federation's own name."
-)
+@replica_names
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(
-    context: click.Context, namespace: str, zone: str, federation: str, as_json: bool
+    context: click.Context, namespace: str, replica_zone: str, federation: str, as_json: bool
 ) -> None:
     """Show where each replica of a federated StatefulSet is.
 
@@ -41,7 +39,6 @@ def command(
     from hanse.cli.oops import bad_credentials
     from hanse.cli.running import run_async, start_logging
     from hanse.cli.statefulsets_seen import seen_sets
-    from hanse.features.statefulsets.options import StatefulSetOptions
     from hanse.kube.errors import BadCredentials
 
     settings = settings_of(context)
@@ -50,7 +47,7 @@ def command(
         known = ways(settings)
     except BadCredentials as error:
         raise bad_credentials(error) from None
-    names = StatefulSetOptions(zone, federation)
+    names = replica_names_of(replica_zone, federation)
     found = run_async(lambda: seen_sets(known, namespace, names))
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(found), indent=2)

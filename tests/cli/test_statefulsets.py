@@ -1,0 +1,87 @@
+"""`hanse statefulsets`: what is told of each replica, and bad words refused in a sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.oops import Oops
+from hanse.cli.replica_names import replica_names_of
+from hanse.cli.statefulsets_seen import set_seen
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.kinds.stateful import (
+    Replica,
+    Share,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.objects import Meta
+from tests.cli.programs import hanse
+
+NAMES = StatefulSetOptions()
+
+
+def shares(balanced: bool = True, **of: int) -> StatefulSetShares:
+    spec = StatefulSetSharesSpec(
+        shares=tuple(Share(name=c, replicas=n) for c, n in of.items()),
+        service="etcd",
+        load_balanced=balanced,
+    )
+    return StatefulSetShares(metadata=Meta(name="store", namespace="shop"), spec=spec)
+
+
+def test_each_replica_is_told_with_its_state_and_its_names() -> None:
+    told = StatefulSetPartSpec(
+        namespace="shop",
+        name="store",
+        cluster="lubeck",
+        share=2,
+        replicas=(
+            Replica(name="store-lubeck-0", ready=True, addresses=("198.19.0.1",)),
+            Replica(name="store-lubeck-1"),
+        ),
+        trouble="no storage",
+    )
+
+    found = set_seen(shares(bergen=1, hamburg=1, lubeck=2), [told], frozenset({"bergen"}), NAMES)
+
+    assert [(r.name, r.state) for r in found.replicas] == [
+        ("store-bergen-0", "away"),
+        ("store-hamburg-0", "missing"),
+        ("store-lubeck-0", "ready"),
+        ("store-lubeck-1", "not ready"),
+    ]
+    assert found.replicas[2].names == (
+        "store-lubeck-0.etcd.shop.svc.example.com",
+        "store-lubeck-0.etcd.shop.myfederation.svc.example.com",
+    )
+    assert (found.ready, found.trouble) == (1, ("lubeck: no storage",))
+
+
+def test_without_balancers_there_is_the_local_name_alone() -> None:
+    found = set_seen(shares(balanced=False, lubeck=1), [], frozenset(), NAMES)
+
+    assert found.replicas[0].names == ("store-lubeck-0.etcd.shop.svc.example.com",)
+
+
+@pytest.mark.parametrize(
+    ("zone", "federation", "words"),
+    [
+        pytest.param("a..b", "x", "--replica-zone: 'a..b' has a label", id="zone"),
+        pytest.param("example.com", "a.b", "--federation 'a.b' is no part", id="dots"),
+        pytest.param("example.com", "", "--federation '' is no part", id="empty"),
+    ],
+)
+def test_bad_names_are_refused_in_a_sentence(zone: str, federation: str, words: str) -> None:
+    with pytest.raises(Oops) as refused:
+        replica_names_of(zone, federation)
+
+    assert words in refused.value.message
+
+
+def test_without_a_broker_it_says_what_to_name(tmp_path: Path) -> None:
+    said = hanse("statefulsets", cwd=tmp_path)
+
+    assert said.status == 2
+    assert "start `hanse up`" in said.err or "kubeconfig" in said.err
+    assert len(said.err.splitlines()) == 1
