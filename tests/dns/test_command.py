@@ -218,3 +218,47 @@ def test_the_corefile_hands_the_zone_over(fleet: Running) -> None:
 
     assert said.out.startswith("clusterset.local:53 {")
     assert "forward . 10.0.0.7:5353" in said.out
+
+
+def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -> None:
+    members = [
+        {"cluster": "lubeck", "address": "10.1.0.1"},
+        {"cluster": "bergen", "address": "10.3.0.1"},
+    ]
+    spec = {"host": "a.global.test", "members": members, "algorithm": "GSLB_ALGORITHM_GEO"}
+    service = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "GlobalService",
+        "metadata": {"name": "a.global.test", "namespace": "avi-system"},
+        "spec": spec,
+    }
+    made = fleet.folder / "service.json"
+    made.write_text(json.dumps(service))
+    assert fleet.kubectl("--context", "lubeck", "apply", "-f", str(made)).status == 0
+
+    near = ("--global-zone", "global.test", "--region", "127.0.0.0/8=bergen")
+    with _dns(fleet, "--context", "lubeck", *near) as serving:
+        answers = {_ask(serving.port, "a.global.test", "A").records for _ in range(4)}
+        unknown = _ask(serving.port, "b.global.test", "A").code
+
+    assert answers == {("10.3.0.1",)}
+    assert unknown == "NXDOMAIN"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--region", "here=bergen"), "--region 'here' is no network"),
+        (("--region", "10.0.0.0/8"), "is not NETWORK=CLUSTER"),
+        (("--trust-resolver", "x"), "--trust-resolver 'x' is no network"),
+        (("--global-zone", "a..b"), "--global-zone: 'a..b' has a label"),
+    ],
+)
+def test_bad_words_about_global_zones_are_told_in_one_line(
+    fleet: Running, arguments: tuple[str, str], words: str
+) -> None:
+    said = fleet.beside("dns", "--listen", "127.0.0.1:0", *arguments)
+
+    assert said.status == 2
+    assert words in said.err
+    assert said.err.count("\n") == 1

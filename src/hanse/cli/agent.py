@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.addresses import listening_socket
+from hanse.cli.gslb_options import gslb_of, gslb_options
 from hanse.cli.network_options import network_options, networks_of
 from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of, publishing_options
@@ -111,6 +112,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @publishing_options
 @replica_names
 @network_options
+@gslb_options
 @click.option(
     "--webhook-listen",
     default="",
@@ -151,6 +153,9 @@ def command(
     network_guard: bool,
     webhook_listen: str,
     webhook_url: str,
+    gslb_providers: tuple[str, ...],
+    gslb_withdraw: tuple[str, ...],
+    gslb_weighted_records: bool,
 ) -> None:
     """Run one cluster's agent.
 
@@ -202,6 +207,7 @@ def command(
             network_guard,
             f"system:serviceaccount:{namespace}:hanse-agent",
         ),
+        gslb=gslb_of(gslb_providers, gslb_withdraw, gslb_weighted_records),
     )
     who = app.Settings(cluster_id, identity, namespace, options)
     heard = Listeners(listener, asked)

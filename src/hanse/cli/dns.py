@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hanse.cli.gslb_options import global_zone_options, network_in, region_in
 from hanse.cli.oops import Oops
 from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import settings_of
@@ -104,6 +105,7 @@ _zone = click.option(
     metavar="NAME",
     help="Where clusters share there: a cluster whose Lease runs out is not answered.",
 )
+@global_zone_options
 @click.option("--broker-kubeconfig", type=_FILE, metavar="FILE", help="How to reach the broker.")
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
 @replica_names
@@ -123,6 +125,9 @@ def command(
     allow_transfer: tuple[str, ...],
     metrics_listen: str,
     broker_namespace: str,
+    global_zones: tuple[str, ...],
+    regions: tuple[str, ...],
+    resolvers: tuple[str, ...],
     broker_kubeconfig: Path | None,
     broker_context: str,
     replica_zone: str,
@@ -158,6 +163,9 @@ def command(
         local=cluster_id,
         zone=_named(zone),
         local_first=local_first,
+        global_zones=tuple(_named(name, "--global-zone") for name in global_zones),
+        regions=tuple(region_in(text) for text in regions),
+        resolvers=tuple(network_in("--trust-resolver", text) for text in resolvers),
         secondaries=tuple(_network(text) for text in allow_transfer),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
@@ -215,13 +223,13 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "N
     return NetworkZone(view, name, namespaces)
 
 
-def _named(zone: str) -> str:
+def _named(zone: str, option: str = "--zone") -> str:
     from hanse.dns.names import BadName, wire_name
 
     try:
         wire_name(zone)
     except BadName as error:
-        raise Oops(f"--zone: {error}; give one such as {ZONE}") from None
+        raise Oops(f"{option}: {error}; give one such as {ZONE}") from None
     return zone.lower().removesuffix(".")
 
 

@@ -6,8 +6,8 @@ from hanse.dns.answers import Answer, Choice, Node, Type, address, in_turn, toge
 from hanse.dns.names import BadName, wire_name
 from hanse.dns.zone import View
 from hanse.features.gslb.publishing import serving_members
-from hanse.features.gslb.watching import BY_ADDRESS, SERVICES
-from hanse.model.facts import KindServed
+from hanse.features.gslb.watching import BY_ADDRESS
+from hanse.model.facts import KindServed, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
@@ -25,7 +25,9 @@ class GlobalZone:
     """The host names of all global services that stand below our zones."""
 
     name = "gslb"
-    watches: tuple[Watch, ...] = (SERVICES,)
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, GlobalService, namespace=NAMESPACE, indexes=(BY_ADDRESS,)),
+    )
 
     def __init__(self, view: View) -> None:
         self.view = view

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hanse import __version__, app
+from hanse.dns.global_names import GlobalZone
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
 from hanse.engine.pause import PAUSE_WATCHES
@@ -46,7 +47,8 @@ def _rights(chosen: Choosing) -> list[Wire]:
 
 
 def _dns_rights() -> list[Wire]:
-    rules = rights(ServiceZone(View("all")).watches, Role.LOCAL)
+    view = View("all")
+    rules = rights((*ServiceZone(view).watches, *GlobalZone(view).watches), Role.LOCAL)
     made = (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
         *roles(DNS, rules),
