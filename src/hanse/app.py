@@ -29,6 +29,7 @@ from hanse.dns.services import ServiceZone
 from hanse.dns.stateful import StatefulSetZone
 from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
+from hanse.engine.avi import AviController, Controller, NoController
 from hanse.engine.engine import Engine
 from hanse.engine.health import serving
 from hanse.engine.leaders import Leaders
@@ -48,8 +49,11 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.hooks import HOOKS as MEMBERSHIP_HOOKS
+from hanse.features.gslb.avi import CONTROLLER, controller_said
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.policy import Bad
+from hanse.features.gslb.standing import own_cluster
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
@@ -247,6 +251,9 @@ class Agent:
         )
         for name, system in (outside or {}).items():
             self.engine.fleet.join(name, {Role.OUTSIDE}, Outside(system))
+        self._avi = AviController(self._leading_controller)
+        if "avi" in settings.options.gslb.providers:
+            self.engine.fleet.join(CONTROLLER, {Role.OUTSIDE}, Outside(self._avi))
         self._presence: Presence | None = None
         if broker is not None:
             client = Client(broker)
@@ -303,8 +310,27 @@ class Agent:
 
     async def close(self) -> None:
         """Let go of every connection."""
+        await self._avi.close()
         for connection in self.engine.fleet.connections.values():
             await connection.api.close()
+
+    def _leading_controller(self) -> Controller | NoController:
+        """The Avi controller to write to: of who leads, as its configuration has it now."""
+        seen = self.engine.snapshot()
+        own = own_cluster(seen)
+        if own is None or not own.spec.is_leader:
+            return NoController("this cluster does not lead")
+        said = controller_said(seen)
+        if isinstance(said, Bad):
+            return NoController(said.error)
+        return Controller(
+            f"https://{said.address}",
+            said.version,
+            said.tenant,
+            said.username,
+            said.password,
+            said.ca,
+        )
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.engine.snapshot(), BROKER).lease_duration

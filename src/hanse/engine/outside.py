@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from hashlib import blake2b
+from random import Random
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from hanse.kube.events import Alive, Event, Interrupted, Listed, NotServed
+from hanse.kube.retry import delay_of
 from hanse.model.merging import merge
 from hanse.model.objects import K, Object, Wire
 
@@ -54,6 +56,7 @@ class Outside:
     def __init__(self, system: System, every: timedelta = timedelta(seconds=30)) -> None:
         self._system = system
         self._every = every.total_seconds()
+        self._random = Random()  # noqa: S311 - spreads retries, guards nothing
         self._round = 0
         self._versions: dict[tuple[Any, str, str], tuple[bytes, int]] = {}
         self._writes = 0
@@ -67,20 +70,27 @@ class Outside:
         if kind not in self._system.kinds:
             yield NotServed()
             await asyncio.get_running_loop().create_future()
-        down = False
+        failures = 0
         while True:
+            wait = self._every
             try:
                 listed = await self._listed(kind)
             except KubeError as error:
-                if not down:
+                if not failures:
                     yield Interrupted(error)
-                down = True
+                wait = self._wait_after(error, failures)
+                failures += 1
             else:
                 yield listed
-                if down:
+                if failures:
                     yield Alive(listed.resource_version)
-                down = False
-            await asyncio.sleep(self._every)
+                failures = 0
+            await asyncio.sleep(wait)
+
+    def _wait_after(self, error: KubeError, failures: int) -> float:
+        """Sooner than usual, so that a system that is back is seen soon."""
+        delay = delay_of(error, failures, self._random)
+        return self._every if delay is None else min(delay.total_seconds(), self._every)
 
     async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]:
         listed = await self._listed(kind)

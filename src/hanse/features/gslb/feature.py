@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hanse.features.gslb.avi import CONTROLLER, avi_objects
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.health import probes_of
 from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, written
-from hanse.features.gslb.names import SECRET, SECRET_KEY, site_of
+from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.policy import fault_in_rule
+from hanse.features.gslb.policy import Config, config_of, fault_in_rule
 from hanse.features.gslb.publishing import endpoint_for
 from hanse.features.gslb.standing import (
     GUIDE,
@@ -20,16 +21,17 @@ from hanse.features.gslb.standing import (
 )
 from hanse.features.gslb.telling import told_of_policy, told_of_rule
 from hanse.features.gslb.waking import host_key, woken
-from hanse.features.gslb.watching import AT_HOME, AT_SITES, PUBLISHED
+from hanse.features.gslb.watching import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
 from hanse.model.facts import BadWay, ClusterState, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
-from hanse.model.objects import Meta, Object
-from hanse.model.plan import Desired, Plan
+from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.probes import Probe
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 from hanse.model.ways import Direction, InKubeconfig, Retired, Way
@@ -47,6 +49,7 @@ class Gslb:
         self.watches: tuple[Watch, ...] = (
             *AT_HOME,
             *((PUBLISHED,) if publishes else ()),
+            *(AT_CONTROLLER if "avi" in options.providers else ()),
             *AT_SITES,
         )
 
@@ -69,7 +72,9 @@ class Gslb:
     def _plan_policy(self, seen: Snapshot) -> Plan:
         if not isinstance(standing_of(seen), Leading):
             return Plan()
-        return Plan(patches=tuple(told_of_policy(seen, named_monitors=self._probes)))
+        marks = _uuid(seen) if "avi" in self.options.providers else ()
+        told = told_of_policy(seen, named_monitors=self._probes)
+        return Plan(patches=(*marks, *told))
 
     def _plan_rule(self, key: Key, seen: Snapshot) -> Plan:
         rule = seen.get(seen.local, GSLBHostRule, key.name, key.namespace)
@@ -108,6 +113,9 @@ class Gslb:
             yield Desired(endpoint_for(service, seen, self.options), seen.local)
         elif "externaldns" not in self.options.withdraw:
             yield from _as_it_is(DNSEndpoint, host, seen.local, seen, shared=False)
+        if "avi" in self.options.providers:
+            for step, obj in avi_objects(service, seen):
+                yield Desired(obj, CONTROLLER, step=step, shared=True)
         for where in seen.clusters(Role.SITE):
             if where in standing.followers and published:
                 yield Desired(service, where, shared=True)
@@ -118,6 +126,11 @@ class Gslb:
         """All of a host as it stands; its records go when another leader has published it."""
         for where in (seen.local, *seen.clusters(Role.SITE)):
             yield from _as_it_is(GlobalService, host, where, seen)
+        yield from _as_it_is(AviGslbService, host, CONTROLLER, seen, namespace="")
+        for monitor in seen.all(CONTROLLER, AviHealthMonitor):
+            if monitor.metadata.name.startswith(f"amko--{host}--"):
+                name = monitor.metadata.name
+                yield from _as_it_is(AviHealthMonitor, name, CONTROLLER, seen, namespace="")
         own = own_cluster(seen)
         standing = seen.get(seen.local, GlobalService, host, NAMESPACE)
         term = term_on(standing) if standing is not None else None
@@ -201,11 +214,25 @@ class Gslb:
         return frozenset(found)
 
 
+def _uuid(seen: Snapshot) -> Iterator[Patch]:
+    """By which name we are known to a controller; the same for every leader after this one."""
+    config = config_of(seen)
+    if isinstance(config, Config) and UUID not in config.object.metadata.annotations:
+        change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}
+        yield Patch(Place(seen.local, ref_of(config.object)), change)
+
+
 def _as_it_is(
-    kind: type[Object], name: str, where: str, seen: Snapshot, *, shared: bool = True
+    kind: type[Object],
+    name: str,
+    where: str,
+    seen: Snapshot,
+    *,
+    shared: bool = True,
+    namespace: str = NAMESPACE,
 ) -> Iterator[Desired]:
     """An object as it stands, so that it is neither changed nor deleted."""
-    standing = seen.get(where, kind, name, NAMESPACE)
+    standing = seen.get(where, kind, name, namespace)
     if standing is None:
         return
     meta = standing.metadata

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.health import status_of
 from hanse.features.gslb.inputs import Found, found_in, objects_for
-from hanse.features.gslb.names import LED_BY, site_of
+from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import (
     Bad,
@@ -142,6 +142,7 @@ def _members(
                 weight=shares.get(context, Share()).weight,
                 priority=shares.get(context, Share()).priority,
                 ready=found.ready or match.sync_vip_only,
+                controller_uuid=found.source.metadata.annotations.get(CONTROLLER_UUID, ""),
                 source=str(ref_of(found.source)),
                 monitors=watched,
             )

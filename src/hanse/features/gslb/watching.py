@@ -12,6 +12,7 @@ from hanse.features.gslb.inputs import (
 )
 from hanse.features.gslb.policy import RULES
 from hanse.model.facts import Role
+from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import ConfigMap, Namespace, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -54,7 +55,7 @@ SERVICES = Watch(
 
 AT_HOME: tuple[Watch, ...] = (
     Watch(Role.LOCAL, AMKOCluster, writes=Writes.FIELDS | Writes.STATUS),
-    Watch(Role.LOCAL, GSLBConfig, namespace=NAMESPACE, writes=Writes.STATUS),
+    Watch(Role.LOCAL, GSLBConfig, namespace=NAMESPACE, writes=Writes.STATUS | Writes.FIELDS),
     Watch(Role.LOCAL, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.STATUS),
     Watch(Role.LOCAL, GSLBHostRule, namespace=NAMESPACE, indexes=(RULES,), writes=Writes.STATUS),
     Watch(Role.LOCAL, Secret, namespace=NAMESPACE),
@@ -64,6 +65,11 @@ AT_HOME: tuple[Watch, ...] = (
 )
 
 PUBLISHED = Watch(Role.LOCAL, DNSEndpoint, namespace=NAMESPACE, writes=Writes.OBJECTS)
+
+AT_CONTROLLER: tuple[Watch, ...] = (
+    Watch(Role.OUTSIDE, AviGslbService, writes=Writes.OBJECTS),
+    Watch(Role.OUTSIDE, AviHealthMonitor, writes=Writes.OBJECTS),
+)
 
 AT_SITES: tuple[Watch, ...] = (
     Watch(Role.SITE, AMKOCluster, namespace=NAMESPACE, writes=Writes.FIELDS),

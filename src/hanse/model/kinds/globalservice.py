@@ -42,6 +42,9 @@ class GlobalMember(Value, frozen=True, kw_only=True):
     ready: Annotated[bool, Schema("Whether its cluster says that it can serve.", default=True)] = (
         True
     )
+    controller_uuid: Annotated[Name, Schema("The Avi controller that serves the address.")] = (
+        renamed("controllerUUID", "")
+    )
     source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
     monitors: Annotated[
         tuple[Monitor, ...], Schema("All must find it up; none: its readiness.", max_items=8)

@@ -1,0 +1,152 @@
+"""Global services as an Avi controller has them, and which controller that is."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hanse.features.gslb.names import UUID
+from hanse.features.gslb.policy import Bad, config_of, policy_of, rule_for
+from hanse.model.kinds.avi import (
+    AviGslbService,
+    AviHealthMonitor,
+    AviMember,
+    AviMonitorSpec,
+    AviPool,
+    AviServiceSpec,
+)
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, Monitor
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.objects import Meta, Object
+from hanse.model.snapshot import Snapshot
+
+CONTROLLER = "avi"
+"""The name of the connection to the controller."""
+
+
+class AviAccess(Struct, frozen=True):
+    """What the configuration says of the controller, and the Secret of its user."""
+
+    address: str
+    version: str
+    tenant: str
+    username: str
+    password: str
+    ca: str = ""
+
+    def __repr__(self) -> str:
+        return f"AviAccess({self.address!r}, <secret>)"
+
+
+def controller_said(seen: Snapshot) -> AviAccess | Bad:
+    """The controller that leads, as this cluster's GSLBConfig has it."""
+    config = config_of(seen)
+    if isinstance(config, Bad):
+        return config
+    leader = config.object.spec.gslb_leader
+    if not leader.controller_ip:
+        return Bad("spec.gslbLeader.controllerIP is empty; name the Avi controller that leads")
+    secret = seen.get(seen.local, Secret, leader.credentials, NAMESPACE)
+    if secret is None:
+        return Bad(
+            f"spec.gslbLeader.credentials: there is no Secret {leader.credentials!r} in "
+            f"{NAMESPACE}; create it with username and password"
+        )
+    told = {name: value.decode("utf-8", "replace") for name, value in secret.data.items()}
+    return AviAccess(
+        leader.controller_ip,
+        leader.controller_version or "22.1.3",
+        leader.tenant or "admin",
+        told.get("username", ""),
+        told.get("password", ""),
+        told.get("certificateAuthorityData", ""),
+    )
+
+
+def avi_objects(service: GlobalService, seen: Snapshot) -> Iterator[tuple[int, Object]]:
+    """What the controller should hold for a service, with the step in which it is written."""
+    config = config_of(seen)
+    if isinstance(config, Bad):
+        return
+    said = f"amko-{config.object.metadata.annotations.get(UUID, '')}"
+    host = service.spec.host
+    policy = policy_of(seen, named_monitors=False)
+    rule = rule_for(host, seen)
+    spec = policy if policy is not None and not isinstance(policy, Bad) else None
+    refs: tuple[str, ...] = ()
+    if rule is not None and rule.spec.health_monitor_refs:
+        refs = rule.spec.health_monitor_refs
+    elif spec is not None:
+        refs = spec.health_monitor_refs
+    monitors: tuple[str, ...] = refs
+    if not refs:
+        made = _monitors(service)
+        monitors = tuple(made)
+        for name, monitor in made.items():
+            meta = Meta(name=name)
+            yield 0, AviHealthMonitor(metadata=meta, spec=_monitor(monitor, host))
+    persistence = rule.spec.site_persistence if rule is not None else None
+    profile = persistence.profile_ref if persistence is not None and persistence.enabled else ""
+    wanted = AviServiceSpec(
+        domain_names=(host,),
+        groups=tuple(_pools(service)),
+        ttl=service.spec.ttl,
+        down_response=service.spec.when_down or "",
+        fallback_ip=service.spec.fallback_ip,
+        health_monitors=monitors,
+        created_by=said,
+        site_persistence=profile or (spec.site_persistence_ref if spec is not None else ""),
+        pki_profile=spec.pki_profile_ref if spec is not None else "",
+    )
+    yield 1, AviGslbService(metadata=Meta(name=host), spec=wanted)
+
+
+def _pools(service: GlobalService) -> Iterator[AviPool]:
+    """A pool per priority, the highest first."""
+    spec = service.spec
+    by_priority: dict[int, list[GlobalMember]] = {}
+    for member in spec.members:
+        by_priority.setdefault(member.priority, []).append(member)
+    near = spec.algorithm in ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
+    for priority in sorted(by_priority, reverse=True):
+        yield AviPool(
+            name=f"amko-gs-group-{priority}",
+            priority=priority,
+            algorithm=spec.algorithm,
+            consistent_hash_mask=spec.hash_mask,
+            fallback_algorithm=spec.fallback if near else "",
+            members=tuple(
+                AviMember(
+                    ip=member.address,
+                    ratio=member.weight,
+                    cluster_uuid=member.controller_uuid,
+                    public_ip=member.public_ip,
+                    enabled=member.ready,
+                )
+                for member in by_priority[priority]
+            ),
+        )
+
+
+def _monitors(service: GlobalService) -> dict[str, Monitor]:
+    """The monitors that the members of a service need, each once, by name."""
+    found: dict[str, Monitor] = {}
+    for member in service.spec.members:
+        for monitor in member.monitors:
+            name = f"amko--{service.spec.host}--{monitor.type.lower()}-{monitor.port}"
+            found.setdefault(name, monitor)
+    return found
+
+
+def _monitor(monitor: Monitor, host: str) -> AviMonitorSpec:
+    asks = monitor.type in ("HTTP", "HTTPS")
+    request = f"HEAD {monitor.path or '/'} HTTP/1.1\r\nHost: {host}\r\n" if asks else ""
+    return AviMonitorSpec(
+        type=f"HEALTH_MONITOR_{monitor.type}",
+        port=monitor.port,
+        interval=monitor.interval,
+        timeout=monitor.timeout,
+        up=monitor.up,
+        down=monitor.down,
+        request=request,
+    )
