@@ -74,6 +74,12 @@ _zone = click.option(
     help="Log one question in N; 0: none.",
 )
 @click.option(
+    "--forward",
+    multiple=True,
+    metavar="ADDRESS[:PORT]|FILE",
+    help="Ask these servers, or those of a resolv.conf, about other zones; can be repeated.",
+)
+@click.option(
     "--network",
     default="",
     metavar="TENANT.NETWORK",
@@ -120,6 +126,7 @@ def command(
     profile: str | None,
     rate_limit: int,
     log_every: int,
+    forward: tuple[str, ...],
     network: str,
     namespaces: tuple[str, ...],
     allow_transfer: tuple[str, ...],
@@ -180,7 +187,8 @@ def command(
     listeners = [_listening(address, workers) for address in listen]
     door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
     ways = Ways(home, broker, broker_namespace)
-    serving = Serving(per_second=rate_limit, log_every=log_every)
+    servers = tuple(server for told in forward for server in _servers(told))
+    serving = Serving(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
         run_async(lambda: run_dns(ways, view, sources, listeners, serving, door), lasting=True)
     )
@@ -206,6 +214,22 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
     for server in servers:
         server_address(server)
     click.echo(stanza(_named(zone), servers), nl=False)
+
+
+def _servers(told: str) -> list[tuple[str, int]]:
+    """The name servers that an option names, by itself or by a file."""
+    from hanse.cli.addresses import server_address
+
+    if not told.startswith("/"):
+        return [server_address(told, "--forward")]
+    try:
+        lines = Path(told).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise Oops(f"--forward {told}: {why}; name a readable resolv.conf") from None
+    words = [line.split() for line in lines]
+    named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
+    return [(address.partition("%")[0], 53) for address in named]
 
 
 def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":

@@ -44,6 +44,8 @@ class Start(Struct, frozen=True, tag="start"):
     idle_seconds: float = 10.0
     log_every: int = 0
     """One question in so many is told to the log; 0: none is."""
+    forward: tuple[tuple[str, int], ...] = ()
+    """Name servers that are asked about other zones; none: those are refused."""
 
 
 class Stop(Struct, frozen=True, tag="stop"):

@@ -36,10 +36,22 @@ _OPT_ENDS = {
 """How an OPT record without options ends, and ours in reply."""
 
 Sample = Callable[[bytes, str, bytes], None]
+Anew = Callable[[bytes, Table, tuple[str, int]], bytes | None]
+"""Answers a packet that has not been seen since something changed; None: not now, or never."""
+
+
+def answer_anew(packet: bytes, table: Table, client: tuple[str, int]) -> bytes | None:
+    """The answer from the table, by the short way where the packet is of the usual form."""
+    return _answer(packet, table, client[0])
 
 
 def serve_datagrams(
-    sock: socket, table: Table, limiter: Limiter | None, sample: Sample | None, every: int
+    sock: socket,
+    table: Table,
+    limiter: Limiter | None,
+    sample: Sample | None,
+    every: int,
+    anew: Anew = answer_anew,
 ) -> None:
     """Answer what waits on a socket, up to a batch."""
     receive, send, known = sock.recvfrom, sock.sendto, table.hits.get
@@ -59,7 +71,7 @@ def serve_datagrams(
             counter[0] += 1
             answer = packet[:2] + next(turns)
         else:
-            answer = _answer(packet, table, client[0])
+            answer = anew(packet, table, client)
         if answer is None:
             continue
         if sample is not None:

@@ -46,6 +46,8 @@ class Serving(Struct, frozen=True):
     idle_seconds: float = 10.0
     log_every: int = 0
     """One question in so many is logged; 0: none is."""
+    forward: tuple[tuple[str, int], ...] = ()
+    """Name servers that are asked about other zones; none: those are refused."""
 
 
 class Served(Struct, frozen=True):
@@ -119,6 +121,7 @@ class DnsServer:
             self._settings.most_connections,
             self._settings.idle_seconds,
             self._settings.log_every,
+            self._settings.forward,
         )
         worker = _Worker(number, await _spawn([one.fd for one in listening]), self.metrics)
         for served in self._served.values():  # from here on it hears every change, like the others

@@ -31,7 +31,8 @@ from hanse.dns.delta import (
     framed,
     order_in,
 )
-from hanse.dns.hot import serve_datagrams
+from hanse.dns.forwarding import Forwarder
+from hanse.dns.hot import Anew, answer_anew, serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.names import text_of
 from hanse.dns.questions import RCODES, Malformed, question_in
@@ -80,6 +81,7 @@ class Worker:
         self._stopping = False
         self._held_back = 0
         self._times = Times()
+        self._forwarder: Forwarder | None = None
 
     def run(self) -> None:
         """Work until told to stop, or until nobody is there to tell."""
@@ -92,6 +94,8 @@ class Worker:
                     self._serve(self._connections[fd], event)
                 elif fd in self._listeners:
                     self._accept(*self._listeners[fd])
+                elif self._forwarder is not None and fd in self._forwarder.sockets:
+                    self._forwarder.bring_back(fd)
                 else:
                     ready[fd]()
             now = time.monotonic()
@@ -120,6 +124,7 @@ class Worker:
         match order:
             case Start():
                 self._settings = order
+                self._forward(order)
                 for listening in order.listening:
                     self._listen(listening)
             case Delta(view):
@@ -130,6 +135,12 @@ class Worker:
                 self._stopping = True
             case _:
                 assert_never(order)
+
+    def _forward(self, order: Start) -> None:
+        if order.forward:
+            self._forwarder = Forwarder(order.forward, time.monotonic)
+            for fd in self._forwarder.sockets:
+                self._poll.register(fd, select.EPOLLIN)
 
     def _table(self, view: str) -> Table:
         if view not in self._tables:
@@ -150,14 +161,28 @@ class Worker:
             sample = self._sampler(table) if self._settings.log_every else None
             every = self._settings.log_every
             times, clock = self._times, time.perf_counter
+            anew = self._answering(sock)
 
             def serve() -> None:
                 began = clock()
-                serve_datagrams(sock, table, limiter, sample, every)
+                serve_datagrams(sock, table, limiter, sample, every, anew)
                 times.took(clock() - began)
 
             self._datagrams[listening.fd] = serve
         self._poll.register(listening.fd, select.EPOLLIN)
+
+    def _answering(self, sock: socket.socket) -> Anew:
+        """Answers of our own, and other zones' by other servers, where there are any to ask."""
+        forwarder = self._forwarder
+        if forwarder is None:
+            return answer_anew
+
+        def anew(packet: bytes, table: Table, client: tuple[str, int]) -> bytes | None:
+            if forwarder.takes(packet, table, sock, client):
+                return None
+            return answer_anew(packet, table, client)
+
+        return anew
 
     def _sampler(self, table: Table) -> Callable[[bytes, str, bytes], None]:
         def sample(packet: bytes, client: str, answer: bytes) -> None:

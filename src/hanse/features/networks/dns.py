@@ -122,7 +122,8 @@ def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpti
         return {**container, "args": ["-conf", "/etc/coredns/Corefile"], "volumeMounts": [mount]}
     arguments = ["dns", "--network", str(name), "--zone", options.domain]
     arguments += [part for space in spaces for part in ("--namespace", space)]
-    return {**container, "args": [*arguments, "--listen", f"0.0.0.0:{PORT}"]}
+    arguments += ["--listen", f"0.0.0.0:{PORT}", "--forward", "/etc/resolv.conf"]
+    return {**container, "args": arguments}
 
 
 def _volumes(name: NetworkName, options: NetworksOptions) -> Wire:

@@ -160,7 +160,6 @@ class Networks:
                     key=lambda p: p.metadata.name,
                 )
             ),
-            forwards=self.options.dns_workload == "coredns",
         )
         return Plan(tuple(Desired(p, seen.local) for p in policies_in(key.name, around)))
 

@@ -47,8 +47,6 @@ class Around(Struct, frozen=True):
     """Networks of this tenant, each with one that both sides agree to reach."""
     users: tuple[NetworkPolicy, ...] = ()
     """People's own policies in the namespace: they narrow what ours allow."""
-    forwards: bool = False
-    """Whether the network's DNS asks other name servers."""
 
 
 def policies_in(namespace: str, around: Around) -> Iterator[NetworkPolicy]:
@@ -180,9 +178,7 @@ def types_of(policy: NetworkPolicy) -> frozenset[str]:
 def _dns_pods(name: NetworkName, around: Around, marks: dict[str, str]) -> NetworkPolicy:
     """Who may ask a network's DNS, and whom that asks in turn."""
     who = LabelSelector(match_labels={TENANT: name.tenant, DNS: name.network})
-    egress = tuple(_to_api(around.api))
-    if around.forwards:
-        egress = (*egress, EgressPolicyRule(ports=DNS_PORTS))
+    egress = (*_to_api(around.api), EgressPolicyRule(ports=DNS_PORTS))
     ingress = (IngressPolicyRule(from_=peers_of(name), ports=DNS_PORTS),)
     return _policy(
         name.dns_namespace,
