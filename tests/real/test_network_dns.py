@@ -15,6 +15,7 @@ import pytest
 from hanse.features.networks.corefile import corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.features.networks.options import NetworksOptions
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
@@ -32,9 +33,11 @@ DOMAIN = "cluster.local"
 
 @pytest.fixture
 async def city(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[City]:
+    agent = f"system:serviceaccount:named-city-system:agent-of-{HERE}"
+    options = NetworksOptions(agents=(agent,))
     async with (
         kubernetes_ground(real_clusters, tmp_path) as ground,
-        Stage(ground, "named-city", lambda: (Networks(),)) as stage,
+        Stage(ground, "named-city", lambda: (Networks(options),)) as stage,
     ):
         city = City(stage, 7)
         await city.open()

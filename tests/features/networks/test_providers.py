@@ -1,0 +1,196 @@
+"""Providers and plans as pure functions: what each wants for a network, and for a pod."""
+
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.kube_ovn import IP_ADDRESS, SWITCH
+from hanse.features.networks.names import CNI_ARGS, NETWORK, NIC, READINESS, TENANT
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.vpc import mac_of, port_name
+from hanse.model.facts import KindServed, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Namespace, Pod
+from hanse.model.kinds.kubeovn import OvnSubnet, Vpc
+from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
+from hanse.model.objects import Object
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import cluster, snapshot, stored
+from tests.features.networks.given import FEATURE, HERE, network, pod, space, tenant, world
+
+T = TypeVar("T", bound=Object)
+SUBNETS = [{"name": "front", "cidr": "10.30.0.0/24"}, {"name": "back", "cidr": "10.31.0.0/24"}]
+OVN = network("acme.ovn", "kube-ovn", subnets=SUBNETS)
+
+
+def wanted(plan: Plan, kind: type[T]) -> list[T]:
+    return [d.object for d in plan.desired if isinstance(d.object, kind)]
+
+
+def status(plan: Plan) -> dict[str, Any]:
+    (patch,) = [p for p in plan.patches if p.subresource == "status"]
+    told: dict[str, Any] = patch.change["status"]
+    return told
+
+
+def subnet(name: str, ready: bool) -> OvnSubnet:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    wire = {
+        "metadata": {"name": name},
+        "spec": {"vpc": "acme-ovn"},
+        "status": {"conditions": conditions},
+    }
+    return stored(msgspec.convert(wire, OvnSubnet))
+
+
+def test_kube_ovn_gets_a_vpc_and_a_subnet_for_each_of_ours() -> None:
+    plan = FEATURE.plan(Key("network", "acme.ovn"), world(OVN))
+
+    (vpc,) = wanted(plan, Vpc)
+    assert vpc.spec.namespaces == ("acme-default", "acme-kube-system", "acme-web")
+    assert [(s.metadata.name, s.spec.cidr_block, s.spec.vpc) for s in wanted(plan, OvnSubnet)] == [
+        ("acme-ovn-front", "10.30.0.0/24", "acme-ovn"),
+        ("acme-ovn-back", "10.31.0.0/24", "acme-ovn"),
+    ]
+    assert status(plan)["phase"] == "Pending"
+    assert "waiting for Subnet acme-ovn-front" in status(plan)["message"]
+
+
+def test_a_kube_ovn_network_goes_on_once_its_subnets_are_ready() -> None:
+    ready = [subnet(f"acme-ovn-{name}", True) for name in ("front", "back")]
+
+    plan = FEATURE.plan(Key("network", "acme.ovn"), world(OVN, *ready))
+
+    assert "waiting for the address" in status(plan)["message"]
+
+
+def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
+    notes = {READINESS: "false", NIC: '{"subnet": "back", "ip": "10.31.0.9"}'}
+    waiting = pod("web", **{NETWORK: "ovn"})
+    waiting = replace(waiting, metadata=replace(waiting.metadata, annotations=notes))
+
+    plan = FEATURE.plan(Key("port", "web", "acme-web"), world(OVN, waiting))
+
+    (patch,) = plan.patches
+    told = patch.change["metadata"]["annotations"]
+    assert told[SWITCH] == "acme-ovn-back"
+    assert told[IP_ADDRESS] == "10.31.0.9"
+    assert told[READINESS] is None
+
+
+def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
+    gone = replace(
+        OVN, metadata=replace(OVN.metadata, deletion_timestamp=OVN.metadata.creation_timestamp)
+    )
+    told = {"type": "Drained", "status": "True", "reason": "Unused", "message": ""}
+    draining = replace(gone, status=msgspec.convert({"conditions": [told]}, type(gone.status)))
+
+    held = FEATURE.plan(Key("network", "acme.ovn"), world(draining, subnet("acme-ovn-front", True)))
+    free = FEATURE.plan(Key("network", "acme.ovn"), world(draining))
+
+    assert "kube-ovn removes acme-ovn-front" in status(held)["message"]
+    assert free.patches[0].change == {"metadata": {"finalizers": None}}
+
+
+def test_the_same_pod_asks_for_the_same_port_again() -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
+    waiting = pod("web", **{NETWORK: "lab"})
+    key = Key("port", "web", "acme-web")
+
+    first = wanted(FEATURE.plan(key, world(vpc, waiting)), NetworkPort)
+    again = wanted(FEATURE.plan(key, world(vpc, waiting)), NetworkPort)
+    standing = stored(first[0])
+    after = FEATURE.plan(key, world(vpc, waiting, standing))
+
+    assert first == again == wanted(after, NetworkPort)
+    assert (
+        f"IPV4={first[0].spec.address}"
+        in after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
+    )
+
+
+def test_a_pod_that_has_ended_or_is_gone_has_no_port() -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v")
+    ended = pod("web", **{NETWORK: "lab"})
+    ended = replace(ended, status=replace(ended.status, phase="Succeeded"))
+
+    assert FEATURE.plan(Key("port", "web", "acme-web"), world(vpc, ended)) == Plan()
+    assert FEATURE.plan(Key("port", "web", "acme-web"), world(vpc)) == Plan()
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1", "fd00:0:0:1::"])
+def test_each_address_has_a_port_name_and_a_mac_of_its_own(address: str) -> None:
+    others = [a for a in ("10.0.0.1", "10.0.0.11", "fd00::1", "fd00:0:0:1::") if a != address]
+
+    assert port_name("t.n", address) not in {port_name("t.n", other) for other in others}
+    assert mac_of("t.n", address) != mac_of("t.m", address)
+    assert int(mac_of("t.n", address)[:2], 16) & 3 == 2
+
+
+def guarded_world(*objects: Object) -> tuple[Networks, Snapshot]:
+    feature = Networks(NetworksOptions(guard=True))
+    homes = [space(), space("acme-kube-system"), space("bolt-web", of="bolt")]
+    here = [tenant(), tenant("bolt"), *homes, *objects]
+    served = KindServed(HERE, ClusterNetworkPolicy.kind, served=True)
+    return feature, snapshot(feature, HERE, [cluster(HERE, Role.LOCAL)], {HERE: here}, [served])
+
+
+def test_the_guard_passes_the_network_on_and_denies_other_tenants_before_they_are_asked() -> None:
+    feature, seen = guarded_world(network())
+
+    (guard,) = wanted(feature.plan(Key("network", "acme.default"), seen), ClusterNetworkPolicy)
+
+    assert guard.spec.tier == "Admin"
+    assert [rule["action"] for rule in guard.spec.ingress] == ["Pass", "Deny"]
+    assert guard.spec.ingress[0]["from"] == [
+        {
+            "pods": {
+                "namespaceSelector": {"matchLabels": {TENANT: "acme"}},
+                "podSelector": {"matchLabels": {NETWORK: "default"}},
+            }
+        }
+    ]
+
+
+def test_the_guard_lets_peers_through() -> None:
+    def peering(where: str, mine: str, peer: str) -> NetworkPeering:
+        wire = {
+            "metadata": {"name": "p", "namespace": where},
+            "spec": {"network": mine, "peer": peer},
+        }
+        return stored(msgspec.convert(wire, NetworkPeering))
+
+    both = (
+        peering("acme-web", "default", "bolt.default"),
+        peering("bolt-web", "default", "acme.default"),
+    )
+    feature, seen = guarded_world(network(), network("bolt.default"), *both)
+
+    (guard,) = wanted(feature.plan(Key("network", "acme.default"), seen), ClusterNetworkPolicy)
+
+    assert len(guard.spec.egress[0]["to"]) == 2
+
+
+def test_without_being_asked_for_there_is_no_guard() -> None:
+    plan = FEATURE.plan(Key("network", "acme.default"), world(network()))
+
+    assert wanted(plan, ClusterNetworkPolicy) == []
+
+
+def test_names_that_are_too_long_are_shortened_and_stay_apart() -> None:
+    long = "n" * 63
+    seen = world(network(f"acme.{long}"))
+
+    names = {
+        d.object.metadata.name
+        for d in FEATURE.plan(Key("network", f"acme.{long}"), seen).desired
+        if not isinstance(d.object, Namespace | Network | Pod)
+    }
+
+    assert names
+    assert all(len(name) <= 63 for name in names), names
