@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -16,7 +17,7 @@ from hanse.cli.oops import Trouble
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.request import Request
-from hanse.kube.requests import create, merge_patch, path_of, read
+from hanse.kube.requests import create, delete, merge_patch, path_of, read
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.manifests import Manifest
 from hanse.model.objects import Wire
@@ -36,8 +37,13 @@ class Effect(StrEnum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
+    DELETED = "deleted"
     FOREIGN = "left"
     UNSERVED = "skipped"
+
+
+_DONE = (Effect.CREATED, Effect.CHANGED, Effect.DELETED)
+"""What a person is told one by one."""
 
 
 class Applied(Struct, frozen=True):
@@ -52,6 +58,22 @@ async def apply(
 ) -> list[Applied]:
     """Make each stand as written, in order; a dry run only looks."""
     return [Applied(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
+
+
+async def remove(
+    client: Client, unwanted: Iterable[Manifest], *, dry_run: bool = False
+) -> list[Applied]:
+    """Delete what stands of each, in order; a dry run only looks."""
+    return [Applied(one, await _remove(client, one, dry_run=dry_run)) for one in unwanted]
+
+
+async def _remove(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
+    if await standing(client, unwanted) is None:
+        return Effect.UNCHANGED
+    if not dry_run:
+        with suppress(NotFound):
+            await client.send(delete(unwanted.kind, unwanted.name, unwanted.namespace))
+    return Effect.DELETED
 
 
 async def define(
@@ -146,9 +168,9 @@ def show(where: str, done: Sequence[Applied], *, dry_run: bool) -> None:
         if counts[effect]:
             click.echo(f"{where}: {effect} the definitions of {counts[effect]} kinds")
     for one in done:
-        if one not in definitions and one.effect in (Effect.CREATED, Effect.CHANGED):
+        if one not in definitions and one.effect in _DONE:
             click.echo(f"{where}: {one.effect} {one.manifest}")
-    if not any(one.effect in (Effect.CREATED, Effect.CHANGED) for one in done):
+    if not any(one.effect in _DONE for one in done):
         click.echo(f"{where}: nothing to change")
     for one in done:
         if one.effect is Effect.UNSERVED:
@@ -172,6 +194,8 @@ def _would(effect: Effect) -> str:
             return "would create"
         case Effect.CHANGED:
             return "would change"
+        case Effect.DELETED:
+            return "would delete"
         case Effect.UNCHANGED:
             return "would keep"
         case Effect.FOREIGN:

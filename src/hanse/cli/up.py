@@ -60,6 +60,11 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="Where the dashboard is served; a free port by default.",
 )
 @click.option(
+    "--federation/--no-federation",
+    default=True,
+    help="Make the clusters members of one Federation, or leave that to you.",
+)
+@click.option(
     "--exec",
     "script",
     metavar="CMD",
@@ -73,6 +78,7 @@ def command(
     folder: Path | None,
     profile: str | None,
     sample: bool,
+    federation: bool,
     dns_port: int,
     dashboard_port: int,
     script: str | None,
@@ -102,7 +108,9 @@ def command(
     from hanse.local.up.folder import Folder
 
     start_logging(settings_of(context))
-    wishes = Wishes(_members(clusters), engine, profile, sample, rules_for=_rules_for)
+    wishes = Wishes(
+        _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
+    )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
     upping = Upping(wishes, place, script, began, dns_port, dashboard_port)
     context.exit(run_async(upping.run, lasting=True))

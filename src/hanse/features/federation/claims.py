@@ -9,6 +9,9 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 from hanse.model.spelling import spelled
 
+SUPERVISOR_MARK = "supervisor"
+"""The claim of a supervisor, before its domain."""
+
 
 class Claims(Struct, frozen=True):
     """A cluster's word about itself; what it does not say is empty."""
@@ -24,7 +27,7 @@ def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
         return None
     said = {claim.about: claim.value for claim in seen.all(cluster, ClusterClaim)}
     told = {p.metadata.name: p.spec.value for p in seen.all(cluster, ClusterProperty)}
-    supervisor = spelled(said, "supervisor")
+    supervisor = spelled(said, SUPERVISOR_MARK)
     return Claims(
         said.get(CLUSTER_ID) or told.get(about.CLUSTER_ID, ""),
         said.get(CLUSTER_SET) or told.get(about.CLUSTER_SET, ""),

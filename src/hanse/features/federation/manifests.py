@@ -74,6 +74,11 @@ def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
 def federation(name: str, cluster_set: str, servers: Mapping[ClusterId, str]) -> Manifest:
     """The federation with these members, by the URLs of their API servers."""
     members = tuple(entry(cluster, server) for cluster, server in servers.items())
+    return federation_of(name, cluster_set, members)
+
+
+def federation_of(name: str, cluster_set: str, members: tuple[Member, ...]) -> Manifest:
+    """The federation with these members."""
     spec = FederationSpec(cluster_set=cluster_set, members=members)
     return Manifest(Federation.kind, to_wire(Federation(metadata=Meta(name=name), spec=spec)))
 

@@ -74,6 +74,8 @@ class Wishes(Struct, frozen=True):
     """Where names are answered, by view: a cluster's name, or `all`."""
     dashboard: str = ""
     """The address of the dashboard."""
+    federation: bool = True
+    """Whether the clusters are members of one Federation from the start."""
     rules_for: Callable[[str], tuple[Rule, ...]] = lambda _: ()
     """What supervisors may do in a member."""
     enter: Callable[[], str] = str
@@ -196,6 +198,8 @@ class Federation:
                 await renew(transport, contexts_secret(self._wishes.members, contexts))
 
         await self._in_each(fill)
+        if not self._wishes.federation:
+            return
         endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
         await form(self._wishes.members, endpoints, self._wishes.rules_for, self._in_each)
 

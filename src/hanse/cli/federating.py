@@ -1,0 +1,292 @@
+"""The workflows of a federation: a cluster joins it, and leaves it."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime, timedelta
+
+import click
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.applying import apply, define, remove, show, standing
+from hanse.cli.clusters import Way
+from hanse.cli.joining import watches
+from hanse.cli.looking import expiry_of
+from hanse.cli.oops import Oops, Trouble
+from hanse.cli.reaching import reached
+from hanse.features.federation import manifests
+from hanse.features.federation.claims import SUPERVISOR_MARK
+from hanse.features.federation.members import ABANDONED, CA, TOKEN, why_bad_url
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.client import Client
+from hanse.kube.errors import KubeError, NotFound
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Request
+from hanse.kube.requests import path_of
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import (
+    CLUSTER_ID,
+    CLUSTER_SET,
+    SYSTEM,
+    ClusterClaim,
+    Federation,
+    Member,
+)
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
+from hanse.model.objects import Wire
+from hanse.model.spelling import spelled
+
+PATIENCE = timedelta(seconds=60)
+"""How long supervisors may take to withdraw what they wrote."""
+
+_LOOK_AGAIN = timedelta(milliseconds=500)
+
+
+class Membership(Struct, frozen=True):
+    """Who joins or leaves which federation, and who supervises it."""
+
+    federation: str
+    cluster: str
+    member: Way
+    supervisors: tuple[Way, ...] = ()
+    supervises: bool = False
+    server: str = ""
+    lifetime: timedelta = timedelta(days=365)
+
+
+class Party(Struct, frozen=True):
+    """A cluster that takes part, and a client of it."""
+
+    name: str
+    client: Client
+
+
+async def join_federation(wish: Membership, *, dry_run: bool) -> None:
+    """Do each step by which a cluster becomes a member, as far as it is not done yet."""
+    async with AsyncExitStack() as stack:
+        member = Party(wish.member.name, await stack.enter_async_context(reached(wish.member)))
+        others = [
+            Party(way.name, await stack.enter_async_context(reached(way)))
+            for way in wish.supervisors
+            if way.name != wish.member.name
+        ]
+        await _check(member, others, wish)
+        done = await define(member.client, definitions(), dry_run=dry_run)
+        rules = manifests.rules_for(watches(BROKER_NAMESPACE), wish.cluster)
+        said = manifests.claims(wish.cluster, wish.federation, supervisor=wish.supervises)
+        done += await apply(member.client, (*manifests.account(rules), *said), dry_run=dry_run)
+        known = await _members(others, wish)
+        known[wish.cluster] = manifests.entry(wish.cluster, await _server(wish))
+        secret = await _credentials(member.client, others, wish, dry_run=dry_run)
+        for party in others:
+            told = await apply(party.client, secret, dry_run=dry_run)
+            told += await apply(party.client, [_federation(wish, known)], dry_run=dry_run)
+            show(party.name, told, dry_run=dry_run)
+        if wish.supervises:
+            done += await apply(member.client, await _copied(others, known), dry_run=dry_run)
+        own = known if wish.supervises else {}
+        done += await apply(member.client, [_federation(wish, own)], dry_run=dry_run)
+        show(member.name, done, dry_run=dry_run)
+    if not dry_run:
+        click.echo(_what_next(wish))
+
+
+async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> None:
+    """Do each step by which a cluster leaves; by force, without asking the cluster itself."""
+    async with AsyncExitStack() as stack:
+        supervisors = [
+            Party(way.name, await stack.enter_async_context(reached(way)))
+            for way in wish.supervisors
+            if force or way.name != wish.member.name
+        ]
+        if force:
+            for party in supervisors:
+                await _strike(party, wish, abandon=True, dry_run=dry_run)
+            click.echo(f"{wish.cluster} is given up; what was written there stays behind")
+            return
+        member = Party(wish.member.name, await stack.enter_async_context(reached(wish.member)))
+        gone = await remove(member.client, [_federation(wish, {})], dry_run=dry_run)
+        show(member.name, gone, dry_run=dry_run)
+        for party in supervisors:
+            await _strike(party, wish, abandon=False, dry_run=dry_run)
+        if not dry_run:
+            await _withdrawn(member, wish)
+        for party in supervisors:
+            secret = manifests.member_secret(wish.cluster, "", b"")
+            show(party.name, await remove(party.client, [secret], dry_run=dry_run), dry_run=dry_run)
+        rules = manifests.rules_for(watches(BROKER_NAMESPACE), wish.cluster)
+        said = manifests.claims(wish.cluster, wish.federation, supervisor=True)[1:]
+        account = [m for m in manifests.account(rules) if m.kind.name != "Namespace"]
+        left = await remove(member.client, [*said, *reversed(account)], dry_run=dry_run)
+        show(member.name, left, dry_run=dry_run)
+    if not dry_run:
+        click.echo(f"{wish.cluster} has left federation {wish.federation}")
+
+
+async def _check(member: Party, others: Sequence[Party], wish: Membership) -> None:
+    """Refuse what would end badly, before anything is written."""
+    claims = await _claims(member.client)
+    known = claims.get(CLUSTER_ID, "")
+    if known and known != wish.cluster:
+        raise Oops(
+            f"{member.name} says that it is {known!r} (ClusterClaim {CLUSTER_ID}); "
+            f"use --cluster-id {known}"
+        )
+    if claims.get(CLUSTER_SET, wish.federation) != wish.federation:
+        raise Oops(
+            f"{member.name} belongs to {claims[CLUSTER_SET]!r} (ClusterClaim {CLUSTER_SET}); "
+            f"let it leave that first: hanse leave --federation {claims[CLUSTER_SET]}"
+        )
+    if not others and not wish.supervises:
+        raise Oops("name the supervisors with --supervisor, or let this one be with --supervises")
+    for party in others:
+        said = await _claims(party.client)
+        if spelled(said, SUPERVISOR_MARK) in (None, "false"):
+            raise Oops(
+                f"{party.name} is no supervisor; let it join as one first: hanse join "
+                f"--federation {wish.federation} --supervises --context {party.name}"
+            )
+
+
+async def _claims(client: Client) -> dict[str, str]:
+    try:
+        return {c.about: c.value for c in (await client.list(ClusterClaim)).objects}
+    except NotFound:
+        return {}  # the kind itself is not there
+
+
+async def _members(others: Sequence[Party], wish: Membership) -> dict[str, Member]:
+    """All members that any supervisor knows; they are to agree from now on."""
+    known: dict[str, Member] = {}
+    for party in others:
+        with suppress(NotFound):
+            found = await party.client.read(Federation, wish.federation)
+            for member in found.spec.members:
+                known.setdefault(member.cluster_id, member)
+    return known
+
+
+async def _server(wish: Membership) -> str:
+    endpoint = (await wish.member.credentials.access()).endpoint
+    server = wish.server or endpoint.url
+    if why := why_bad_url(server):
+        raise Oops(f"--server {server!r} {why}")
+    return server
+
+
+async def _credentials(
+    member: Client, others: Sequence[Party], wish: Membership, *, dry_run: bool
+) -> tuple[Manifest, ...]:
+    """The member's Secret for supervisors: none where theirs will all do for long enough."""
+    endpoint = (await wish.member.credentials.access()).endpoint
+    name = manifests.secret_name(wish.cluster)
+    if others and all([await _still_good(p.client, name, endpoint, wish) for p in others]):
+        return ()
+    if not others:
+        return ()
+    token = "" if dry_run else await _token(member, wish)
+    return (manifests.member_secret(wish.cluster, token, endpoint.ca),)
+
+
+async def _still_good(supervisor: Client, name: str, endpoint: Endpoint, wish: Membership) -> bool:
+    try:
+        secret = await supervisor.read(Secret, name, SYSTEM)
+    except NotFound:
+        return False
+    identity = Identity(token=secret.data.get(TOKEN, b"").decode("ascii", "replace").strip())
+    if not identity.token or secret.data.get(CA, b"") != endpoint.ca:
+        return False
+    expires = expiry_of(identity)
+    if expires is not None and expires - datetime.now(UTC) < wish.lifetime / 2:
+        return False
+    client = Client(HttpTransport(Fixed(Access(endpoint, identity))))
+    try:
+        await client.list(ClusterClaim)
+    except KubeError:
+        return False
+    finally:
+        await client.close()
+    return True
+
+
+async def _token(member: Client, wish: Membership) -> str:
+    path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
+    wanted = manifests.token_request(int(wish.lifetime.total_seconds()))
+    answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
+    token = msgspec.json.decode(answer.body)["status"].get("token")
+    if not token:
+        raise Trouble(f"{wish.member.name} issued no token for {manifests.ACCOUNT}")
+    return str(token)
+
+
+async def _copied(others: Sequence[Party], known: dict[str, Member]) -> list[Manifest]:
+    """What a new supervisor needs of the others' Secrets to reach the members there are."""
+    copies: list[Manifest] = []
+    for member in known.values():
+        for party in others:
+            with suppress(NotFound):
+                found = await party.client.read(Secret, member.secret, SYSTEM)
+                token = found.data.get(TOKEN, b"").decode("ascii", "replace")
+                made = manifests.member_secret(member.cluster_id, token, found.data.get(CA, b""))
+                copies.append(made)
+                break
+    return copies
+
+
+def _federation(wish: Membership, known: dict[str, Member]) -> Manifest:
+    return manifests.federation_of(wish.federation, wish.federation, tuple(known.values()))
+
+
+async def _strike(party: Party, wish: Membership, *, abandon: bool, dry_run: bool) -> None:
+    """Take a member off a supervisor's list."""
+    wanted = _federation(wish, {})
+    found = await standing(party.client, wanted)
+    if found is None:
+        return
+    listed = found.get("spec", {}).get("members") or []
+    left = [one for one in listed if one["clusterID"] != wish.cluster]
+    change: Wire = {"spec": {"members": left}}
+    if abandon:
+        marks = found["metadata"].get("annotations") or {}
+        given_up = {n for n in marks.get(ABANDONED, "").split(",") if n} | {wish.cluster}
+        change["metadata"] = {"annotations": {ABANDONED: ",".join(sorted(given_up))}}
+    elif left == listed:
+        click.echo(f"{party.name}: nothing to change")
+        return
+    verb = "would change" if dry_run else "changed"
+    if not dry_run:
+        await party.client.patch(Federation, wish.federation, "", change)
+    click.echo(f"{party.name}: {verb} {wanted}")
+
+
+async def _withdrawn(member: Party, wish: Membership) -> None:
+    """Wait until no supervisor leads the cluster any more: then nothing of theirs is left."""
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            while await _leader(member.client, wish):  # noqa: ASYNC110 - the cluster must be asked
+                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+    except TimeoutError:
+        leader = await _leader(member.client, wish)
+        raise Trouble(
+            f"{leader} still leads {wish.cluster} after {int(PATIENCE.total_seconds())} s; "
+            "name every supervisor with --supervisor, or see `hanse doctor`"
+        ) from None
+
+
+async def _leader(client: Client, wish: Membership) -> str:
+    try:
+        lease = await client.read(Lease, wish.cluster, SYSTEM)
+    except NotFound:
+        return ""
+    return lease.spec.holder_identity.partition("_")[0]
+
+
+def _what_next(wish: Membership) -> str:
+    role = "supervisor" if wish.supervises else "member"
+    return (
+        f"{wish.cluster} has joined federation {wish.federation} as a {role}; "
+        f"see: kubectl --context {wish.member.name} get federation {wish.federation} -o yaml"
+    )

@@ -1,0 +1,61 @@
+"""`hanse leave`: a cluster is a member no longer."""
+
+import click
+
+from hanse.cli.oops import Oops
+from hanse.cli.settings import settings_of
+
+
+@click.command("leave")
+@click.option("--federation", required=True, metavar="NAME", help="The Federation to leave.")
+@click.option(
+    "--cluster-id",
+    required=True,
+    envvar="HANSE_CLUSTER_ID",
+    show_envvar=True,
+    metavar="ID",
+    help="The cluster's name in it.",
+)
+@click.option(
+    "--supervisor",
+    "supervisors",
+    multiple=True,
+    metavar="CONTEXT",
+    help="A supervisor of it. Repeat it for each.",
+)
+@click.option("--force", is_flag=True, help="Give a dead cluster up: what is in it stays behind.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@click.pass_context
+def command(
+    context: click.Context,
+    federation: str,
+    cluster_id: str,
+    supervisors: tuple[str, ...],
+    force: bool,
+    dry_run: bool,
+) -> None:
+    """Let a cluster leave a Federation.
+
+    The cluster is that of --context, or of the current one. Its own Federation goes first; then the
+    supervisors strike it off theirs, and withdraw what they wrote there, which is waited for; then
+    its token, its account for supervisors and its claims go. Its id stays its own.
+
+    With --force the cluster itself is not asked: supervisors forget it at once.
+
+    \b
+    Examples:
+      hanse leave --federation league --cluster-id bergen --context bergen --supervisor lubeck
+      hanse leave --federation league --cluster-id bergen --supervisor lubeck --force
+    """
+    from hanse.cli.federating import Membership, leave_federation
+    from hanse.cli.reaching import way_to
+    from hanse.cli.running import run_async, start_logging
+
+    settings = settings_of(context)
+    start_logging(settings)
+    if force and not supervisors:
+        raise Oops("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
+    ways = tuple(way_to(settings, name) for name in supervisors)
+    member = ways[0] if force else way_to(settings)
+    wish = Membership(federation, cluster_id, member, ways)
+    run_async(lambda: leave_federation(wish, dry_run=dry_run, force=force))
