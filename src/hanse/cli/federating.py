@@ -60,16 +60,20 @@ class Membership(Struct, frozen=True):
 class Party(Struct, frozen=True):
     """A cluster that takes part, and a client of it."""
 
-    name: str
+    way: Way
     client: Client
+
+    @property
+    def name(self) -> str:
+        return self.way.name
 
 
 async def join_federation(wish: Membership, *, dry_run: bool) -> None:
     """Do each step by which a cluster becomes a member, as far as it is not done yet."""
     async with AsyncExitStack() as stack:
-        member = Party(wish.member.name, await stack.enter_async_context(reached(wish.member)))
+        member = Party(wish.member, await stack.enter_async_context(reached(wish.member)))
         others = [
-            Party(way.name, await stack.enter_async_context(reached(way)))
+            Party(way, await stack.enter_async_context(reached(way)))
             for way in wish.supervisors
             if way.name != wish.member.name
         ]
@@ -86,7 +90,9 @@ async def join_federation(wish: Membership, *, dry_run: bool) -> None:
             told += await apply(party.client, [_federation(wish, known)], dry_run=dry_run)
             show(party.name, told, dry_run=dry_run)
         if wish.supervises:
-            done += await apply(member.client, await _copied(others, known), dry_run=dry_run)
+            copies = [await _copy(one, others, wish, dry_run=dry_run) for one in known.values()]
+            secrets = [secret for several in copies for secret in several]
+            done += await apply(member.client, secrets, dry_run=dry_run)
         own = known if wish.supervises else {}
         done += await apply(member.client, [_federation(wish, own)], dry_run=dry_run)
         show(member.name, done, dry_run=dry_run)
@@ -98,7 +104,7 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
     """Do each step by which a cluster leaves; by force, without asking the cluster itself."""
     async with AsyncExitStack() as stack:
         supervisors = [
-            Party(way.name, await stack.enter_async_context(reached(way)))
+            Party(way, await stack.enter_async_context(reached(way)))
             for way in wish.supervisors
             if force or way.name != wish.member.name
         ]
@@ -107,7 +113,7 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
                 await _strike(party, wish, abandon=True, dry_run=dry_run)
             click.echo(f"{wish.cluster} is given up; what was written there stays behind")
             return
-        member = Party(wish.member.name, await stack.enter_async_context(reached(wish.member)))
+        member = Party(wish.member, await stack.enter_async_context(reached(wish.member)))
         gone = await remove(member.client, [_federation(wish, {})], dry_run=dry_run)
         show(member.name, gone, dry_run=dry_run)
         for party in supervisors:
@@ -218,22 +224,27 @@ async def _token(member: Client, wish: Membership) -> str:
     answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
     token = msgspec.json.decode(answer.body)["status"].get("token")
     if not token:
-        raise Trouble(f"{wish.member.name} issued no token for {manifests.ACCOUNT}")
+        raise Trouble(f"no token was issued for {manifests.ACCOUNT} in {wish.federation}")
     return str(token)
 
 
-async def _copied(others: Sequence[Party], known: dict[str, Member]) -> list[Manifest]:
-    """What a new supervisor needs of the others' Secrets to reach the members there are."""
-    copies: list[Manifest] = []
-    for member in known.values():
-        for party in others:
-            with suppress(NotFound):
-                found = await party.client.read(Secret, member.secret, SYSTEM)
-                token = found.data.get(TOKEN, b"").decode("ascii", "replace")
-                made = manifests.member_secret(member.cluster_id, token, found.data.get(CA, b""))
-                copies.append(made)
-                break
-    return copies
+async def _copy(
+    member: Member, others: Sequence[Party], wish: Membership, *, dry_run: bool
+) -> tuple[Manifest, ...]:
+    """What a new supervisor needs to reach a member: another's Secret, or a token of its own."""
+    if member.cluster_id == wish.cluster:
+        return ()  # home needs none
+    for party in others:
+        with suppress(NotFound):
+            found = await party.client.read(Secret, member.secret, SYSTEM)
+            token = found.data.get(TOKEN, b"").decode("ascii", "replace")
+            return (manifests.member_secret(member.cluster_id, token, found.data.get(CA, b"")),)
+    for party in others:
+        if (await _claims(party.client)).get(CLUSTER_ID) == member.cluster_id:
+            ca = (await party.way.credentials.access()).endpoint.ca
+            token = "" if dry_run else await _token(party.client, wish)
+            return (manifests.member_secret(member.cluster_id, token, ca),)
+    return ()
 
 
 def _federation(wish: Membership, known: dict[str, Member]) -> Manifest:
