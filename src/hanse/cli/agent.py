@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.addresses import listening_socket
+from hanse.cli.federated_options import federated_of
 from hanse.cli.gslb_options import gslb_of, gslb_options
 from hanse.cli.network_options import network_options, networks_of
 from hanse.cli.oops import Oops
@@ -114,6 +115,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @network_options
 @gslb_options
 @click.option(
+    "--federated-hostname",
+    default="",
+    envvar="HANSE_FEDERATED_HOSTNAME",
+    show_envvar=True,
+    metavar="TEMPLATE",
+    help="The name outside of each federated Service, such as {name}.{namespace}.example.org.",
+)
+@click.option(
     "--webhook-listen",
     default="",
     envvar="HANSE_WEBHOOK_LISTEN",
@@ -151,6 +160,7 @@ def command(
     default_network_template_path: str | None,
     network_providers: tuple[str, ...],
     network_guard: bool,
+    federated_hostname: str,
     webhook_listen: str,
     webhook_url: str,
     gslb_providers: tuple[str, ...],
@@ -201,6 +211,7 @@ def command(
         admission=_admission(asked, webhook_url, namespace),
         publishing=publishing,
         statefulsets=replica_names_of(replica_zone, federation),
+        federated=federated_of(federated_hostname),
         networks=networks_of(
             default_network_template_path,
             network_providers,

@@ -28,7 +28,7 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
     if as_json:
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen}, indent=2))
     else:
-        click.echo(_yaml(chosen), nl=False)
+        click.echo(yaml_of(chosen), nl=False)
 
 
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
@@ -46,7 +46,8 @@ def _called(crd: Wire) -> set[str]:
     return {full, names["plural"], names["singular"], *names.get("shortNames", ())}
 
 
-def _yaml(definitions: list[Wire]) -> str:
+def yaml_of(definitions: list[Wire]) -> str:
+    """Objects as documents of one file."""
     import yaml
 
     class Plain(yaml.SafeDumper):

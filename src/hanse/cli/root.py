@@ -23,6 +23,7 @@ COMMANDS = {
     "join": "Let a cluster join a broker, or a Federation, or both.",
     "leave": "Let a cluster leave a Federation.",
     "export": "Export a Service to the other clusters, and show the result.",
+    "migrate": "Print what moves a cluster's federated Services to Antrea Multi-cluster.",
     "networks": "Look at the networks of tenants.",
     "statefulsets": "Show where each replica of a federated StatefulSet is.",
     "gslb": "Show who leads global load balancing, and change it after a disaster.",

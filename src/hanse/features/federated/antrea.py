@@ -1,0 +1,172 @@
+"""A cluster's part in federated Services as Antrea Multi-cluster would be told of it.
+
+Exports merge by namespace and name there: where a member Service is called otherwise, a Service of
+the federated name stands for it, by the same selector where one reaches, else with the endpoints.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from hanse.features.federated.joining import Federated, Joinable, wish_of
+from hanse.features.federated.names import HOME, KUBE_SERVICE
+from hanse.model.kinds.core import Service, ServicePort
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.federation import NativeService, NetworkInterface
+from hanse.model.naming import unique
+from hanse.model.objects import Wire, to_wire
+
+EXPORTS = "multicluster.x-k8s.io/v1alpha1"
+"""The version that Antrea Multi-cluster reads."""
+
+
+class Held(Struct, frozen=True):
+    """What one cluster holds that takes part."""
+
+    services: tuple[Service, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    native: tuple[NativeService, ...] = ()
+    interfaces: tuple[NetworkInterface, ...] = ()
+
+
+class Translated(Struct, frozen=True):
+    """The objects to apply, and what a person should know about them."""
+
+    objects: tuple[Wire, ...]
+    notes: tuple[str, ...] = ()
+
+
+def translated(held: Held, namespace: str) -> Translated:
+    """Everything for one cluster; global federated Services come together in a namespace."""
+    objects: list[Wire] = []
+    notes: list[str] = []
+    for of, members in sorted(_members(held, namespace).items()):
+        objects += _standing_for(of, members, held, notes)
+        objects.append(
+            {
+                "apiVersion": EXPORTS,
+                "kind": "ServiceExport",
+                "metadata": {"name": of.name, "namespace": of.namespace},
+            }
+        )
+    return Translated(tuple(objects), tuple(notes))
+
+
+def _members(held: Held, namespace: str) -> dict[Federated, list[Joinable]]:
+    found: dict[Federated, list[Joinable]] = {}
+    for obj in (*held.services, *held.native):
+        if not isinstance(obj, Service | NativeService):
+            continue
+        if isinstance(obj, Service) and obj.spec.type == "ExternalName":
+            continue
+        for of in wish_of(obj).joins:
+            place = Federated(namespace if of.namespace == HOME else of.namespace, of.name)
+            found.setdefault(place, []).append(obj)
+    return found
+
+
+def _standing_for(
+    of: Federated, members: Sequence[Joinable], held: Held, notes: list[str]
+) -> Iterator[Wire]:
+    """What must be there for the export to have something to export."""
+    first = members[0]
+    alone = len(members) == 1 and isinstance(first, Service)
+    here = first.metadata.namespace == of.namespace
+    if alone and here and first.metadata.name == of.name:
+        return
+    if alone and here and isinstance(first, Service) and first.spec.selector:
+        yield _service(of, first.spec.ports, first.spec.selector)
+        return
+    notes.append(
+        f"Service {of}: its endpoints are as they were when this was written, since no selector "
+        f"reaches {', '.join(_called(m) for m in members)}"
+    )
+    yield _service(of, _union(members), {})
+    for member in members:
+        yield from _endpoints(of, member, held)
+
+
+def _called(member: Joinable) -> str:
+    return f"{type(member).kind.name} {member.metadata.namespace}/{member.metadata.name}"
+
+
+def _service(of: Federated, ports: Iterable[ServicePort], selector: dict[str, str]) -> Wire:
+    spec: Wire = {
+        "ports": [
+            {
+                "name": _port_name(port.name, port.port, port.protocol),
+                "port": port.port,
+                "protocol": port.protocol,
+                **({"targetPort": port.target_port} if port.target_port else {}),
+            }
+            for port in ports
+        ]
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": of.name, "namespace": of.namespace},
+        "spec": {**spec, "selector": selector} if selector else spec,
+    }
+
+
+def _union(members: Iterable[Joinable]) -> Iterator[ServicePort]:
+    told: set[tuple[str, int]] = set()
+    for member in members:
+        for port in member.spec.ports:
+            if (port.protocol, port.port) not in told:
+                told.add((port.protocol, port.port))
+                yield ServicePort(port=port.port, name=port.name, protocol=port.protocol)
+
+
+def _endpoints(of: Federated, member: Joinable, held: Held) -> Iterator[Wire]:
+    meta = member.metadata
+    if isinstance(member, NativeService):
+        for interface in held.interfaces:
+            whose = (interface.metadata.namespace, interface.metadata.name)
+            if whose == (meta.namespace, member.spec.network_interface):
+                yield _piece(of, f"{meta.namespace}/{meta.name}", _at(interface, member))
+        return
+    for piece in held.slices:
+        labels = piece.metadata.labels
+        if (piece.metadata.namespace, labels.get(KUBE_SERVICE)) == (meta.namespace, meta.name):
+            told = to_wire(piece)
+            told["endpoints"] = [
+                {"addresses": list(e.addresses), "conditions": {"ready": e.ready}}
+                for e in piece.endpoints or ()
+            ]
+            yield _piece(of, f"{meta.namespace}/{piece.metadata.name}", told)
+
+
+def _at(interface: NetworkInterface, native: NativeService) -> Wire:
+    return {
+        "addressType": "IPv6" if ":" in interface.address else "IPv4",
+        "endpoints": [{"addresses": [interface.address], "conditions": {"ready": True}}],
+        "ports": [
+            {
+                "name": p.name or f"{p.protocol.lower()}-{p.port}",
+                "port": p.port,
+                "protocol": p.protocol,
+            }
+            for p in native.spec.ports
+        ],
+    }
+
+
+def _port_name(name: str, number: int, protocol: str) -> str:
+    return name or f"{protocol.lower()}-{number}"
+
+
+def _piece(of: Federated, slot: str, told: Wire) -> Wire:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": unique(of.name, slot, "moved"),
+            "namespace": of.namespace,
+            "labels": {KUBE_SERVICE: of.name},
+        },
+        "addressType": told["addressType"],
+        "endpoints": told["endpoints"],
+        "ports": told.get("ports", []),
+    }

@@ -1,0 +1,51 @@
+"""The guide to federated Services says what is true: its commands are run as they stand there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.federated_options import federated_of
+from hanse.cli.oops import Oops
+from tests.cli.programs import hanse
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/federated-services.md"
+
+
+def blocks(heading: str) -> list[str]:
+    """The shell blocks below a heading."""
+    (section,) = re.findall(
+        rf"^## {heading}\n(.*?)(?=^## )", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+
+
+def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
+    (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(blocks("On your machine")))
+
+    said = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
+
+    assert said.status == 0, said.out + said.err
+    assert "ExternalName" in said.out
+    assert re.search(r"market/scales +bergen +1", said.out), said.out
+
+
+def test_moving_to_antrea_multi_cluster_loses_no_endpoint(tmp_path: Path) -> None:
+    walk = [*blocks("On your machine")[:3], *blocks("Moving to Antrea Multi-cluster")]
+    (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(walk))
+
+    said = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
+
+    assert said.status == 0, said.out + said.err
+    assert "fish is imported from bergen lubeck" in said.out
+
+
+@pytest.mark.parametrize("template", ["{namespace}.example.org", "{name}", "{name}_x.example"])
+def test_a_template_that_gives_no_names_is_refused(template: str) -> None:
+    with pytest.raises(Oops, match="--federated-hostname"):
+        federated_of(template)
+
+
+def test_a_good_template_is_taken() -> None:
+    assert federated_of("{name}.{namespace}.example.org").hostname
+    assert federated_of("").hostname == ""

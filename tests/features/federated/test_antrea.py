@@ -1,0 +1,95 @@
+"""A cluster's part in federated Services, translated: every endpoint is in the result."""
+
+from typing import Any
+
+from hanse.features.federated.antrea import Held, Translated, translated
+from hanse.model.kinds.federation import (
+    NativePort,
+    NativeService,
+    NativeServiceSpec,
+    NetworkInterface,
+    NetworkInterfaceSpec,
+)
+from hanse.model.objects import Meta
+from tests.features.federated.given import GLOBAL_MARK, NAMESPACED_MARK, SHOP, behind, service
+
+
+def made(result: Translated, kind: str) -> list[dict[str, Any]]:
+    return [o for o in result.objects if o["kind"] == kind]
+
+
+def addresses(result: Translated) -> set[str]:
+    slices = made(result, "EndpointSlice")
+    return {a for s in slices for e in s["endpoints"] for a in e["addresses"]}
+
+
+def test_a_member_of_the_same_name_is_exported_as_it_is() -> None:
+    result = translated(Held((service("web"),)), SHOP)
+
+    assert [o["kind"] for o in result.objects] == ["ServiceExport"]
+    assert result.objects[0]["apiVersion"] == "multicluster.x-k8s.io/v1alpha1"
+    assert result.objects[0]["metadata"] == {"name": "web", "namespace": SHOP}
+
+
+def test_a_member_of_another_name_is_exported_by_a_service_with_its_selector() -> None:
+    result = translated(Held((service("web-here", selector={"app": "web"}),)), SHOP)
+
+    [one] = made(result, "Service")
+    assert one["metadata"]["name"] == "web"
+    assert one["spec"]["selector"] == {"app": "web"}
+    assert result.notes == ()
+
+
+def test_a_member_that_no_selector_reaches_is_exported_with_its_endpoints() -> None:
+    elsewhere = service("web", space="yard", selector={"app": "web"})
+    pods = behind("web", "10.2.0.1", "10.2.0.2", space="yard")
+
+    result = translated(Held((elsewhere,), (pods,)), SHOP)
+
+    [one] = made(result, "Service")
+    assert "selector" not in one["spec"]
+    assert addresses(result) == {"10.2.0.1", "10.2.0.2"}
+    assert "Service yard/web" in result.notes[0]
+
+
+def test_several_members_of_one_cluster_come_together() -> None:
+    held = Held(
+        (service("a", selector={"app": "a"}), service("b", selector={"app": "b"})),
+        (behind("a", "10.2.0.1"), behind("b", "10.2.0.2")),
+    )
+
+    result = translated(held, SHOP)
+
+    assert addresses(result) == {"10.2.0.1", "10.2.0.2"}
+    assert len(made(result, "ServiceExport")) == 1
+
+
+def test_a_native_service_is_exported_at_its_interface() -> None:
+    native = NativeService(
+        metadata=Meta(name="db", namespace=SHOP, annotations={GLOBAL_MARK: "db"}),
+        spec=NativeServiceSpec(network_interface="nic", ports=(NativePort(port=5432, name="sql"),)),
+    )
+    nic = NetworkInterface(
+        metadata=Meta(name="nic", namespace=SHOP), spec=NetworkInterfaceSpec(internal_ip="10.5.0.1")
+    )
+
+    result = translated(Held(native=(native,), interfaces=(nic,)), SHOP)
+
+    assert addresses(result) == {"10.5.0.1"}
+    assert made(result, "Service")[0]["spec"]["ports"][0]["port"] == 5432
+
+
+def test_a_namespaced_member_stays_in_its_namespace() -> None:
+    yard = service("web", space="yard", marks={NAMESPACED_MARK: "all"}, selector={"app": "web"})
+
+    result = translated(Held((yard,)), SHOP)
+
+    assert [o["metadata"] for o in made(result, "ServiceExport")] == [
+        {"name": "all", "namespace": "yard"}
+    ]
+
+
+def test_what_joins_nothing_is_not_moved() -> None:
+    held = Held((service(marks={}), service(type="ExternalName", external_name="example.org")))
+
+    assert translated(held, SHOP).objects == ()
