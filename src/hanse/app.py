@@ -61,6 +61,7 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.pools import Slot
 from hanse.features.networks.service_addresses import OwnSlot
 from hanse.features.policies.feature import Policies
+from hanse.features.policies.hooks import PeersHook
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
@@ -138,6 +139,7 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
         *MEMBERSHIP_HOOKS,
         *network_hooks(Networks(options.networks)),
         SetsAtTheDoor(options.broker_namespace),
+        PeersHook(),
     )
 
 

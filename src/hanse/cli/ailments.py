@@ -9,6 +9,7 @@ from typing import Any
 from hanse import __version__
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
+from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.model.kinds.federation import SYSTEM
 
 NEARLY_FULL = 0.9
@@ -214,9 +215,11 @@ _ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
     _forwarding,
     _pools,
     _long_lived,
+    local_peers,
 )
 _TOGETHER: tuple[Callable[[Sequence[Chart]], Iterable[Finding]], ...] = (
     _overlaps,
     _leaders,
     _skewed,
+    unsettled,
 )

@@ -13,7 +13,9 @@ from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
 from hanse.kube.requests import path_of
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM, Federation
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
@@ -27,6 +29,9 @@ PATHS: Mapping[str, str] = {
     "leases": path_of(Lease.kind, SYSTEM),
     "amko": path_of(AMKOCluster.kind),
     "networks": path_of(Network.kind),
+    "acnps": path_of(ClusterNetworkPolicy.kind),
+    "anps": path_of(AntreaNetworkPolicy.kind),
+    "ledger": path_of(ConfigMap.kind, SYSTEM),
     "ranges": path_of(ServiceCIDR.kind),
     "addresses": path_of(IPAddress.kind),
     "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",

@@ -22,9 +22,9 @@ def command(context: click.Context, as_json: bool) -> None:
 
     Looks at every cluster of the kubeconfig, or of a local federation that runs here: whether it
     answers, whether the credentials last, its version, its clock, our definitions, its agent, its
-    nodes, the rights we have there, exports, members, leases, webhooks, forwarded DNS and address
-    pools; and between clusters overlapping ranges, two leaders, and agents of versions too far
-    apart. Nothing is changed. The exit status is 1 if anything is wrong.
+    nodes, the rights we have there, exports, members, leases, webhooks, forwarded DNS, address
+    pools and federated policies; and between clusters overlapping ranges, two leaders, and agents
+    of versions too far apart. Nothing is changed. The exit status is 1 if anything is wrong.
 
     \b
     Examples:

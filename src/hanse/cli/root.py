@@ -26,6 +26,7 @@ COMMANDS = {
     "migrate": "Print what moves a cluster's federated Services to Antrea Multi-cluster.",
     "networks": "Look at the networks of tenants.",
     "statefulsets": "Show where each replica of a federated StatefulSet is.",
+    "policies": "Show where each federated policy is applied, blocked or in conflict, and why.",
     "gslb": "Show who leads global load balancing, and change it after a disaster.",
     "resolve": "Show what DNS answers, from each cluster, and why.",
     "agent": "Run one cluster's agent.",

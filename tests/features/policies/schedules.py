@@ -27,7 +27,7 @@ from tests.features.policies.believed import ABSENT, ORPHANED, Believed, Witness
 from tests.features.policies.realm import CLUSTERS, SHOP, SUPERVISORS, Realm, acnp, anp, is_plain
 
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
-OPTIONS = PolicyOptions(retention=timedelta(seconds=40), flips=1000)
+OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
 """Flapping is a scenario of its own: here people may change their minds as often as they like."""
 TAKEOVER = 20.0
 Deed = Callable[[], Coroutine[Any, Any, None]]
@@ -101,7 +101,7 @@ class Schedule:
         )
         deed = self.random.choices([d for d, _ in deeds], [w for _, w in deeds])[0]
         await deed()
-        await asyncio.sleep(self.random.choice((0, 0.01, 0.05, 0.3, 2, 30, 90)))
+        await asyncio.sleep(self.random.choice((0, 0.01, 0.05, 0.3, 2, 15, 40)))
 
     def _tell(self, what: str) -> None:
         self.story.append(f"{asyncio.get_running_loop().time():9.2f} {what}")
@@ -390,7 +390,7 @@ class Schedule:
         quiet = 0
         for _ in range(200):
             with self.realm.network.counting_writes() as writes:
-                await asyncio.sleep(20)
+                await asyncio.sleep(10)
             quiet = 0 if writes or not self._all_synced() else quiet + 1
             if quiet == 4:
                 break
@@ -483,12 +483,12 @@ class Schedule:
     async def _check_silence(self) -> None:
         """A settled fleet writes nothing, and neither does an agent that starts over it."""
         with self.realm.network.counting_writes() as writes:
-            await asyncio.sleep(300)
+            await asyncio.sleep(120)
             for cluster in SUPERVISORS:
                 await self.realm.kill_agent(cluster)
                 self.realm.start_agent(cluster)
             self._lead_all()
-            await asyncio.sleep(100)
+            await asyncio.sleep(40)
         made = [
             (w.source, w.request.method, w.target, w.request.path, w.request.body) for w in writes
         ]

@@ -1,0 +1,63 @@
+"""What can be wrong with federated policies, and the command that mends it; pure."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from hanse.cli.charts import Chart
+from hanse.cli.checks import Finding
+from hanse.features.policies.overview import PolicySeen, overview
+from hanse.features.policies.peers import warnings_of
+from hanse.features.policies.record import LEDGER, POLICIES
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Wire
+from hanse.model.spelling import spelled
+
+
+def local_peers(chart: Chart) -> Iterator[Finding]:
+    """Federated policies whose rules match nothing of another cluster."""
+    for kind in ("acnps", "anps"):
+        for policy in chart[kind]:
+            meta = policy.get("metadata") or {}
+            if spelled(meta.get("annotations") or {}, "federated.anp") != "true":
+                continue
+            parts = (kind[:-1], meta.get("namespace", ""), meta.get("name", ""))
+            name = "/".join(part for part in parts if part)
+            for told in warnings_of(policy.get("spec") or {}):
+                remedy = "name the federated Service, or take the policy out of the federation"
+                yield Finding(chart.name, f"federated policy {name}: {told}", remedy)
+
+
+def unsettled(charts: Sequence[Chart]) -> Iterator[Finding]:
+    """Policies that are blocked, in quarantine, or of which versions crossed."""
+    records = {chart.name: _records(chart) for chart in charts}
+    for one in overview({name: told for name, told in records.items() if told}):
+        yield from _unsettled(one)
+
+
+def _unsettled(one: PolicySeen) -> Iterator[Finding]:
+    for cluster, standing in sorted(one.members.items()):
+        if not standing.is_trouble:
+            continue
+        told = standing.message or standing.reason
+        remedy = "mend what the message names; it is tried again by itself"
+        if standing.phase == "Quarantined":
+            remedy = f"hanse policies resolve {one.label} --in {cluster} --keep, or --yield"
+        yield Finding(cluster, f"policy {one.label} is {standing.phase.lower()}: {told}", remedy)
+    for lost in one.overruled:
+        yield Finding(
+            one.origin,
+            f"policy {one.label}: what {lost.cluster} did crossed with what {one.origin} did",
+            f"hanse policies resolve {one.label} --keep, or --take {lost.cluster}",
+        )
+
+
+def _records(chart: Chart) -> tuple[ConfigMap, ...]:
+    return tuple(
+        msgspec.convert(told, ConfigMap, strict=False) for told in chart["ledger"] if _is_ours(told)
+    )
+
+
+def _is_ours(told: Wire) -> bool:
+    labels = (told.get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(LEDGER) == POLICIES)

@@ -1,0 +1,25 @@
+"""A word of warning at the door: a federated policy that no other cluster's traffic can match."""
+
+from hanse.features.policies.content import FEDERATED
+from hanse.features.policies.peers import warnings_of
+from hanse.model.kinds.antrea import GROUP
+from hanse.model.snapshot import Snapshot
+from hanse.model.spelling import spelled
+from hanse.model.verdict import Allow, Asks, Review, Verdict
+
+
+class PeersHook:
+    """Allows every policy, and warns of peers that select nothing federated."""
+
+    name = "policies-peers"
+    asks: tuple[Asks, ...] = (
+        Asks((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
+    )
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - the rules tell
+        metadata = review.object.get("metadata") or {}
+        marks = metadata.get("annotations") or {}
+        spec = review.object.get("spec")
+        if not isinstance(spec, dict) or spelled(marks, "federated.anp") != "true":
+            return Allow()
+        return Allow(warnings=tuple(f"{FEDERATED}: {told}" for told in warnings_of(spec)))

@@ -1,0 +1,104 @@
+"""What people are shown of policies, from the records of all members."""
+
+import msgspec
+import pytest
+
+from hanse.cli.charts import Chart
+from hanse.cli.policy_ailments import local_peers, unsettled
+from hanse.features.policies.content import FEDERATED, Content
+from hanse.features.policies.overview import Standing, key_called, overview
+from hanse.features.policies.record import Here, Record, config_map_of
+from hanse.features.policies.versions import NOTHING, History, event, merge
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+
+KEY = Key("acnp", "deny")
+MADE = event(NOTHING, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
+APPLIED = Here(phase="Applied", uid="1")
+
+
+def told(history: History, here: Here) -> ConfigMap:
+    return config_map_of(KEY, Record(history, here))
+
+
+def test_a_policy_is_shown_with_where_it_was_made_and_how_it_stands_everywhere() -> None:
+    blocked = Here(phase="Blocked", reason="Refused", message="no tier gold")
+
+    (seen,) = overview(
+        {"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, blocked)], "rome": []}
+    )
+
+    assert (seen.label, seen.state, seen.origin) == ("acnp/deny", "Present", "lubeck")
+    assert seen.members == {
+        "bergen": Standing("Blocked", "Refused", "no tier gold"),
+        "lubeck": Standing("Applied"),
+        "rome": Standing("Unknown"),
+    }
+    assert seen.is_trouble
+
+
+def test_versions_that_crossed_are_shown_with_what_was_kept() -> None:
+    one = event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+
+    (seen,) = overview({"lubeck": [told(merge(one, other), APPLIED)]})
+
+    assert [(o.cluster, o.spec) for o in seen.overruled] == [("bergen", {"priority": 3})]
+
+
+def test_a_deleted_policy_is_shown_only_while_something_is_wrong_with_it() -> None:
+    deleted = event(MADE, "bergen~1", "Deleted", Content(), "Deleted")
+    waits = Here(phase="Quarantined", reason="Flapping", message="again and again", uid="2")
+
+    assert overview({"lubeck": [told(deleted, Here(phase="Released"))]}) == []
+    assert len(overview({"lubeck": [told(deleted, waits)]})) == 1
+
+
+def test_a_namespace_that_is_not_there_is_no_trouble() -> None:
+    homeless = Here(phase="Blocked", reason="NamespaceMissing", message="no namespace shop")
+
+    (seen,) = overview({"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, homeless)]})
+
+    assert not seen.is_trouble
+
+
+@pytest.mark.parametrize(
+    ("label", "key"),
+    [
+        ("acnp/deny", Key("acnp", "deny")),
+        ("anp/shop/deny", Key("anp", "deny", "shop")),
+        ("anp/deny", None),
+        ("acnp/", None),
+        ("deny", None),
+        ("svc/shop/web", None),
+    ],
+)
+def test_a_policy_is_called_by_kind_namespace_and_name(label: str, key: Key | None) -> None:
+    assert key_called(label) == key
+
+
+def test_doctor_tells_of_what_is_blocked_waits_or_crossed_with_the_command_to_mend_it() -> None:
+    one = event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+    waits = Here(phase="Quarantined", reason="Stale", message="it differs", uid="2")
+    ledger = msgspec.to_builtins(told(merge(one, other), waits), str_keys=True)
+
+    found = list(unsettled([Chart("bergen", {"ledger": (ledger, {"metadata": {"name": "x"}})})]))
+
+    assert [f.cluster for f in found] == ["bergen", "lubeck"]
+    assert "acnp/deny is quarantined: it differs" in found[0].problem
+    assert found[0].remedy == "hanse policies resolve acnp/deny --in bergen --keep, or --yield"
+    assert "--take bergen" in found[1].remedy
+
+
+def test_doctor_tells_of_federated_policies_with_local_peers() -> None:
+    rule = {"from": [{"podSelector": {}}]}
+    policy = {
+        "metadata": {"name": "deny", "namespace": "shop", "annotations": {FEDERATED: "true"}},
+        "spec": {"ingress": [rule]},
+    }
+    plain = {"metadata": {"name": "plain"}, "spec": {"ingress": [rule]}}
+
+    (found,) = local_peers(Chart("lubeck", {"anps": (policy, plain)}))
+
+    assert found.problem.startswith("federated policy anp/shop/deny: spec.ingress[0].from[0]")

@@ -1,0 +1,61 @@
+"""Federated policies whose rules can only match what is in the same cluster."""
+
+from typing import Any
+
+import pytest
+
+from hanse.features.policies.content import FEDERATED
+from hanse.features.policies.hooks import PeersHook
+from hanse.features.policies.peers import warnings_of
+from hanse.model.facts import Facts
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Review
+from hanse.testing.time import EPOCH
+
+POD = {"podSelector": {"matchLabels": {"app": "web"}}}
+SERVICE = {"name": "web", "namespace": "antrea-plus-system"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "warned"),
+    [
+        pytest.param({}, False, id="no rules"),
+        pytest.param({"ingress": [{"action": "Drop"}]}, False, id="no peers: everybody"),
+        pytest.param({"ingress": [{"from": [POD]}]}, True, id="only pods"),
+        pytest.param({"ingress": [{"from": [POD, {"group": "web"}]}]}, False, id="a group too"),
+        pytest.param({"egress": [{"toServices": [SERVICE]}]}, False, id="a federated Service"),
+        pytest.param(
+            {"egress": [{"toServices": [{**SERVICE, "scope": "ClusterSet"}]}]}, True, id="a scope"
+        ),
+        pytest.param({"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}, False, id="cidr"),
+        pytest.param({"egress": [{"to": [POD]}, {"toServices": [SERVICE]}]}, False, id="two rules"),
+        pytest.param({"egress": "nonsense", "ingress": [7, {"from": "x"}]}, False, id="nonsense"),
+    ],
+)
+def test_a_policy_whose_peers_are_all_local_is_warned_of(spec: Any, warned: bool) -> None:
+    assert bool(warnings_of(spec)) is warned
+
+
+@pytest.mark.parametrize("federated", [True, False])
+def test_the_author_of_a_federated_policy_is_warned_and_never_refused(federated: bool) -> None:
+    marks = {FEDERATED: "true"} if federated else {}
+    review = Review(
+        "CREATE",
+        "crd.antrea.io",
+        "v1beta1",
+        "ClusterNetworkPolicy",
+        "deny",
+        object={"metadata": {"annotations": marks}, "spec": {"ingress": [{"from": [POD]}]}},
+    )
+
+    verdict = PeersHook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
+
+    assert isinstance(verdict, Allow)
+    assert [w for w in verdict.warnings if "ingress[0].from[0]" in w] == list(verdict.warnings)
+    assert bool(verdict.warnings) is federated
+
+
+def test_a_deletion_needs_no_warning() -> None:
+    review = Review("DELETE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "deny")
+
+    assert PeersHook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck")) == Allow()
