@@ -67,9 +67,8 @@ async def decide(ways: Sequence[Way], decision: Decision) -> str:
     """Write a person's word down, and wait until the leader has carried it out."""
     ledgers = await read_ledgers(ways)
     seen = next((p for p in ledgers.policies if _is_meant(p, decision.key)), None)
-    label = "/".join(
-        p for p in (decision.key.topic, decision.key.namespace, decision.key.name) if p
-    )
+    key = decision.key
+    label = "/".join(part for part in (key.topic, key.namespace, key.name) if part)
     if seen is None:
         raise Oops(f"no ledger knows {label}; `hanse policies` shows those that are known")
     cluster = _cluster_decided(seen, decision)

@@ -11,6 +11,7 @@ from hanse.features.policies.record import Here, Record, config_map_of
 from hanse.features.policies.versions import NOTHING, History, event, merge
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Wire
 
 KEY = Key("acnp", "deny")
 MADE = event(NOTHING, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
@@ -92,7 +93,7 @@ def test_doctor_tells_of_what_is_blocked_waits_or_crossed_with_the_command_to_me
 
 
 def test_doctor_tells_of_federated_policies_with_local_peers() -> None:
-    rule = {"from": [{"podSelector": {}}]}
+    rule: Wire = {"from": [{"podSelector": {}}]}
     policy = {
         "metadata": {"name": "deny", "namespace": "shop", "annotations": {FEDERATED: "true"}},
         "spec": {"ingress": [rule]},

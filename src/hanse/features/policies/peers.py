@@ -27,8 +27,8 @@ def warnings_of(spec: Wire) -> tuple[str, ...]:
     local = [path for path, peer in peers if _is_local(peer)]
     if local and len(local) == len(peers) and not any(True for _ in _services(spec)):
         told.append(
-            f"spec.{local[0]} selects only what is in the same cluster: traffic between clusters is "
-            "matched by toServices (egress) or by the group of a federated Service (ingress)"
+            f"spec.{local[0]} selects only what is in the same cluster: traffic between clusters "
+            "is matched by toServices (egress) or by a federated Service's group (ingress)"
         )
     return tuple(told)
 
