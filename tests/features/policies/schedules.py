@@ -24,7 +24,17 @@ from hanse.model.objects import Meta
 from hanse.testing.faults import Weather
 from hanse.testing.time import run
 from tests.features.policies.believed import ABSENT, ORPHANED, Believed, Witness
-from tests.features.policies.realm import CLUSTERS, SHOP, SUPERVISORS, Realm, acnp, anp, is_plain
+from tests.features.policies.realm import (
+    BERGEN,
+    CLUSTERS,
+    LUBECK,
+    SHOP,
+    SUPERVISORS,
+    Realm,
+    acnp,
+    anp,
+    is_plain,
+)
 
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
@@ -43,11 +53,16 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in CLUSTERS}
-        self.realm = Realm(seed=seed, options=OPTIONS, skews=skews, elections=False)
+        small = self.random.random() < 0.5
+        self.names = (LUBECK, BERGEN) if small else CLUSTERS
+        self.chiefs = (LUBECK,) if small else SUPERVISORS
+        skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in self.names}
+        self.realm = Realm(
+            self.names, self.chiefs, seed=seed, options=OPTIONS, skews=skews, elections=False
+        )
         self.namespaced = self.random.random() < 0.4
         self.make = anp if self.namespaced else acnp
-        self.believed = {name: Believed(CLUSTERS) for name in ("deny", "allow")}
+        self.believed = {name: Believed(self.names) for name in ("deny", "allow")}
         self.complaints: list[str] = []
         self.witness = Witness(self.realm, self.believed, self.complaints.append)
         self.backups: dict[str, tuple[Snapshot, int]] = {}
@@ -59,12 +74,12 @@ class Schedule:
     async def play(self) -> None:
         """Set up, let things happen, heal, and look; more than once, so that memory is tested."""
         realm = self.realm
-        for cluster in CLUSTERS:
+        for cluster in self.names:
             await realm.furnish(cluster, SHOP)
-        for name in SUPERVISORS:
+        for name in self.chiefs:
             realm.start_agent(name)
-        for member in CLUSTERS:
-            realm.crown(self.random.choice(SUPERVISORS), member)
+        for member in self.names:
+            realm.crown(self.random.choice(self.chiefs), member)
         await self._settle()
         try:
             for _ in range(self.random.randint(1, 2)):
@@ -109,7 +124,7 @@ class Schedule:
     # -- people
 
     def _cluster(self) -> str:
-        return self.random.choice(CLUSTERS)
+        return self.random.choice(self.names)
 
     def _name(self) -> str:
         return self.random.choice(sorted(self.believed))
@@ -197,7 +212,7 @@ class Schedule:
     # -- faults
 
     def _link(self) -> tuple[str, str]:
-        return self.random.choice(SUPERVISORS), self._cluster()
+        return self.random.choice(self.chiefs), self._cluster()
 
     async def _cut(self) -> None:
         source, target = self._link()
@@ -214,7 +229,7 @@ class Schedule:
         self._tell(f"a storm between {source} and {target}")
 
     async def _kill(self) -> None:
-        name = self.random.choice(SUPERVISORS)
+        name = self.random.choice(self.chiefs)
         if name in self.realm.agents:
             await self.realm.kill_agent(name)
             self._tell(f"the agent of {name} is killed")
@@ -230,8 +245,8 @@ class Schedule:
         member = self._cluster()
         if len(self.realm.agents) < 2 or member == self.outside:
             return
-        old = next((s for s in SUPERVISORS if member in self.realm.crowns[s].members), None)
-        new = next(s for s in SUPERVISORS if s != old)
+        old = next((s for s in self.chiefs if member in self.realm.crowns[s].members), None)
+        new = next(s for s in self.chiefs if s != old)
         overlap = self.random.choice((0.0, 0.0, 0.02, 1.0))
         if old is not None and not overlap:
             self.realm.depose(old, member)
@@ -294,7 +309,7 @@ class Schedule:
         if self.outside:
             self._join()
             return
-        member = CLUSTERS[-1]
+        member = self.names[-1]
         force = self.random.random() < 0.5
         if not force:
             self.realm.network.heal_all()
@@ -365,7 +380,7 @@ class Schedule:
 
     def _lead_all(self) -> None:
         """Every member is led by one supervisor that lives."""
-        for member in CLUSTERS:
+        for member in self.names:
             leaders = [s for s in self.realm.agents if member in self.realm.crowns[s].members]
             if not leaders and self.realm.agents and member != self.outside:
                 self.realm.crown(self.random.choice(sorted(self.realm.agents)), member)
@@ -374,7 +389,7 @@ class Schedule:
         self.realm.network.heal_all()
         if self.outside:
             self._join()
-        for cluster in SUPERVISORS:
+        for cluster in self.chiefs:
             if cluster not in self.realm.agents:
                 self.realm.start_agent(cluster)
         for cluster in sorted(self.homeless):
@@ -414,7 +429,7 @@ class Schedule:
         for _ in range(3):
             found = [
                 (where, name)
-                for where in CLUSTERS
+                for where in self.names
                 for name in self.believed
                 if await self._is_quarantined(where, name)
             ]
@@ -444,7 +459,7 @@ class Schedule:
         """All agree, on something that somebody said, and nothing plain was touched."""
         self._require(not self.complaints, "; ".join(self.complaints))
         for name, believed in self.believed.items():
-            found = {c: await self.realm.find(c, self.make(name)) for c in CLUSTERS}
+            found = {c: await self.realm.find(c, self.make(name)) for c in self.names}
             for where, version in believed.plain.items():
                 policy = found.pop(where)
                 self._require(
@@ -470,12 +485,12 @@ class Schedule:
 
     async def _clear(self, name: str) -> None:
         """People delete what was left to the clusters, so that the name is free again."""
-        for where in CLUSTERS:
+        for where in self.names:
             policy = await self.realm.find(where, self.make(name))
             if policy is not None:
                 with self.witness.by_hand(where):
                     await self.realm.delete(where, policy)
-        self.believed[name] = Believed(CLUSTERS)
+        self.believed[name] = Believed(self.names)
         self.witness.believed = self.believed
         self._tell(f"every plain {name} is cleared away")
         await self._settle()
@@ -484,7 +499,7 @@ class Schedule:
         """A settled fleet writes nothing, and neither does an agent that starts over it."""
         with self.realm.network.counting_writes() as writes:
             await asyncio.sleep(120)
-            for cluster in SUPERVISORS:
+            for cluster in self.chiefs:
                 await self.realm.kill_agent(cluster)
                 self.realm.start_agent(cluster)
             self._lead_all()

@@ -686,3 +686,12 @@ async def test_a_member_that_leaves_keeps_its_policies_and_no_record() -> None:
         with pytest.raises(NotFound):
             await realm.client(BERGEN).read(ConfigMap, DENY_RECORD, SYSTEM)
         assert await phase_of(realm, LUBECK) == ("Applied", "")
+
+
+async def test_a_policy_deleted_for_the_second_time_is_forgotten_again() -> None:
+    async with federation() as realm:
+        for _ in range(2):
+            await deny_stands(realm)
+            await realm.delete(BERGEN, DENY)
+            await asyncio.sleep(timedelta(minutes=15).total_seconds())
+            assert {await realm.record(name, DENY) for name in CLUSTERS} == {None}

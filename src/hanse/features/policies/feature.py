@@ -236,8 +236,10 @@ def _woken_by_page(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
     if len(pages) < 2:
         yield from _all_keys(seen)
         return
-    before, after = (set(page.collected) for page in pages)
-    for name in before ^ after:
+    before, after = (page.collected for page in pages)
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) == after.get(name):
+            continue
         topic, namespace, policy = name.split("/", 2)
         yield Key(topic, policy, namespace)
     yield from (Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen))

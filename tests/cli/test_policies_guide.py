@@ -1,0 +1,25 @@
+"""The guide to policies says what is true: its commands are run as they stand there."""
+
+import re
+from pathlib import Path
+
+from tests.cli.programs import hanse
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/policies.md"
+
+
+def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
+    commands = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(commands))
+
+    said = hanse(
+        *("up", "--no-sample", "--exec", "timeout 150 bash walk.sh"), cwd=tmp_path, patience=180
+    )
+
+    assert said.status == 0, said.out + said.err
+    assert "acnp/no-telnet  lubeck   Applied  Applied  Applied\n" in said.out
+    assert "Replicated" in said.out
+    assert "Blocked: PlainPolicy" in said.out
+    assert "the version of hamburg lost against lubeck's and is kept" in said.out
+    assert "acnp/no-telnet: bergen has carried it out" in said.out
+    assert "no policy is federated" in said.out.rsplit("no-ftp", 1)[1]
