@@ -17,6 +17,7 @@ from tests.scenarios.cities import *  # noqa: F403 - its fixtures
 from tests.scenarios.engines import missing
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import Market, shop_of
+from tests.scenarios.shipyards import *  # noqa: F403 - its fixture
 
 HERE = Path(__file__).parent
 

@@ -4,9 +4,12 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.app import BROKER
+from hanse.engine.leaving import leave
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.names import OWNER
 from hanse.kube.request import Request
 from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import Meta
@@ -86,7 +89,7 @@ async def test_a_cluster_that_missed_a_scaling_down_catches_up(shipyard: Shipyar
     await shipyard.scale(1)
     told = await stage.eventually(shipyard.is_told(Placed="NotAsWished"))
     assert "too many" in told["Placed"]
-    await shipyard.shares(lubeck=2)()
+    await stage.eventually(shipyard.shares(lubeck=2))
     stage.network.heal("lubeck", BROKER)
 
     await stage.eventually(shipyard.shares(lubeck=1))
@@ -310,3 +313,33 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
     await stage.settled()
 
     assert told_writes(stage.writes_since(start)) == []
+
+
+async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
+    shipyard: Shipyard,
+) -> None:
+    stage = shipyard.stage
+    await shipyard.launch(4)
+    await stage.eventually(shipyard.is_ready(4))
+    await leave(stage.agent("bergen").engine, BROKER)
+
+    async def runs_on_as_nobodys() -> None:
+        left = await shipyard.found("bergen", StatefulSet, "store-bergen")
+        assert left is not None
+        assert OWNER not in left.metadata.labels
+
+    await stage.eventually(runs_on_as_nobodys)
+    await stage.kill_agent("bergen")
+    await shipyard.person(BROKER).delete(Lease, "bergen", BROKER_NAMESPACE)
+    told = await stage.eventually(shipyard.is_told(Placed="NotAsWished"))
+    assert "bergen left the fleet with a share" in told["Placed"]
+    await shipyard.annotate(on_leave="redistribute")
+    await stage.eventually(shipyard.shares(bergen=2, hamburg=2, lubeck=2))  # which left with two
+    await stage.eventually(shipyard.is_ready(4))
+
+    await stage.start_agent("bergen")
+    await stage.eventually(shipyard.all_have_joined())
+    await stage.eventually(shipyard.is_told(Placed="Placed"))
+    await shipyard.scale(5)
+    await stage.eventually(shipyard.shares(bergen=1, hamburg=2, lubeck=2))
+    await stage.eventually(shipyard.is_ready(5))

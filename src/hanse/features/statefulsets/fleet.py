@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterState, Liveness, Phase, Role
+from hanse.model.facts import ClusterState, Departed, Liveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
@@ -25,16 +25,13 @@ class Member(Struct, frozen=True):
 
 def broker_of(seen: Snapshot) -> ClusterId | None:
     """The broker that clusters share by; one that we are leaving is none any more."""
-    for cluster in seen.clusters(Role.BROKER):
-        if not _is_leaving(cluster, seen):
-            return cluster
-    return None
+    return next(iter(seen.clusters(Role.BROKER)), None)
 
 
 def broker_left(seen: Snapshot) -> ClusterId | None:
-    """The broker that this cluster is taking leave of, if it is."""
-    found = (cluster for cluster in seen.clusters(Role.BROKER) if _is_leaving(cluster, seen))
-    return next(found, None)
+    """The broker that this cluster is taking leave of, or has left for good."""
+    leaving = (s.cluster for s in seen.facts(ClusterState) if s.leaving and Role.BROKER in s.roles)
+    return next(leaving, None) or next((d.cluster for d in seen.facts(Departed)), None)
 
 
 def members(seen: Snapshot, broker: ClusterId, home: str) -> tuple[Member, ...]:
@@ -83,8 +80,3 @@ def _time_in(text: str | None) -> datetime | None:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
         return None
-
-
-def _is_leaving(cluster: ClusterId, seen: Snapshot) -> bool:
-    state = seen.fact(ClusterState, cluster)
-    return state is not None and state.phase is Phase.LEAVING
