@@ -81,25 +81,31 @@ class NameServer:
         self._zone = dns.name.from_text(zone)
         self._key = key
         self._known: dict[str, PublishedName] = {}
+        self._looking = asyncio.Lock()
         self._serial: int | None = None
         """Of what is known; None: it must be read again."""
 
     async def list(self, kind: type[K]) -> Sequence[K]:
         assert kind is PublishedName, "names are all that is kept here"
-        if self._serial is None or self._serial != await self._current_serial():
-            zone = await self._transferred()
-            self._known = {found.name: found for found in names_in(_content(zone))}
-            self._serial = zone.get_soa().serial
+        async with self._looking:
+            if self._serial is None or self._serial != await self._current_serial():
+                await self._look()
         return cast(Sequence[K], list(self._known.values()))
 
     async def read(self, kind: type[K], name: str) -> K:
         """What is known of a name; the server itself compares before it writes."""
-        if self._serial is None:
-            await self.list(kind)
-        found = self._known.get(name)
+        async with self._looking:  # of many who have to look again one does
+            if self._serial is None:
+                await self._look()
+        found = self._known.get(name) if kind is PublishedName else None
         if found is None:
             raise NotFound(Status(404, "NotFound", f"{name} is not there"))
         return cast(K, found)
+
+    async def _look(self) -> None:
+        zone = await self._transferred()
+        self._known = {found.name: found for found in names_in(_content(zone))}
+        self._serial = zone.get_soa().serial
 
     async def create(self, obj: K) -> K:
         name = _published(obj)
