@@ -58,6 +58,24 @@ def test_status_tells_where_each_view_answers(fleet: Running) -> None:
     assert f"-p {told['dns'].partition(':')[2]} " in fleet.told
 
 
+def test_a_tenants_network_is_answered_its_own_names_and_no_others(fleet: Running) -> None:
+    told = json.loads(fleet.beside("status", "--json").out)
+    (server,) = [
+        one["networkDns"]["acme.default"] for one in told["clusters"] if one["name"] == "hamburg"
+    ]
+    wait = ("--for=jsonpath={.status.phase}=Ready", "--timeout=30s", "network/acme.default")
+    fleet.kubectl("--context", "hamburg", "wait", *wait)
+    until = time.monotonic() + PATIENCE
+    kubernetes: list[str] = []
+    while not kubernetes and time.monotonic() < until:
+        kubernetes = addresses(server, "kubernetes.default.svc.cluster.local")[1]
+
+    alias = ("get", "service", "kubernetes-default", "-o", "jsonpath={.spec.clusterIP}")
+    own = fleet.kubectl("--context", "hamburg", "-n", "acme-default", *alias)
+    assert kubernetes == [own.out]
+    assert addresses(server, "web.shop.svc.cluster.local")[0] == "NXDOMAIN"
+
+
 def test_a_script_finds_the_names(tmp_path: Path) -> None:
     script = f"{sys.executable} -c 'import os, json; print(json.dumps(os.environ[\"HANSE_DNS\"]))'"
 

@@ -20,6 +20,8 @@ class Local(Struct, frozen=True):
     sees: AgentsSee = {}
     dns: Mapping[str, str] = {}
     """Where each cluster's view of names answers, as ADDRESS:PORT."""
+    network_dns: AgentsSee = {}
+    """The same of its tenant networks, by cluster and network."""
     dns_of_nobody: str = ""
 
 
@@ -34,5 +36,6 @@ async def told_locally(settings: Settings) -> Local:
     return Local(
         sees={one.name: one.sees for one in told.clusters if one.agent},
         dns={one.name: one.dns for one in told.clusters if one.dns},
+        network_dns={one.name: one.network_dns for one in told.clusters},
         dns_of_nobody=told.dns,
     )

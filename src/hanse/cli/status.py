@@ -84,7 +84,12 @@ def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, L
 def _whole(seen: "Seen", told: "Local") -> dict[str, Any]:
     """What is seen of a cluster, and what its own federation tells of it."""
     name = seen.name
-    return {**_document(seen), "sees": told.sees.get(name, {}), "dns": told.dns.get(name, "")}
+    return {
+        **_document(seen),
+        "sees": told.sees.get(name, {}),
+        "dns": told.dns.get(name, ""),
+        "networkDns": told.network_dns.get(name, {}),
+    }
 
 
 def _document(seen: "Seen") -> dict[str, Any]:

@@ -25,10 +25,12 @@ from hanse.engine.health import why_not_ready
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
+from hanse.features.networks.names import NetworkName
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
 from hanse.local.real.failures import RealClusterError
 from hanse.local.up.composition import BROKER, Member
+from hanse.local.up.contents import SAMPLE_TENANT
 from hanse.local.up.failures import UpError
 from hanse.local.up.federation import Dial, Eyes, Wishes, federation
 from hanse.local.up.folder import Folder
@@ -90,7 +92,8 @@ class Upping:
             return await self._live_with(page)
 
     async def _live_with(self, page: LocalDashboard) -> int:
-        names = Names(self._wishes.members, self._dns_port)
+        networks = (NetworkName(SAMPLE_TENANT),) if self._wishes.sample else ()
+        names = Names(self._wishes.members, self._dns_port, networks)
         wishes = replace(
             self._wishes, dns=names.addresses, dashboard=page.address, enter=page.enter
         )

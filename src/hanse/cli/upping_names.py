@@ -1,4 +1,4 @@
-"""The DNS of a local federation: a view for each cluster, and one that is nobody's."""
+"""The DNS of a local federation: a view for each cluster and network, and one that is nobody's."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,9 +8,11 @@ from hanse.cli.oops import Oops
 from hanse.dns.cluster import ClusterZone
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
+from hanse.dns.networks import NetworkZone
 from hanse.dns.outside import OutsideZone
 from hanse.dns.server import DnsServer, Served, serving
 from hanse.dns.zone import View, ZoneSource
+from hanse.features.networks.names import NetworkName
 from hanse.local.up.composition import Member
 from hanse.local.up.global_sample import GLOBAL_ZONE
 from hanse.local.up.outside import ZONE
@@ -19,20 +21,30 @@ NOBODY = "all"
 """The view of those who ask from no cluster, such as a person with `dig`."""
 
 LOOPBACK = "127.0.0.1"
+CLUSTER_DOMAIN = "cluster.local"
 
 
 class Names:
     """One server whose views are told by the agents. Made by `naming`."""
 
-    def __init__(self, members: Sequence[Member], port: int) -> None:
+    def __init__(
+        self, members: Sequence[Member], port: int, networks: Sequence[NetworkName] = ()
+    ) -> None:
         clusters = [member.name for member in members if member.runs_workloads]
         zones = (GLOBAL_ZONE,)
         views = [
             View(NOBODY, global_zones=zones),
             *(View(name, local=name, global_zones=zones) for name in clusters),
         ]
+        inside = {
+            View(f"{cluster}/{network}", zone=CLUSTER_DOMAIN): network
+            for cluster in clusters
+            for network in networks
+        }
         self._first = clusters[0]
-        self._sources = {view.name: _sources(view) for view in views}
+        self._sources: dict[str, tuple[ZoneSource, ...]] = {v.name: _sources(v) for v in views}
+        self._sources |= {v.name: (NetworkZone(v, inside[v]),) for v in inside}
+        views += inside
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
         self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
         self._server: DnsServer | None = None
@@ -70,7 +82,9 @@ class Names:
                 listeners.close()
 
     def _views_of(self, cluster: str) -> tuple[str, ...]:
-        return (cluster, NOBODY) if cluster == self._first else (cluster,)
+        networks = tuple(name for name in self._sources if name.startswith(f"{cluster}/"))
+        own = (cluster, *networks)
+        return (*own, NOBODY) if cluster == self._first else own
 
 
 def _sources(view: View) -> tuple[ZoneSource, ...]:

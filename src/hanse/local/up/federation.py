@@ -307,5 +307,10 @@ class Federation:
             load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
             agent=member.runs_workloads,
             dns=self._wishes.dns.get(member.name, ""),
+            network_dns={
+                view.partition("/")[2]: address
+                for view, address in self._wishes.dns.items()
+                if view.startswith(f"{member.name}/")
+            },
             sees=dict(self.eyes[member.name]()) if member.name in self.eyes else {},
         )

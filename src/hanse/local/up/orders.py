@@ -73,6 +73,8 @@ class ClusterTold(Struct, frozen=True):
     agent: bool
     dns: str = ""
     """Where its clients' names are answered, as ADDRESS:PORT."""
+    network_dns: dict[str, str] = {}
+    """Where those of its tenant networks are, by network."""
     sees: dict[str, str] = {}
     """What its agent knows of each cluster that it reaches: Synced, Unreachable, …"""
 
