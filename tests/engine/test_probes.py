@@ -304,6 +304,9 @@ async def test_who_says_nothing_has_not_answered_in_time() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {}), ("asyncio", {"use_uvloop": True})], ids=["plain", "uvloop"]
+)
 async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() -> None:
     context = server_context(Authority.create("probe").server("shop", ("127.0.0.1",)))
     sockets = Sockets()

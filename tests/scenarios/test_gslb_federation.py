@@ -64,9 +64,9 @@ async def test_followers_get_all_that_the_leader_has_and_it_says_so(
 async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
     sites: Sites, stage: Stage
 ) -> None:
-    await sites.serve("lubeck", "10.1.0.1")
+    await sites.serve("lubeck", "192.0.2.11")
     await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.answers("lubeck", "10.1.0.1"))
+    await stage.eventually(sites.answers("lubeck", "192.0.2.11"))
     await stage.settled()
 
     await stage.kill_agent("lubeck")
@@ -174,9 +174,9 @@ async def test_a_secret_that_was_rotated_counts_without_a_restart(
 async def test_site_failure_another_cluster_leads_with_another_controller(
     sites: Sites, stage: Stage
 ) -> None:
-    await sites.serve("hamburg", "10.2.0.1")
+    await sites.serve("hamburg", "192.0.2.12")
     await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.answers("hamburg", "10.2.0.1"))
+    await stage.eventually(sites.answers("hamburg", "192.0.2.12"))
     await stage.kill_agent("lubeck")
     for other in ("hamburg", "bergen"):
         stage.network.cut(other, site_of("lubeck"))
@@ -194,15 +194,15 @@ async def test_site_failure_another_cluster_leads_with_another_controller(
         sites.tells("hamburg", current="valid AMKOCluster object", GSLBConfig=FEDERATED)
     )
     assert "lubeck cannot be reached" in reasons["member cluster initialisation"]
-    await sites.answers("hamburg", "10.2.0.1")()
+    await sites.answers("hamburg", "192.0.2.12")()
 
 
 async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
     sites: Sites, stage: Stage
 ) -> None:
-    await sites.serve("hamburg", "10.2.0.1")
-    await sites.serve("bergen", "10.3.0.1")
-    both = sites.answers("hamburg", "10.2.0.1", "10.3.0.1")
+    await sites.serve("hamburg", "192.0.2.12")
+    await sites.serve("bergen", "192.0.2.13")
+    both = sites.answers("hamburg", "192.0.2.12", "192.0.2.13")
     await stage.eventually(both)
     await stage.kill_agent("lubeck")
     stage.network.cut("hamburg", site_of("lubeck"))
@@ -227,8 +227,8 @@ def _ttl_of(sites: Sites, cluster: str, ttl: int) -> Check[None]:
 async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
     sites: Sites, stage: Stage
 ) -> None:
-    await sites.serve("bergen", "10.3.0.1")
-    await stage.eventually(sites.answers("bergen", "10.3.0.1"))
+    await sites.serve("bergen", "192.0.2.13")
+    await stage.eventually(sites.answers("bergen", "192.0.2.13"))
     await stage.kill_agent("lubeck")
     stage.network.cut("hamburg", site_of("lubeck"))
     await sites.lead("hamburg")
@@ -244,16 +244,16 @@ async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
             f"AMKO in cluster {other} is also a leader, conflicting state"
         )
     await sites.policy("lubeck", ttl=77)
-    await sites.serve("hamburg", "10.2.0.1")
+    await sites.serve("hamburg", "192.0.2.12")
     await stage.settled()
-    await sites.answers("bergen", "10.3.0.1")()
+    await sites.answers("bergen", "192.0.2.13")()
     (copy,) = await sites.has("bergen", GlobalDeploymentPolicy, "gdp")()
     assert copy.spec.ttl is None
 
     await sites.lead("lubeck", False)
 
     await stage.eventually(sites.tells("hamburg", **GOOD))
-    await stage.eventually(sites.answers("bergen", "10.3.0.1", "10.2.0.1"))
+    await stage.eventually(sites.answers("bergen", "192.0.2.13", "192.0.2.12"))
     await stage.eventually(sites.tells("lubeck", current="won't federate objects"))
     (config,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
     assert "gslb.hanse.dev/epoch" not in config.metadata.annotations

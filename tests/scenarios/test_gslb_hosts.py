@@ -19,7 +19,7 @@ from hanse.testing.stage_sites import HOST, Sites, balance
 pytestmark = pytest.mark.anyio
 
 QUICK = {"type": "TCP", "port": "80", "interval": "1", "timeout": "1", "up": "1", "down": "2"}
-LUBECK, HAMBURG, BERGEN = "10.1.0.1", "10.2.0.1", "10.3.0.1"
+LUBECK, HAMBURG, BERGEN = "192.0.2.11", "192.0.2.12", "192.0.2.13"
 CALM = timedelta(seconds=3)
 
 

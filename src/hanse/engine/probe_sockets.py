@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 from errno import EINPROGRESS
 from os import strerror
+from typing import cast
 
 from hanse.model.probes import Target
 
@@ -168,8 +169,7 @@ class _Kept(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
