@@ -40,7 +40,7 @@ def features() -> Features:
 async def sites(stage: Stage) -> AsyncIterator[Sites]:
     """Lubeck leads hamburg and bergen; every cluster has its agent."""
     made = await balance(stage)
-    await made.policy("lubeck")
+    await made.policy("lubeck", controlPlaneHmOnly=True)
     await stage.start_agents()
     yield made
     for actor in list(stage.actors):

@@ -45,6 +45,8 @@ from hanse.testing.stage_federation import define, put
 
 VERSION = "1.5.1"
 LABELS = {"app": "gslb"}
+TURNS = 12
+"""Answers in which everybody has had their turn."""
 ZONE = "global.test"
 HOST = f"shop.{ZONE}"
 KINDS: tuple[type[Object], ...] = (
@@ -243,7 +245,7 @@ class Sites:
         """That the names of a cluster's agent have exactly these addresses for a host, in turn."""
 
         async def check() -> list[str]:
-            found = [self.ask(cluster, host, client) for _ in range(40)]
+            found = [self.ask(cluster, host, client) for _ in range(TURNS)]
             told = {address for answer in found for address in answer}
             assert told == set(addresses), f"{cluster} answers {sorted(told)}"
             return [address for answer in found for address in answer]
