@@ -1,0 +1,85 @@
+"""The tour says what is true: each command is run, and its output is what the page shows."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import HANSE, PATIENCE, Running, environment, running
+
+TOUR = Path(__file__).parents[2] / "docs/guides/tour.md"
+WILD = "…"
+
+pytestmark = pytest.mark.skipif(not shutil.which("dig"), reason="no dig here")
+
+
+def steps(page: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of the page with the lines that it is said to print."""
+    for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *expected = part.rstrip("\n").split("\n")
+            yield command, expected
+
+
+def shows(output: str, expected: list[str]) -> bool:
+    """Whether an output is as the page has it; a wild line stands for any number of lines."""
+    pattern = ""
+    for line in filter(str.strip, expected):
+        words = " ".join(line.split())
+        if words == WILD:
+            pattern += r"(?:[^\n]*\n)*?"
+            continue
+        parts = [re.escape(part.strip()) for part in words.split(WILD)]
+        pattern += "[^\n]*".join(parts) + r"\n"
+    told = "".join(" ".join(line.split()) + "\n" for line in output.splitlines() if line.strip())
+    return re.fullmatch(pattern, told) is not None
+
+
+def test_a_wild_line_stands_for_any_and_a_wild_word_for_the_rest() -> None:
+    assert shows("a   b  c\nx\ny\nend\n", ["a b …", WILD, "end"])
+    assert not shows("a b c\nend\n", ["a b …", "x"])
+    assert not shows("a b c\nd\n", ["a b …"])
+
+
+class Tourist:
+    """Somebody who follows the page in a shell beside a running federation."""
+
+    def __init__(self, fleet: Running, home: Path) -> None:
+        told = json.loads(fleet.beside("status", "--json").out)
+        host, _, port = told["dns"].partition(":")
+        program = " ".join(f"'{word}'" for word in HANSE)
+        self._shell = (
+            f'hanse() {{ {program} "$@"; }}; ask() {{ dig +short @{host} -p {port} "$@"; }}; '
+        )
+        self._environment = environment(home, {"KUBECONFIG": str(fleet.kubeconfig)})
+        self._home = home
+
+    def types(self, command: str) -> str:
+        ended = subprocess.run(
+            ["bash", "-c", self._shell + command],
+            cwd=self._home,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return ended.stdout + ended.stderr
+
+
+def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    with running(tmp_path) as fleet:
+        tourist = Tourist(fleet, tmp_path)
+        for command, expected in steps(TOUR.read_text()):
+            until = time.monotonic() + PATIENCE
+            while not shows(output := tourist.types(command), expected):
+                # What spans clusters takes a moment; what never comes is a page that lies.
+                assert time.monotonic() < until, f"$ {command}\n{output}\nis not\n" + "\n".join(
+                    expected
+                )
