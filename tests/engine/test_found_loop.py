@@ -24,6 +24,7 @@ from hanse.testing import faults
 from hanse.testing.builders import configmap, namespace
 from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
+from hanse.testing.toy import OFFERED
 from hanse.testing.world import BROKER
 from tests.engine.test_found import define
 from tests.engine.test_rules import SHOP, Clerk, Ledger, found, offer, town
@@ -182,3 +183,27 @@ async def test_a_list_of_an_outside_system_that_a_write_overtook_is_read_again()
 
     assert [o.metadata.name for o in listed.objects] == ["row"]
     assert int(listed.resource_version) >= int(made.metadata.resource_version)
+
+
+async def test_an_agent_that_cannot_read_the_brake_at_its_start_writes_nothing_until_then() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        await world.kill_agent("lubeck")
+        undone = {"metadata": {"annotations": {OFFERED: "no"}}}
+        await world.client("lubeck").patch(ConfigMap, "bread", SHOP, undone)
+
+        world.network.cut("lubeck", BROKER)
+        with world.network.counting_writes() as writes:
+            world.start_agent("lubeck")
+            await asyncio.sleep(60)
+        why = world.agents["lubeck"].engine.paused
+        world.network.heal_all()
+        await asyncio.sleep(120)
+        await world.settle()
+
+        assert writes == []
+        assert why == "broker cannot be reached to say whether writes are paused"
+        assert not world.agents["lubeck"].engine.paused
+        mended = await world.client("lubeck").read(ConfigMap, "bread", SHOP)
+        assert mended.metadata.annotations[OFFERED] == "yes"

@@ -1,11 +1,12 @@
 """A feature writes only what it says it writes: its rights are made from the same words."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hanse.engine.actions import Action, Create, Delete, Update
 from hanse.engine.ownership import Owner, owner_of
 from hanse.model.facts import ClusterState, Role
 from hanse.model.objects import ClusterId, Object, ref_of
+from hanse.model.plan import Feature
 from hanse.model.snapshot import Snapshot, Watch, Writes
 
 
@@ -62,3 +63,15 @@ def _needs(action: Action) -> tuple[Object, Writes]:
 
 def _covers(watch: Watch, obj: Object) -> bool:
     return watch.namespace in ("", obj.metadata.namespace)
+
+
+def watchers_of(
+    features: Sequence[Feature],
+) -> dict[type[Object], list[tuple[Feature, frozenset[Role]]]]:
+    """For each kind, the features that watch it, and in clusters of which roles."""
+    watchers: dict[type[Object], list[tuple[Feature, frozenset[Role]]]] = {}
+    for feature in features:
+        for kind in {w.kind for w in feature.watches}:
+            roles = frozenset(w.role for w in feature.watches if w.kind is kind)
+            watchers.setdefault(kind, []).append((feature, roles))
+    return watchers

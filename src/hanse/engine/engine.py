@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from hanse.engine.actions import Action, Todo, Update, place_of, todo
-from hanse.engine.declared import require_declared, written_there
+from hanse.engine.declared import require_declared, watchers_of, written_there
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
 from hanse.engine.liveness import Pulses
@@ -23,7 +23,8 @@ from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
 from hanse.engine.slots import Slots
 from hanse.engine.suspicion import Suspicion
-from hanse.engine.writer import Fence, NoFence, Writer
+from hanse.engine.work import Work
+from hanse.engine.writer import Fence, NoFence, Writer, Written
 from hanse.kube.clock import Clock
 from hanse.model.facts import (
     Answer,
@@ -35,7 +36,6 @@ from hanse.model.facts import (
     Leadership,
     Liveness,
     Outcome,
-    Role,
 )
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object, Place, ref_of
@@ -45,6 +45,8 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 log = logging.getLogger(__name__)
 
 SLOW_PLAN = timedelta(milliseconds=20)
+BREATH = timedelta(milliseconds=5)
+"""How long plans that change nothing may follow on each other before others get their turn."""
 
 FACTS: tuple[type[Fact], ...] = (
     ClusterState,
@@ -88,7 +90,7 @@ class Engine:
         self.fleet.listener = self
         self.fleet.on_stream = self.metrics.stream_told
         self.owned = Owned()
-        self._watchers = _watchers(features)
+        self._watchers = watchers_of(features)
         self.active = False
         self.paused = ""
         self.queue = Queue(_loop_time)
@@ -170,6 +172,8 @@ class Engine:
             self.owned.change(change.where, change.before, after)
             if type(change.object) in _BRAKES:
                 self._notice_brakes()
+        elif isinstance(change.fact, ClusterState | KindServed):
+            self._notice_brakes()
         self._reconsider(change)
         self._pulses.saw(change)
         for follower in self.followers:
@@ -293,43 +297,79 @@ class Engine:
             self.queue.add(item, Lane.BACKLOG)
 
     async def _dispatch(self) -> None:
-        slots = Slots()
+        slots, breath = Slots(), _loop_time()
         async with asyncio.TaskGroup() as group:
             while True:
                 await slots.wait()
                 turn = await self.queue.take()
                 self.metrics.queue_depth(len(self.queue))
-                name = f"{turn.item[0]} {turn.item[1]}"
-                task = group.create_task(self._work(turn), name=name)
-                slot = slots.take()
-                task.add_done_callback(lambda _, slot=slot: slot.give_back())  # type: ignore[misc]
+                work = self._planned(turn)
+                if work is not None:
+                    name = f"{turn.item[0]} {turn.item[1]}"
+                    task = group.create_task(self._carry_out(work), name=name)
+                    slot = slots.take()
+                    task.add_done_callback(lambda _, s=slot: s.give_back())  # type: ignore[misc]
+                    continue
+                self.queue.done(turn.item)
+                slots.free.release()
+                if _loop_time() - breath > BREATH.total_seconds():
+                    await asyncio.sleep(0)
+                    breath = _loop_time()
 
-    async def _work(self, turn: Turn) -> None:
-        feature, key = turn.item
+    def _planned(self, turn: Turn) -> Work | None:
+        """Plan a key; gives what is left to do where that takes any time: few do."""
         try:
-            await self._serve(turn)
-            self._patience.recovered(turn.item)
-        except Exception:
-            log.exception("plan failed", extra={"feature": feature, "key": str(key)})
-            self.metrics.plan_failed(feature)
-            self.queue.add_after(turn.item, self._patience.after_crash(turn.item))
-        finally:
-            self.queue.done(turn.item)
+            work = self._plan(turn)
+        except Exception as error:  # noqa: BLE001 - the per-key boundary; told by the next line
+            self._crashed(turn.item, error)
+            return None
+        if work is None or work.actions:
+            return work
+        self._conclude(work, [])
+        return None
 
-    async def _serve(self, turn: Turn) -> None:
-        """Plan a key, write the difference, and see to what comes after."""
+    async def _carry_out(self, work: Work) -> None:
+        try:
+            with self.metrics.applying(work.item[0]):
+                written = await self._writer.carry_out(work.actions)
+            self._conclude(work, written)
+            if work.plan.notices:
+                await self._herald.tell(work.plan.notices, written)
+        except Exception as error:  # noqa: BLE001 - the per-key boundary; told by the next line
+            self._crashed(work.item, error)
+        finally:
+            self.queue.done(work.item)
+
+    def _crashed(self, item: Item, error: Exception) -> None:
+        told = {"feature": item[0], "key": str(item[1])}
+        log.error("plan failed", exc_info=error, extra=told)
+        self.metrics.plan_failed(item[0])
+        self.queue.add_after(item, self._patience.after_crash(item))
+
+    def _conclude(self, work: Work, written: list[Written]) -> None:
+        """See to what comes after a plan and its writes."""
+        item, plan = work.item, work.plan
+        self._outcomes.tell(item, work.wanted, written, {place_of(a) for a in work.actions})
+        retry = self._patience.learn(item, written)
+        for delay in (retry, plan.again_after):
+            if delay is not None:
+                self.queue.add_after(item, delay)
+        self._patience.recovered(item)
+
+    def _plan(self, turn: Turn) -> Work | None:
+        """What a key wants, and what of it may be written now; None while too little is known."""
         item = (name, key) = turn.item
         feature = self.features.get(name)
         if feature is None or not self.active:
-            return
+            return None
         seen = self.snapshot()
         home = seen.fact(ClusterState, seen.local)
         if home is None or not home.listed:
             self._waiting.setdefault(seen.local, set()).add(item)
-            return
+            return None
         for broker in unread_brakes(seen):
             self._waiting.setdefault(broker, set()).add(item)
-            return
+            return None
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
             owned = written_there(self.owned.of(name, key), feature.watches, seen)
@@ -338,16 +378,7 @@ class Engine:
             self._waiting.setdefault(waited_for, set()).add(item)
         if plan.questions and self._group is not None:
             self._questions.ask(item, plan.questions, self._start)
-        actions = self._allowed(turn, wanted)
-        with self.metrics.applying(name):
-            written = await self._writer.carry_out(actions) if actions else []
-        self._outcomes.tell(item, wanted, written, {place_of(a) for a in actions})
-        if plan.notices:
-            await self._herald.tell(plan.notices, written)
-        retry = self._patience.learn(item, written)
-        for delay in (retry, plan.again_after):
-            if delay is not None:
-                self.queue.add_after(item, delay)
+        return Work(item, plan, wanted, self._allowed(turn, wanted))
 
     def _allowed(self, turn: Turn, wanted: Todo) -> list[Action]:
         """What may be written now: not while paused, not too soon, not suspiciously much."""
@@ -359,22 +390,10 @@ class Engine:
             self._braked.add(turn.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
         actions = self._patience.ripe(turn.item, actions, self.queue.add_after)
-        if turn.deletion_seen:
+        if turn.deletion_seen or not actions:
             return actions
         lifted = lifted_holds(self.snapshot(), self._system_namespace)
         return self._suspicion.admitted(turn.item, actions, lifted, self._start)
-
-
-def _watchers(
-    features: Sequence[Feature],
-) -> dict[type[Object], list[tuple[Feature, frozenset[Role]]]]:
-    """For each kind, the features that watch it, and in clusters of which roles."""
-    watchers: dict[type[Object], list[tuple[Feature, frozenset[Role]]]] = {}
-    for feature in features:
-        for kind in {w.kind for w in feature.watches}:
-            roles = frozenset(w.role for w in feature.watches if w.kind is kind)
-            watchers.setdefault(kind, []).append((feature, roles))
-    return watchers
 
 
 def _loop_time() -> float:

@@ -23,18 +23,25 @@ def pause_of(seen: Snapshot, system_namespace: str) -> str:
         for fleet in seen.all(broker, ClusterSet):
             if fleet.spec.paused:
                 return f"ClusterSet {fleet.metadata.name} says paused"
+    for broker in _unread(seen, Phase.UNREACHABLE):
+        return f"{broker} cannot be reached to say whether writes are paused"
     return ""
 
 
 def unread_brakes(seen: Snapshot) -> tuple[ClusterId, ...]:
-    """The brokers that are about to tell whether writes are paused; dead ones are not waited for.
+    """The brokers that are about to tell whether writes are paused.
 
     Without this an agent that starts in a paused fleet would write until it has read the broker.
+    One that cannot be reached when an agent starts counts as paused: only status is told.
     """
+    return _unread(seen, Phase.CONNECTING)
+
+
+def _unread(seen: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
     return tuple(
         state.cluster
         for state in seen.facts(ClusterState)
-        if state.phase is Phase.CONNECTING
+        if state.phase is phase
         and Role.BROKER in state.roles
         and not seen.listed(state.cluster, ClusterSet)
         and seen.fact(KindServed, (state.cluster, ClusterSet.kind)) is None
