@@ -10,11 +10,12 @@ import pytest
 from hanse.engine.actions import Create, todo
 from hanse.engine.leaving import leave, leave_by_force
 from hanse.engine.ownership import Owner, owner_of, stamped
+from hanse.engine.preview import preview
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.facts import Leadership, Phase, Role
 from hanse.model.keys import Key
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Desired, Plan
@@ -23,7 +24,7 @@ from hanse.testing.builders import cluster, configmap, namespace, snapshot, stor
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import HOME, Toy
 from hanse.testing.world import BROKER, World
-from tests.engine.test_rules import SHOP, Crown, found, must_find, offer, town
+from tests.engine.test_rules import SHOP, Crown, found, must_find, offer, prices, town
 
 RECORD_KEY = Key("offer", "bread", SHOP)
 
@@ -217,3 +218,51 @@ async def test_each_time_a_shared_object_needs_a_write_its_first_writer_is_waite
                 await world.client(BROKER).delete(ConfigMap, "sum.shop.bread", HOME)
                 await world.settle()
             assert [(w.source, w.status) for w in writes] == [("hamburg", 201)]
+
+
+async def test_our_own_object_that_became_unreadable_is_left_alone_until_it_is_mended() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        storage = world.clusters["lubeck"].storage
+        copy = storage.get("configmaps", SHOP, "copy-of-bread")
+        assert copy is not None
+        storage.replace("configmaps", {**copy, "data": {"number": 5}})
+
+        with world.network.counting_writes() as writes:
+            await world.client("lubeck").patch(ConfigMap, "bread", SHOP, {"data": {"price": "4"}})
+            await asyncio.sleep(300)
+        sent = [w for w in writes if "copy-of-bread" in w.request.path]
+        storage.remove("configmaps", SHOP, "copy-of-bread")
+        await asyncio.sleep(120)
+
+        assert sent == []
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "4"}
+
+
+async def test_a_preview_keeps_what_others_say_of_an_object_that_is_applied_again() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        would = preview(world.agents["lubeck"].engine, [("lubeck", offer("bread", price="3"))])
+
+        assert would.actions == ()
+
+
+async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
+    class Particular(Toy):
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            assert not isinstance(change, ObjectChange) or type(change.object) in (
+                ConfigMap,
+                Namespace,
+            )
+            return super().wakes(change, seen)
+
+    async with town("lubeck", features=(Particular(),)) as world:
+        await world.settle()
+        other = ServiceExport(metadata=Meta(name="web", namespace=SHOP))
+
+        would = preview(world.agents["lubeck"].engine, [("lubeck", other)])
+
+        assert would.actions == ()

@@ -234,6 +234,16 @@ async def test_a_storm_of_expired_versions_does_not_become_a_storm_of_lists() ->
     assert asyncio.get_running_loop().time() > 5
 
 
+async def test_versions_that_always_expire_are_one_outage_like_any_other() -> None:
+    storm = [step for _ in range(8) for step in (page(version=5), Lines((GONE_EVENT,)))]
+    server = Scripted(*storm, page(version=9), Lines((bookmark(10),)))
+
+    told = await events(server, 11)
+
+    assert [type(event) for event in told].count(Interrupted) == 1
+    assert isinstance(told[-1], Alive)
+
+
 async def test_an_outage_is_told_once_and_its_end_too() -> None:
     server = Scripted(
         page(version=5),

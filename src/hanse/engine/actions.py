@@ -79,6 +79,8 @@ class Todo(Struct, frozen=True):
     waiting_for: frozenset[ClusterId] = frozenset()
     blocked_by: frozenset[Place] = frozenset()
     """Objects that stand in the way: their change is worth another look."""
+    unreadable: bool = False
+    """Whether something stands in the way that does not fit our shape of its kind."""
 
 
 def is_omission(action: Action) -> bool:
@@ -119,6 +121,7 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
         tuple(sink.obstacles),
         frozenset(sink.waiting_for),
         frozenset(sink.blocked_by),
+        sink.unreadable,
     )
 
 
@@ -139,6 +142,7 @@ class _Sink:
         self.obstacles: list[Obstacle] = []
         self.waiting_for: set[ClusterId] = set()
         self.blocked_by: set[Place] = set()
+        self.unreadable = False
         self._stopped: dict[ClusterId, int] = {}
 
     def obstacle(self, place: Place, result: WriteResult, message: str) -> None:
@@ -305,6 +309,12 @@ def _writable(
     state = seen.fact(ClusterState, place.where)
     if state is None or not state.phase.writable or not seen.listed(place.where, kind):
         sink.waiting_for.add(place.where)
+        return False
+    if why := seen.why_unreadable(place):  # what we know of it is old: no write would be taken
+        told = f"{place.ref} cannot be read: {why}; mend it by hand, or delete it"
+        sink.obstacle(place, "Refused", told)
+        sink.blocked_by.add(place)
+        sink.unreadable = True
         return False
     return True
 

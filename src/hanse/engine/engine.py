@@ -23,7 +23,7 @@ from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
 from hanse.engine.slots import Slots
 from hanse.engine.suspicion import Suspicion
-from hanse.engine.work import Work
+from hanse.engine.work import BREATH, UNREADABLE, Work
 from hanse.engine.writer import Fence, NoFence, Writer, Written
 from hanse.kube.clock import Clock
 from hanse.model.facts import (
@@ -45,8 +45,6 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 log = logging.getLogger(__name__)
 
 SLOW_PLAN = timedelta(milliseconds=20)
-BREATH = timedelta(milliseconds=5)
-"""How long plans that change nothing may follow on each other before others get their turn."""
 
 FACTS: tuple[type[Fact], ...] = (
     ClusterState,
@@ -214,7 +212,7 @@ class Engine:
     def _wake(self, change: Change, lane: Lane) -> None:
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         seen = self.snapshot()
-        for feature in self._concerned(change):
+        for feature in self.concerned(change):
             try:
                 keys = tuple(feature.wakes(change, seen))
             except Exception:  # one feature's mistake about one object must not end the others
@@ -224,7 +222,7 @@ class Engine:
             for key in keys:
                 self.queue.add((feature.name, key), lane, deletion_seen=deletion)
 
-    def _concerned(self, change: Change) -> Iterable[Feature]:
+    def concerned(self, change: Change) -> Iterable[Feature]:
         """The features that watch what changed; facts concern everyone."""
         if isinstance(change, FactChange):
             return self.features.values()
@@ -378,6 +376,8 @@ class Engine:
             self._waiting.setdefault(waited_for, set()).add(item)
         if plan.questions and self._group is not None:
             self._questions.ask(item, plan.questions, self._start)
+        if wanted.unreadable:
+            self.queue.add_after(item, UNREADABLE)
         return Work(item, plan, wanted, self._allowed(turn, wanted))
 
     def _allowed(self, turn: Turn, wanted: Todo) -> list[Action]:

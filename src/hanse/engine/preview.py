@@ -50,6 +50,11 @@ class Overlay(Generic[K]):
             return self._over[namespace, name]
         return self._below.get(namespace, name)
 
+    def why_unreadable(self, namespace: str, name: str) -> str:
+        return (
+            "" if (namespace, name) in self._over else self._below.why_unreadable(namespace, name)
+        )
+
     def all(self) -> Iterator[K]:
         return self._laid_over(self._below.all(), lambda _: True)
 
@@ -93,7 +98,7 @@ class _Simulation:
 
     def after(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
         for where, obj in applied:
-            self._put(where, _made(obj))
+            self._apply(where, obj)
         actions: list[Action] = []
         obstacles: dict[Any, Obstacle] = {}
         for _ in range(ROUNDS):
@@ -121,6 +126,11 @@ class _Simulation:
             case Delete(where, base):
                 self._change(where, base, None)
 
+    def _apply(self, where: ClusterId, obj: Object) -> None:
+        """What a person applies: what he does not say of an object that stands, stays."""
+        before = self._seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
+        self._change(where, before, _made(obj) if before is None else _applied(obj, before))
+
     def _put(self, where: ClusterId, obj: Object) -> None:
         before = self._seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
         if before is not None:
@@ -138,10 +148,26 @@ class _Simulation:
                 store.remove(known)
         self._owned.change(where, before, after)
         change = ObjectChange(where, before, after)
-        for feature in self._engine.features.values():
+        for feature in self._engine.concerned(change):
             self._due.update(
                 {(feature.name, key): None for key in feature.wakes(change, self._seen)}
             )
+
+
+def _applied(obj: Object, before: Object) -> Object:
+    """An object over the one that stands: status and others' marks are not a person's to say."""
+    meta, known = obj.metadata, before.metadata
+    both = replace(
+        known,
+        labels={**known.labels, **meta.labels},
+        annotations={**known.annotations, **meta.annotations},
+        finalizers=meta.finalizers or known.finalizers,
+        owner_references=meta.owner_references or known.owner_references,
+    )
+    after = replace(obj, metadata=both)
+    if type(obj).status_apart and hasattr(obj, "status"):
+        after = replace(after, status=getattr(before, "status"))  # noqa: B009 - not every kind has
+    return after
 
 
 def _made(obj: Object) -> Object:

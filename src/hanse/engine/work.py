@@ -1,10 +1,18 @@
 """A key's plan on its way to being carried out."""
 
+from datetime import timedelta
+
 from msgspec import Struct
 
 from hanse.engine.actions import Action, Todo
 from hanse.engine.queue import Item
 from hanse.model.plan import Plan
+
+BREATH = timedelta(milliseconds=5)
+"""How long plans that change nothing may follow on each other before others get their turn."""
+
+UNREADABLE = timedelta(minutes=1)
+"""How soon it is looked again at what could not be read: nobody tells of its end."""
 
 
 class Work(Struct, frozen=True):

@@ -67,6 +67,11 @@ class Store(Generic[K]):
     def by(self, index: str, value: str) -> Iterator[K]:
         return iter(self._found.get((index, value), {}).values())
 
+    def why_unreadable(self, namespace: str, name: str) -> str:
+        """Why an object that is there does not fit our shape of its kind; empty where it does."""
+        found = self.unreadable.get((namespace, name)) if self.unreadable else None
+        return found.reason if found is not None else ""
+
     def count(self, index: str, value: str) -> int:
         """How many objects an index finds under a value."""
         return len(self._found.get((index, value), ()))

@@ -36,6 +36,9 @@ GRACE = timedelta(seconds=30)
 _STOOD = 10.0
 """Seconds after which a watch counts as having worked even though nothing happened."""
 
+_EXPIRIES = 3
+"""How often in a row what was read may be too old at once before that counts as an outage."""
+
 _BREATH = 128
 """Lines after which other tasks get their turn, in case lines never have to be waited for."""
 
@@ -74,7 +77,10 @@ async def follow(
                 yield NotServed()
             await stream.wait_for_kind(rung)
         except Gone as error:
-            await stream.start_over(error)
+            pause = stream.start_over(error)
+            if stream.expires_for_ever() and stream.goes_down(pause):
+                yield Interrupted(error)
+            await asyncio.sleep(pause.total_seconds())
         except KubeError as error:
             pause = stream.failed(error)
             if stream.goes_down(pause):
@@ -95,6 +101,7 @@ class _Stream(Generic[K]):
         self._after = ""  # the resourceVersion to resume from; empty: a list is due
         self._attempt = 0  # failures since the last sign that a watch works
         self._refusals = 0  # how many of the latest failures were for lack of rights
+        self._expired = 0  # how often in a row what was read was too old at once
         self._down = False
         self._absent = False
         self._doubtful = False  # whether the server may have been restored since we last heard
@@ -146,14 +153,18 @@ class _Stream(Generic[K]):
         except TimeoutError:
             return
 
-    async def start_over(self, error: Gone) -> None:
-        """List again: at once, but not as fast as one can when it happens again and again."""
+    def start_over(self, error: Gone) -> timedelta:
+        """How long to wait for the next list: nothing, unless this happens again and again."""
         self._after = ""
         self._judge()
-        pause = delay_of(error, self._attempt, self._random)
-        if self._attempt and pause is not None:
-            await asyncio.sleep(pause.total_seconds())
+        pause = delay_of(error, self._attempt, self._random) if self._attempt else None
         self._attempt += 1
+        self._expired += 1
+        return pause or timedelta(0)
+
+    def expires_for_ever(self) -> bool:
+        """Whether what is read expires each time before it can be watched: as good as no answer."""
+        return self._expired > _EXPIRIES
 
     def failed(self, error: KubeError) -> timedelta:
         """How long to wait after a failure; a watch that stood and broke is resumed at once."""
@@ -246,11 +257,14 @@ class _Stream(Generic[K]):
                 self._after = event.resource_version
                 self._doubtful = False
                 yield gathering.listed(event.resource_version)
-            if self._down:
+            if self._down and not self.expires_for_ever():
                 self._down = False
                 yield Alive(self._after)
             async for event in events:
                 self._advance(version_told(event))
+                if self._down:  # what expired each time has stood for once
+                    self._down = False
+                    yield Alive(self._after)
                 yield Alive(event.resource_version) if isinstance(event, Bookmark) else event
 
     async def _events(
@@ -288,7 +302,7 @@ class _Stream(Generic[K]):
         """Whether the last watch worked; if so, earlier failures no longer count."""
         worked = self._heard or self._stood() >= _STOOD
         if worked:
-            self._attempt = self._refusals = 0
+            self._attempt = self._refusals = self._expired = 0
         return worked
 
     def _stood(self) -> float:

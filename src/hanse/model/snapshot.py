@@ -65,6 +65,8 @@ class Readable(Protocol[K_co]):
 
     def by(self, index: str, value: str) -> Iterable[K_co]: ...
 
+    def why_unreadable(self, namespace: str, name: str) -> str: ...
+
 
 Stores = Mapping[tuple[ClusterId, Kind], Sequence[Readable[Any]]]
 
@@ -93,6 +95,13 @@ class Snapshot:
             if found is not None:
                 return found
         return None
+
+    def why_unreadable(self, place: Place) -> str:
+        """Why what stands at a place cannot be read as its kind; empty where it can."""
+        for store in self._stores.get((place.where, place.ref.kind), ()):
+            if why := store.why_unreadable(place.ref.namespace, place.ref.name):
+                return why
+        return ""
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
         """Every object of a kind that is watched in a cluster."""
