@@ -15,6 +15,7 @@ from bench.rows.in_process import IN_PROCESS
 from bench.rows.latency import LATENCY
 from bench.rows.networks import NETWORKS_ROW
 from bench.rows.reading import EVENT, LIST
+from bench.rows.stateful import SCALING, SHARES
 from bench.rows.throughput import THROUGHPUT
 from bench.rows.up import UP
 
@@ -22,6 +23,7 @@ ROWS: tuple[Row, ...] = (
     LIST,
     EVENT,
     CLI,
+    SHARES,
     EMBEDDED,
     EMBEDDED_HTTP,
     UP,
@@ -32,6 +34,7 @@ ROWS: tuple[Row, ...] = (
     CLUSTERS,
     THROUGHPUT,
     LATENCY,
+    SCALING,
     RESTART,
     FOOTPRINT,
     DNS_NAMES,

@@ -1,0 +1,157 @@
+"""Federated StatefulSets: how long shares take to work out, and a scaling to reach all clusters."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+
+from bench.agents import agents_of, real_fleet
+from bench.figures import AtMost, Figure, percentile
+from bench.row import Effort, Once, Row, unprepared
+from bench.services_load import prepare
+from bench.sight import Look, Sight, sights
+from bench.writing import WORK, configmap, create, namespace, patch, write_all
+from hanse.features.statefulsets.planner import Wish, distribute
+from hanse.kube.request import Transport
+from hanse.local.real.fleet import BROKER, NAMES
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Object, Wire
+
+REPLICAS, CLUSTERS = 10_000, 100
+SAMPLES = 60
+CALM = 0.3
+"""Seconds between two scalings: until the pods of the one before are told of."""
+
+
+async def _shared_out(effort: Effort) -> Mapping[str, float]:
+    """Shares of a new set, of one that grew by a tenth, and of one that shrank by half."""
+    replicas = effort.of(REPLICAS, 1_000)
+    names = [f"cluster-{number:03}" for number in range(CLUSTERS)]
+    wishes = {c: Wish(weight=1 + n % 7, min=n % 3, max=400) for n, c in enumerate(names)}
+    took: dict[str, float] = {}
+    shares: dict[str, int] = {}
+    for step, wanted in (
+        ("new", replicas),
+        ("grown", replicas * 11 // 10),
+        ("shrunk", replicas // 2),
+    ):
+        began = time.perf_counter()
+        shares = distribute(wanted, shares, names, wishes).shares
+        took[step] = 1000 * (time.perf_counter() - began)
+        assert sum(shares.values()) == wanted
+    return took
+
+
+def _set(replicas: int) -> Wire:
+    labels = {"app": "store"}
+    pod = {"containers": [{"name": "store", "image": "store"}], "terminationGracePeriodSeconds": 0}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "store", "namespace": WORK},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": "",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _mark(obj: Object) -> str | None:
+    """A cluster's set by its generation, which each scaling raises by one."""
+    if isinstance(obj, StatefulSet):
+        return f"{obj.name} {obj.metadata.generation}"
+    return obj.name
+
+
+@asynccontextmanager
+async def _prepared(effort: Effort) -> AsyncIterator[Once]:
+    samples = effort.of(SAMPLES, 10)
+    async with real_fleet() as fleet:
+        ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
+        try:
+            await prepare(ways, [])
+            await namespace(ways[BROKER], WORK)
+            look = Look((StatefulSet, ConfigMap), WORK, _mark)
+            async with (
+                agents_of(fleet, NAMES),
+                sights(ways, dict.fromkeys(ways, look)) as seen,
+            ):
+                generations = count(2)
+                await write_all(ways, [create(BROKER, _set(3))])
+                await _everywhere(seen, 1)
+                await asyncio.sleep(2)
+
+                async def once() -> Mapping[str, float]:
+                    trips: list[float] = []
+                    scaled: list[float] = []
+                    for generation in (next(generations) for _ in range(samples)):
+                        trips.append(await _trips(ways, seen, f"trip-{generation}"))
+                        scaled.append(await _scaled(ways, seen, generation))
+                    return {
+                        "p50": 1000 * percentile(scaled, 0.5),
+                        "p99": 1000 * percentile(scaled, 0.99),
+                        "trips p50": 1000 * percentile(trips, 0.5),
+                    }
+
+                yield once
+        finally:
+            for way in ways.values():
+                await way.close()
+
+
+async def _scaled(
+    ways: Mapping[str, Transport], seen: Mapping[str, Sight], generation: int
+) -> float:
+    """Seconds from a scaling at the door until every cluster's own set is seen to have it."""
+    wanted = {"spec": {"replicas": 6 if generation % 2 == 0 else 3}}
+    began = time.perf_counter()
+    await write_all(ways, [patch(BROKER, _set(3), wanted)])
+    await _everywhere(seen, generation)
+    seconds = time.perf_counter() - began
+    await asyncio.sleep(CALM)
+    return seconds
+
+
+async def _everywhere(seen: Mapping[str, Sight], generation: int) -> None:
+    waiting = [seen[cluster].until({f"store-{cluster} {generation}"}) for cluster in NAMES]
+    await asyncio.gather(*waiting)
+
+
+async def _trips(ways: Mapping[str, Transport], seen: Mapping[str, Sight], name: str) -> float:
+    """Seconds of the same three writes, each sent by us when the one before is seen on a watch."""
+    began = time.perf_counter()
+    for step, clusters in enumerate(((BROKER,), (BROKER,), NAMES)):
+        own = f"{name}-{step}"
+        data = {"text": "x" * 100}
+        await write_all(ways, [create(c, configmap(own, WORK, {}, data)) for c in clusters])
+        await asyncio.gather(*(seen[cluster].until({own}) for cluster in clusters))
+    return time.perf_counter() - began
+
+
+SHARES = Row(
+    name="shares",
+    about="10,000 replicas over 100 clusters with weights, minima and maxima: new, grown, shrunk",
+    against="what a plan may take",
+    figures=(
+        Figure("new", "ms", AtMost(50.0)),
+        Figure("grown", "ms", AtMost(50.0)),
+        Figure("shrunk", "ms", AtMost(50.0)),
+    ),
+    prepare=unprepared(_shared_out),
+)
+
+SCALING = Row(
+    name="scaling",
+    about="a set scaled at the door of an idle fleet of real clusters until each has its share",
+    against="its three unavoidable writes one after another, each seen on a watch before the next",
+    figures=(
+        Figure("p50", "ms", against="trips p50"),
+        Figure("p99", "ms", AtMost(3.0), against="trips p50"),
+    ),
+    prepare=_prepared,
+)
