@@ -34,6 +34,7 @@ from hanse.local.up.contents import SAMPLE_TENANT
 from hanse.local.up.failures import UpError
 from hanse.local.up.federation import Dial, Eyes, Wishes, federation
 from hanse.local.up.folder import Folder
+from hanse.local.up.global_sample import HOST as GLOBAL_HOST
 from hanse.local.up.orders import Told
 from hanse.local.up.outside import HOSTNAME
 from hanse.model.facts import ClusterState
@@ -203,6 +204,7 @@ class Upping:
             *(["  kubectl get deployments,services -n shop"] if self._wishes.sample else []),
             f"  kubectl --context {last} get nodes",
             f"  dig @{host} -p {port} {example}.svc.clusterset.local",
+            *([f"  dig @{host} -p {port} {GLOBAL_HOST}"] if self._wishes.sample else []),
             "  hanse status",
             f"  hanse local cut {first} {BROKER}",
             "",

@@ -1,0 +1,159 @@
+"""Random schedules of leaders, partitions, crashes and edits, and the laws that must hold after.
+
+`python -m tests.features.gslb.schedules SEED` replays one.
+"""
+
+import asyncio
+import sys
+from datetime import timedelta
+from random import Random
+
+import msgspec
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.names import site_of
+from hanse.features.gslb.standing import COPIED
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
+from hanse.model.objects import Object
+from hanse.testing.stage import Stage
+from hanse.testing.stage_embedded import embedded_ground
+from hanse.testing.stage_sites import HOST, Sites, balance
+from hanse.testing.time import run
+
+STEPS = 12
+ADDRESSES = {"lubeck": "192.0.2.11", "hamburg": "192.0.2.12", "bergen": "192.0.2.13"}
+
+
+class Schedule:
+    """One play: people and faults act at random, then all is mended and looked at."""
+
+    def __init__(self, sites: Sites, stage: Stage, seed: int) -> None:
+        self.sites = sites
+        self.stage = stage
+        self.random = Random(seed)
+        self.served = False
+
+    async def act(self) -> None:
+        """Do one thing, and let some time pass."""
+        random = self.random
+        act = random.choice(
+            (self.cut, self.heal, self.crash, self.start, self.promote, self.demote, self.edit)
+        )
+        await act(random.choice(self.stage.names))
+        await asyncio.sleep(random.choice((0.05, 1, 5, 40)))
+        self.look()
+
+    async def cut(self, cluster: str) -> None:
+        other = self.random.choice(self.stage.names)
+        self.stage.network.cut(cluster, site_of(other))
+
+    async def heal(self, cluster: str) -> None:
+        other = self.random.choice(self.stage.names)
+        self.stage.network.heal(cluster, site_of(other))
+
+    async def crash(self, cluster: str) -> None:
+        if cluster in self.stage.actors:
+            await self.stage.kill_agent(cluster)
+
+    async def start(self, cluster: str) -> None:
+        if cluster not in self.stage.actors:
+            await self.stage.start_agent(cluster)
+
+    async def promote(self, cluster: str) -> None:
+        await self.sites.lead(cluster)
+
+    async def demote(self, cluster: str) -> None:
+        await self.sites.lead(cluster, False)
+
+    async def edit(self, cluster: str) -> None:
+        """Somebody edits the policy where it is, be it the leader or not."""
+        ttl = self.random.randrange(1, 1000)
+        listed = await self.sites.person(cluster).list(COPIED[1], namespace=NAMESPACE)
+        for policy in listed.objects:
+            change = {"spec": {"ttl": ttl}}
+            await self.sites.person(cluster).patch(
+                COPIED[1], policy.metadata.name, NAMESPACE, change
+            )
+
+    def look(self) -> None:
+        """What was once answered is answered by every agent that knows its own cluster."""
+        for name in self.stage.actors:
+            seen = self.stage.agent(name).engine.snapshot()
+            if self.served and seen.listed(name, GlobalService):
+                assert self.sites.ask(name), f"{name} has no answer any more"
+
+    async def mend(self) -> str:
+        """Heal everything, start everybody, and leave one leader; gives which."""
+        self.stage.network.heal_all()
+        for name in self.stage.names:
+            await self.start(name)
+        await asyncio.sleep(60)
+        leader = self.random.choice(self.stage.names)
+        for name in self.stage.names:
+            if name != leader:
+                await self.sites.lead(name, False)
+        await asyncio.sleep(5)
+        await self.sites.lead(leader)
+        await self.stage.settled(timedelta(minutes=30))
+        return leader
+
+    async def judge(self, leader: str) -> None:
+        """One leads, all have what it has, and every answer is the same."""
+        told = await self.sites.told(leader)
+        assert told["GDP Federation"][0].startswith("federated to all"), (leader, told)
+        wanted = await self._held(leader)
+        assert len(wanted) >= 2, wanted
+        for name in self.stage.names:
+            assert await self._held(name) == wanted, f"{name} is not in step with {leader}"
+            assert set(await self._answers(name)) == set(ADDRESSES.values()), name
+        epochs = [
+            (
+                await self.sites.person(n).read(AMKOCluster, "amkocluster", NAMESPACE)
+            ).metadata.annotations.get("gslb.hanse.dev/epoch")
+            for n in self.stage.names
+            if n != leader
+        ]
+        assert epochs == [None, None], "who does not lead has no term"
+
+    async def _held(self, cluster: str) -> dict[str, object]:
+        found: dict[str, object] = {}
+        kinds: tuple[type[Object], ...] = (*COPIED, GlobalService)
+        for kind in kinds:
+            listed = await self.sites.person(cluster).list(kind, namespace=NAMESPACE)
+            for obj in listed.objects:
+                name = f"{kind.kind.name} {obj.metadata.name}"
+                found[name] = msgspec.to_builtins(getattr(obj, "spec", None))
+        return found
+
+    async def _answers(self, cluster: str) -> list[str]:
+        return [a for _ in range(12) for a in self.sites.ask(cluster, HOST)]
+
+
+async def _play(seed: int) -> None:
+    async with embedded_ground() as ground, Stage(ground, "shop", lambda: (Gslb(),)) as stage:
+        sites = await balance(stage)
+        await sites.policy("lubeck", controlPlaneHmOnly=True)
+        for cluster, address in ADDRESSES.items():
+            await sites.serve(cluster, address)
+        await stage.start_agents()
+        for name in stage.names:
+            await stage.eventually(sites.answers(name, *ADDRESSES.values()))
+        schedule = Schedule(sites, stage, seed)
+        schedule.served = True
+        for _ in range(STEPS):
+            await schedule.act()
+        await schedule.judge(await schedule.mend())
+
+
+def play(seed: int) -> None:
+    """Play one schedule; a failure says which."""
+    try:
+        run(_play(seed))
+    except AssertionError as error:
+        error.add_note(f"python -m tests.features.gslb.schedules {seed}")
+        raise
+
+
+if __name__ == "__main__":
+    play(int(sys.argv[1]))

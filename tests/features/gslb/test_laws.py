@@ -1,0 +1,151 @@
+"""Laws of global load balancing: plans depend on what is seen and on nothing else.
+
+`HANSE_GSLB_SCHEDULES` and `HANSE_SEED` make the search over schedules longer or start it elsewhere;
+a failure names the command that replays it.
+"""
+
+import os
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.hosts import service_for
+from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.standing import Leading, standing_of
+from hanse.model.keys import Key
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import TrafficOverride, TrafficSplit
+from hanse.model.kinds.networking import Ingress
+from hanse.model.objects import Object
+from hanse.model.snapshot import Snapshot
+from tests.features.gslb import schedules
+from tests.features.gslb.fleet import (
+    HOME,
+    HOST,
+    amko,
+    config,
+    ingress,
+    policy,
+    rule,
+    seen_by_leader,
+)
+
+SCHEDULES = int(os.environ.get("HANSE_GSLB_SCHEDULES", "6"))
+SEED = int(os.environ.get("HANSE_SEED", "0"))
+NAMES = ("lubeck", "hamburg", "bergen")
+KEY = Key("host", HOST)
+
+ADDRESSES = st.sampled_from(["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"])
+WAYS_IN = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c"]), st.lists(ADDRESSES, max_size=3, unique=True)),
+    max_size=3,
+    unique_by=lambda pair: pair[0],
+)
+SPLITS = st.dictionaries(
+    st.sampled_from(NAMES), st.tuples(st.integers(1, 20), st.integers(0, 100)), max_size=3
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> dict[str, list[Object]]:
+    """What three clusters bring, and what is said about it."""
+    split = tuple(
+        TrafficSplit(cluster=c, weight=w, priority=p) for c, (w, p) in draw(SPLITS).items()
+    )
+    told = tuple(
+        TrafficOverride(cluster=c, weight=w, priority=p) for c, (w, p) in draw(SPLITS).items()
+    )
+    fleet: dict[str, list[Object]] = {
+        name: [ingress(*addresses, name=n) for n, addresses in draw(WAYS_IN)] for name in NAMES
+    }
+    fleet["lubeck"] += [
+        amko("lubeck", *NAMES, leads=True, epoch=1),
+        config(*NAMES),
+        policy(*NAMES, traffic_split=split),
+    ]
+    if draw(st.booleans()):
+        fleet["lubeck"].append(rule(traffic_split=told))
+    for name in NAMES[1:]:
+        fleet[name].append(amko(name))
+    return fleet
+
+
+def seen_in(fleet: dict[str, list[Object]], *more: Object) -> Snapshot:
+    return seen_by_leader(
+        [*fleet["lubeck"], *more], {name: fleet[name] for name in NAMES if name != HOME}
+    )
+
+
+@given(fleets())
+@settings(max_examples=60)
+def test_the_order_in_which_objects_are_seen_decides_nothing(
+    fleet: dict[str, list[Object]],
+) -> None:
+    options, first = GslbOptions(), None
+    for order in list(permutations(range(len(fleet["hamburg"]))))[:4]:
+        turned = {**fleet, "hamburg": [fleet["hamburg"][n] for n in order]}
+        seen = seen_in(turned)
+        leading = standing_of(seen)
+        assert isinstance(leading, Leading)
+        outcome = service_for(HOST, leading, seen, options)
+        first = first or outcome
+        assert outcome == first
+
+
+@given(fleets())
+@settings(max_examples=60)
+def test_planning_again_over_what_was_written_wants_the_same(
+    fleet: dict[str, list[Object]],
+) -> None:
+    planned = Gslb().plan(KEY, seen_in(fleet)).desired
+    written = [d.object for d in planned if d.where == HOME]
+
+    again = Gslb().plan(KEY, seen_in(fleet, *written)).desired
+
+    assert [(d.where, d.object) for d in again] == [(d.where, d.object) for d in planned]
+
+
+@given(fleets())
+@settings(max_examples=60)
+def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Object]]) -> None:
+    planned = Gslb().plan(KEY, seen_in(fleet)).desired
+
+    told = {
+        (name, entry.ip)
+        for name in NAMES
+        for obj in fleet[name]
+        if isinstance(obj, Ingress)
+        for entry in obj.status.load_balancer.ingress
+    }
+    members = [
+        (m.cluster, m.address)
+        for d in planned
+        if d.where == HOME and isinstance(d.object, GlobalService)
+        for m in d.object.spec.members
+    ]
+    assert len(members) == len(set(members))
+    assert set(members) == told
+
+
+@given(fleets())
+@settings(max_examples=40)
+def test_who_does_not_lead_wants_everything_as_it_stands(fleet: dict[str, list[Object]]) -> None:
+    written = [d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME]
+    followers = [
+        replace(o, spec=replace(o.spec, is_leader=False)) if type(o) is type(amko("x")) else o
+        for o in fleet["lubeck"]
+    ]
+
+    plan = Gslb().plan(KEY, seen_in({**fleet, "lubeck": followers}, *written))
+
+    assert [d.object for d in plan.desired] == written
+    assert (plan.removals, plan.patches) == ((), ())
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + SCHEDULES))
+def test_all_agree_and_no_answer_was_lost_after_any_schedule(seed: int) -> None:
+    schedules.play(seed)
