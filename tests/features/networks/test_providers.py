@@ -13,13 +13,14 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.vpc import mac_of, port_name
 from hanse.model.facts import KindServed, Role
 from hanse.model.keys import Key
-from hanse.model.kinds.core import Namespace, Pod
-from hanse.model.kinds.kubeovn import OvnSubnet, Vpc
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import ObjectChange, Snapshot
 from hanse.testing.builders import cluster, snapshot, stored
 from tests.features.networks.given import FEATURE, HERE, network, pod, space, tenant, world
 
@@ -81,6 +82,43 @@ def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
     assert told[SWITCH] == "acme-ovn-back"
     assert told[IP_ADDRESS] == "10.31.0.9"
     assert told[READINESS] is None
+
+
+def test_a_service_on_kube_ovn_leads_to_its_ready_pods_without_a_proxy() -> None:
+    labels = {TENANT: "acme", NETWORK: "ovn"}
+    web = msgspec.convert(
+        {
+            "metadata": {"name": "web", "namespace": "acme-web", "labels": labels},
+            "spec": {"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80}]},
+        },
+        Service,
+    )
+    piece = msgspec.convert(
+        {
+            "metadata": {
+                "name": "web-1",
+                "namespace": "acme-web",
+                "labels": {**labels, "kubernetes.io/service-name": "web"},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 8080}],
+            "endpoints": [
+                {"addresses": ["10.30.0.2"], "conditions": {"ready": True}},
+                {"addresses": ["10.30.0.3"], "conditions": {"ready": False}},
+            ],
+        },
+        EndpointSlice,
+    )
+    key = Key("service", "web", "acme-web")
+
+    plan = FEATURE.plan(key, world(OVN, stored(web), stored(piece)))
+
+    (rule,) = wanted(plan, SwitchLBRule)
+    assert (rule.spec.vip, rule.spec.endpoints) == ("10.96.0.7", ("10.30.0.2",))
+    assert [(p.port, p.target_port) for p in rule.spec.ports] == [(80, 8080)]
+    assert FEATURE.plan(key, world(OVN)) == Plan()
+    change = ObjectChange(HERE, None, piece)
+    assert key in set(FEATURE.wakes(change, world(OVN, stored(web), stored(piece))))
 
 
 def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.networks.aliases import api_endpoints
+from hanse.features.networks.backends import ServiceProvider, plan_service
 from hanse.features.networks.guards import MARK, cluster_guards
 from hanse.features.networks.isolation import Around, policies_in
 from hanse.features.networks.kube_ovn import KubeOvnProvider
@@ -62,6 +63,7 @@ _ALL = Writes.OBJECTS
 _MARKED = f"{TENANT}"
 _GUARDING = next(iter(MARK))
 GUARDS = Key("guards")
+_API = ("default", "kubernetes")
 _SERVED = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
 
 
@@ -127,6 +129,8 @@ class Networks:
                 return plan_peering(key, seen)
             case "port":
                 return self._port(key, seen)
+            case "service":
+                return self._service(key, seen)
             case "guards":
                 return self._guards(seen)
             case _:
@@ -170,6 +174,12 @@ class Networks:
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_port(pod, network, provider, seen)
 
+    def _service(self, key: Key, seen: Snapshot) -> Plan:
+        service = seen.get(seen.local, Service, key.name, key.namespace)
+        network = network_at(_network_told(service), seen) if service is not None else None
+        provider = self.provider_of(network) if network is not None else self.providers["flat"]
+        return plan_service(service, network, provider, seen)
+
     def _guards(self, seen: Snapshot) -> Plan:
         """What the API server refuses by itself, once there is a tenant to guard."""
         if not is_served(ValidatingAdmissionPolicy, seen) or not any(seen.all(seen.local, Tenant)):
@@ -195,9 +205,10 @@ class Networks:
                 yield from self._by_member(obj, seen)
             case NetworkPort() if change.after is None:
                 yield from self._waiting_for(obj.spec.network, seen)
-            case EndpointSlice() if meta.labels.get(KUBE_SERVICE) == "kubernetes":
-                if meta.namespace == "default":
-                    yield from self._everything(seen)
+            case EndpointSlice() if NETWORK in meta.labels:
+                yield from self._by_member(obj, seen)
+            case EndpointSlice() if (meta.namespace, meta.labels.get(KUBE_SERVICE)) == _API:
+                yield from self._everything(seen)
             case NetworkPolicy() if OURS not in meta.labels:
                 if tenant_of(meta.namespace, seen):
                     yield Key("isolation", meta.namespace)
@@ -215,8 +226,12 @@ class Networks:
             return
         if network.metadata.deletion_timestamp is not None:
             yield Key("network", str(name))
-        if isinstance(member, Pod) and isinstance(self.provider_of(network), PortProvider):
-            yield Key("port", member.metadata.name, member.metadata.namespace)
+        meta, provider = member.metadata, self.provider_of(network)
+        if isinstance(member, Pod) and isinstance(provider, PortProvider):
+            yield Key("port", meta.name, meta.namespace)
+        elif isinstance(provider, ServiceProvider):
+            service = meta.labels.get(KUBE_SERVICE, meta.name)
+            yield Key("service", service, meta.namespace)
 
     def _waiting_for(self, network: str, seen: Snapshot) -> Iterator[Key]:
         for pod in seen.by(seen.local, WAITING, network):

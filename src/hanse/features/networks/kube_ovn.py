@@ -1,6 +1,7 @@
 """Networks by kube-ovn, in clusters that have it: its Vpc and Subnets, and its words for pods."""
 
 from hanse.features.networks.addresses import address_in
+from hanse.features.networks.backends import Backend
 from hanse.features.networks.names import fitted, parsed
 from hanse.features.networks.nic import DEFAULT_SUBNET, nic_of, subnets_of
 from hanse.features.networks.ports import PortPlan
@@ -8,10 +9,18 @@ from hanse.features.networks.providers import Provision
 from hanse.features.networks.ranges import malformed, range_in
 from hanse.features.networks.sight import is_served, namespaces_of
 from hanse.model.facts import Role
-from hanse.model.kinds.core import Pod
-from hanse.model.kinds.kubeovn import OvnSubnet, OvnSubnetSpec, Vpc, VpcSpec
+from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.kubeovn import (
+    OvnSubnet,
+    OvnSubnetSpec,
+    SwitchLBRule,
+    SwitchLBRuleSpec,
+    SwitchPort,
+    Vpc,
+    VpcSpec,
+)
 from hanse.model.kinds.networks import Network, Subnet
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import Snapshot, Watch, Writes
 
 SWITCH = "ovn.kubernetes.io/logical_switch"
@@ -26,6 +35,7 @@ class KubeOvnProvider:
     watches: tuple[Watch, ...] = (
         Watch(Role.LOCAL, Vpc, writes=Writes.OBJECTS),
         Watch(Role.LOCAL, OvnSubnet, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, SwitchLBRule, writes=Writes.OBJECTS),
     )
 
     def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
@@ -61,6 +71,44 @@ class KubeOvnProvider:
         if nic.ip:
             told[IP_ADDRESS] = str(address_in(nic.ip))
         return PortPlan(ready=True, annotations=told)
+
+    def service(
+        self, service: Service, backends: tuple[Backend, ...], network: Network
+    ) -> tuple[Object, ...]:
+        """One rule for each set of endpoints: those of a port may differ from another's."""
+        rules: dict[tuple[str, ...], list[Backend]] = {}
+        for backend in backends:
+            if backend.addresses:
+                rules.setdefault(backend.addresses, []).append(backend)
+        return tuple(
+            _rule(service, network, number, endpoints, several)
+            for number, (endpoints, several) in enumerate(sorted(rules.items()))
+        )
+
+
+def _rule(
+    service: Service,
+    network: Network,
+    number: int,
+    endpoints: tuple[str, ...],
+    several: list[Backend],
+) -> SwitchLBRule:
+    meta = service.metadata
+    name = f"{network.metadata.name}-{meta.namespace}-{meta.name}-{number}".replace(".", "-")
+    affinity = "ClientIP" if service.spec.session_affinity == "ClientIP" else ""
+    return SwitchLBRule(
+        metadata=Meta(name=fitted(name)),
+        spec=SwitchLBRuleSpec(
+            vip=service.spec.cluster_ip,
+            namespace=meta.namespace,
+            endpoints=endpoints,
+            session_affinity=affinity,
+            ports=tuple(
+                SwitchPort(name=b.name, port=b.port, target_port=b.target, protocol=b.protocol)
+                for b in several
+            ),
+        ),
+    )
 
 
 def _vpc(network: Network) -> str:

@@ -48,3 +48,30 @@ class OvnSubnet(Object, frozen=True, kw_only=True):
 
     spec: OvnSubnetSpec = OvnSubnetSpec()
     status: OvnSubnetStatus = OvnSubnetStatus()
+
+
+class SwitchPort(Value, frozen=True, kw_only=True):
+    """One port of a rule."""
+
+    port: int
+    name: str = ""
+    target_port: int = 0
+    protocol: str = "TCP"
+
+
+class SwitchLBRuleSpec(Value, frozen=True, kw_only=True):
+    """An address, and the endpoints behind it."""
+
+    vip: str
+    namespace: str = ""
+    endpoints: tuple[str, ...] = ()
+    ports: tuple[SwitchPort, ...] = ()
+    session_affinity: str = ""
+
+
+class SwitchLBRule(Object, frozen=True, kw_only=True):
+    """A Service address within a virtual network, without a proxy on the nodes."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "SwitchLBRule", "switch-lb-rules", namespaced=False)
+
+    spec: SwitchLBRuleSpec
