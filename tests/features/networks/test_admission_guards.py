@@ -97,6 +97,36 @@ def test_slices_cannot_lead_to_pods_of_another_network() -> None:
     )
 
 
+def test_endpoints_in_their_older_form_cannot_either() -> None:
+    theirs = pod("secret", "bolt-web", ip="10.4.0.9")
+    subsets = [{"addresses": [{"ip": "10.4.0.9"}]}]
+
+    told = refused(
+        hooks()["networks-slices"].review(
+            asked("Endpoints", subsets=subsets), world(network(), service(), theirs)
+        )
+    )
+
+    assert told.startswith("subsets[0].addresses: 10.4.0.9 is a pod of another network")
+
+
+@pytest.mark.parametrize("address", ["10.96.0.1", "10.4.0.9"])
+def test_a_service_cannot_be_reached_at_an_address_of_somebody_else(address: str) -> None:
+    seen = world(network(), cidr("10.96.0.0/12"), pod("secret", "bolt-web", ip="10.4.0.9"))
+    spec = {"ports": [{"port": 80}], "externalIPs": [address]}
+    hook = hooks()["networks-services"]
+    later = asked(
+        "Service", spec={**spec, "clusterIP": "10.96.0.9"}, before={"spec": {}}, operation="UPDATE"
+    )
+
+    for request in (asked("Service", spec=spec), later):
+        assert f"spec.externalIPs: {address} is an address of" in refused(
+            hook.review(request, seen)
+        )
+    outside = {**spec, "externalIPs": ["203.0.113.5"]}
+    allowed(hook.review(asked("Service", spec=outside), seen))
+
+
 def test_a_slice_cannot_name_another_network_than_its_service() -> None:
     seen = world(network(), network("acme.lab"), service())
     labels = {"kubernetes.io/service-name": "web", NETWORK: "lab"}

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hanse.features.networks.addresses import address_in
 from hanse.features.networks.admission import (
     IN_TENANTS,
     Missing,
@@ -21,16 +20,12 @@ from hanse.features.networks.guards import KEPT_KINDS
 from hanse.features.networks.names import (
     CNI_ARGS,
     DNS,
-    KUBE_SERVICE,
     NETWORK,
     OURS,
     READINESS,
     TENANT,
-    NetworkName,
 )
 from hanse.features.networks.nic import BadNic
-from hanse.features.networks.sight import POD_ADDRESSES
-from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
@@ -174,64 +169,6 @@ def _template_in(kind: str, wire: Wire) -> Wire:
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
     template: Wire = spec.get("template") or {}
     return template
-
-
-class SlicesHook:
-    """Endpoints written by hand get their Service's network, and lead nowhere else."""
-
-    name = "networks-slices"
-    asks = (
-        Asks(
-            ("discovery.k8s.io",),
-            ("endpointslices",),
-            ("CREATE", "UPDATE"),
-            namespaces=IN_TENANTS,
-            changes=True,
-        ),
-    )
-
-    def __init__(self, feature: Networks) -> None:
-        self._feature = feature
-
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
-        try:
-            return self._admitted(review, seen)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
-
-    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
-        labels = labels_of(review.object)
-        if OURS in labels and is_trusted(review, self._feature.options):
-            return Allow()
-        service = seen.get(seen.local, Service, labels.get(KUBE_SERVICE, ""), review.namespace)
-        told = dict(labels)
-        if service is not None and NETWORK in service.metadata.labels:
-            wanted = service.metadata.labels[NETWORK]
-            if told.setdefault(NETWORK, wanted) != wanted:
-                raise Refused(
-                    f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
-                    f"{wanted}; remove the label"
-                )
-        at = placed(told, review.namespace, seen, "metadata.labels")
-        if not is_trusted(review, self._feature.options):
-            _lead_home(review, at.name, seen)
-        stamp = {TENANT: at.tenant, NETWORK: at.name.network}
-        return Allow({"metadata": {"labels": stamp}})
-
-
-def _lead_home(review: Review, name: NetworkName, seen: Snapshot) -> None:
-    """Refuse endpoints that are pods of another network."""
-    for number, endpoint in enumerate(review.object.get("endpoints") or ()):
-        for text in endpoint.get("addresses") or ():
-            for pod in seen.by(seen.local, POD_ADDRESSES, str(address_in(text) or "")):
-                labels = pod.metadata.labels
-                if (labels.get(TENANT), labels.get(NETWORK)) != (name.tenant, name.network):
-                    raise Refused(
-                        f"endpoints[{number}].addresses: {text} is a pod of another network than "
-                        f"{name}; remove it"
-                    )
 
 
 class NamespacesHook:

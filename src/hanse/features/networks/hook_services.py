@@ -1,5 +1,6 @@
 """Services, as they are admitted: their network, and an address of the range they belong to."""
 
+from hanse.features.networks.addresses import address_in, is_inside
 from hanse.features.networks.admission import (
     ELSEWHERE,
     IN_TENANTS,
@@ -10,8 +11,11 @@ from hanse.features.networks.admission import (
     placed,
 )
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.names import NETWORK, OURS, TENANT
+from hanse.features.networks.hook_slices import is_foreign
+from hanse.features.networks.names import NETWORK, OURS, TENANT, NetworkName
+from hanse.features.networks.ranges import range_in
 from hanse.features.networks.service_addresses import ServiceAddresses, gets_an_address
+from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Review, Verdict
@@ -37,7 +41,7 @@ class ServicesHook:
         self._addresses = addresses
 
     def review(self, review: Review, seen: Snapshot) -> Verdict:
-        if not gets_an_address(review):
+        if review.operation == "UPDATE" and not (gets_an_address(review) or _outer(review)):
             return Allow()
         try:
             return self._admitted(review, seen)
@@ -53,9 +57,37 @@ class ServicesHook:
         at = placed(labels, review.namespace, seen, "metadata.labels")
         if at.network.metadata.deletion_timestamp is not None:
             raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+        if not is_trusted(review, self._feature.options):
+            _refuse_others_addresses(review, at.name, seen)
         change: Wire = {"metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}}}
+        if not gets_an_address(review):
+            return Allow(change)
         given = self._addresses.of_tenant(review, at, seen)
         return Allow({**change, "spec": given} if given else change)
+
+
+def _outer(review: Review) -> list[str]:
+    """Addresses from outside that a Service wants to be reached at and was not before."""
+    before = (review.before.get("spec") or {}).get("externalIPs") or ()
+    after = (review.object.get("spec") or {}).get("externalIPs") or ()
+    return [str(text) for text in after if text not in before]
+
+
+def _refuse_others_addresses(review: Review, name: NetworkName, seen: Snapshot) -> None:
+    """A Service that could be reached at another's address would get what is meant for it."""
+    for text in _outer(review):
+        address = address_in(text)
+        taken = address is not None and any(
+            is_inside(address, (range_,))
+            for cidr in seen.all(seen.local, ServiceCIDR)
+            for told in cidr.spec.cidrs
+            if (range_ := range_in(told)) is not None
+        )
+        if taken or is_foreign(text, name, seen):
+            raise Refused(
+                f"spec.externalIPs: {text[:50]} is an address of the cluster or of another "
+                "network; remove it"
+            )
 
 
 class AddressesHook:

@@ -7,12 +7,12 @@ from hanse.features.networks.hook_guards import (
     NamespacesHook,
     NetworksHook,
     PeeringsHook,
-    SlicesHook,
     TemplatesHook,
 )
 from hanse.features.networks.hook_pods import PodsHook
 from hanse.features.networks.hook_policies import PoliciesHook
 from hanse.features.networks.hook_services import AddressesHook, ServicesHook
+from hanse.features.networks.hook_slices import SlicesHook
 from hanse.features.networks.service_addresses import ServiceAddresses
 from hanse.model.verdict import Hook
 

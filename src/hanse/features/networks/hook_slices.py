@@ -1,0 +1,88 @@
+"""Endpoints of tenants' Services: in their Service's network, and leading nowhere else."""
+
+from collections.abc import Iterator
+
+from hanse.features.networks.addresses import address_in
+from hanse.features.networks.admission import (
+    IN_TENANTS,
+    Missing,
+    Refused,
+    is_trusted,
+    labels_of,
+    placed,
+)
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.names import KUBE_SERVICE, NETWORK, OURS, TENANT, NetworkName
+from hanse.features.networks.sight import POD_ADDRESSES
+from hanse.model.kinds.core import Service
+from hanse.model.objects import Wire
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Review, Verdict
+
+
+class SlicesHook:
+    """Endpoints written by hand get their Service's network, and lead nowhere else."""
+
+    name = "networks-slices"
+    asks = tuple(
+        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=IN_TENANTS, changes=True)
+        for group, resources in (
+            ("discovery.k8s.io", ("endpointslices",)),
+            ("", ("endpoints",)),  # which the cluster makes slices of
+        )
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        try:
+            return self._admitted(review, seen)
+        except Missing as missing:
+            return missing.ask
+        except Refused as refused:
+            return refused.deny
+
+    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+        labels = labels_of(review.object)
+        if OURS in labels and is_trusted(review, self._feature.options):
+            return Allow()
+        called = review.name if review.kind == "Endpoints" else labels.get(KUBE_SERVICE, "")
+        service = seen.get(seen.local, Service, called, review.namespace)
+        told = dict(labels)
+        if service is not None and NETWORK in service.metadata.labels:
+            wanted = service.metadata.labels[NETWORK]
+            if told.setdefault(NETWORK, wanted) != wanted:
+                raise Refused(
+                    f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
+                    f"{wanted}; remove the label"
+                )
+        at = placed(told, review.namespace, seen, "metadata.labels")
+        if not is_trusted(review, self._feature.options):
+            _lead_home(review, at.name, seen)
+        stamp = {TENANT: at.tenant, NETWORK: at.name.network}
+        return Allow({"metadata": {"labels": stamp}})
+
+
+def _lead_home(review: Review, name: NetworkName, seen: Snapshot) -> None:
+    """Refuse endpoints that are pods of another network."""
+    for field, text in _addresses(review.object):
+        if is_foreign(text, name, seen):
+            raise Refused(f"{field}: {text} is a pod of another network than {name}; remove it")
+
+
+def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
+    for number, endpoint in enumerate(wire.get("endpoints") or ()):
+        for text in endpoint.get("addresses") or ():
+            yield f"endpoints[{number}].addresses", str(text)
+    for number, subset in enumerate(wire.get("subsets") or ()):
+        for part in ("addresses", "notReadyAddresses"):
+            for one in subset.get(part) or ():
+                yield f"subsets[{number}].{part}", str(one.get("ip", ""))
+
+
+def is_foreign(text: str, name: NetworkName, seen: Snapshot) -> bool:
+    """Whether an address is known to be a pod's of another network."""
+    pods = seen.by(seen.local, POD_ADDRESSES, str(address_in(text) or ""))
+    own = (name.tenant, name.network)
+    return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)
