@@ -1,5 +1,7 @@
 """What doctor finds between clusters: each with the command that mends it."""
 
+import json
+from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,14 +30,46 @@ def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
     assert ailments([chart(), chart("bergen")], NOW) == []
 
 
-def test_a_member_that_is_not_reached_is_named() -> None:
-    members = [
-        {"clusterID": "bergen", "reachable": False},
-        {"clusterID": "rome", "reachable": True},
+def test_what_a_federation_tells_of_itself_is_told_with_its_field() -> None:
+    conditions = [
+        {"type": "Valid", "status": "True", "reason": "Valid"},
+        {
+            "type": "MembersReachable",
+            "status": "False",
+            "reason": "MemberUnreachable",
+            "message": "bergen: spec.members[2].secret: it has no key token",
+        },
     ]
-    found = only(chart(federations=[named("fed", status={"members": members})]))
+    found = only(chart(federations=[named("fed", status={"conditions": conditions})]))
 
-    assert found.problem == "member bergen of its Federation is not reached"
+    assert found.problem == (
+        "Federation fed: MemberUnreachable: bergen: spec.members[2].secret: it has no key token"
+    )
+
+
+def test_more_than_five_supervisors_are_too_many() -> None:
+    def supervisor(number: int) -> Chart:
+        members = [{"clusterID": "bergen", "reachable": True}]
+        return chart(f"c{number}", federations=[named("fed", status={"members": members})])
+
+    assert ailments([supervisor(n) for n in range(5)], NOW) == []
+    assert only(*(supervisor(n) for n in range(6))).problem.startswith("6 clusters supervise")
+
+
+def test_a_copied_token_without_an_end_is_told_too() -> None:
+    def secret(claims: dict[str, Any]) -> dict[str, Any]:
+        payload = b64encode(json.dumps(claims).encode()).decode()
+        token = b64encode(f"e30.{payload}.x".encode()).decode()
+        return named("member-bergen", type="Opaque", data={"token": token})
+
+    spec = {"members": [{"clusterID": "bergen", "secret": "member-bergen"}]}
+    federation = named("fed", spec=spec)
+
+    lasting = only(chart(federations=[federation], secrets=[secret({"sub": "s"})]))
+    ending = ailments([chart(federations=[federation], secrets=[secret({"exp": 2e9})])], NOW)
+
+    assert "the token for bergen" in lasting.problem
+    assert ending == []
 
 
 def test_a_lease_that_nobody_renews_is_named() -> None:

@@ -1,5 +1,6 @@
 """What can be wrong between clusters, and the command that mends it; pure."""
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_address, ip_network
@@ -10,9 +11,11 @@ from hanse import __version__
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
 from hanse.cli.policy_ailments import local_peers, unsettled
-from hanse.model.kinds.federation import SYSTEM
+from hanse.kube.bearer import claims_of
+from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 
 NEARLY_FULL = 0.9
+MOST_SUPERVISORS = 5
 ZONE = "clusterset.local"
 LONG_LIVED = "kubernetes.io/service-account-token"
 VERSION = "app.kubernetes.io/version"
@@ -29,16 +32,16 @@ def ailments(charts: Sequence[Chart], now: datetime) -> list[Finding]:
 
 
 def _members(chart: Chart) -> Iterator[Finding]:
-    """Members that a supervisor does not reach."""
+    """What a Federation tells of itself: each with its reason, and the field that it is about."""
     for federation in chart["federations"]:
-        for member in federation.get("status", {}).get("members") or ():
-            if member.get("reachable") is False:
-                name = member.get("clusterID", "?")
+        name = federation["metadata"]["name"]
+        for one in federation.get("status", {}).get("conditions") or ():
+            if one.get("status") == "False":
+                told = f"{one.get('reason')}: {one.get('message', '')}"
                 yield Finding(
                     chart.name,
-                    f"member {name} of its Federation is not reached",
-                    f"kubectl --context {chart.name} describe federation, then check the server "
-                    f"and the secret of {name}",
+                    f"Federation {name}: {told}",
+                    f"kubectl --context {chart.name} describe federation {name}",
                 )
 
 
@@ -121,18 +124,31 @@ def _pools(chart: Chart) -> Iterator[Finding]:
 def _long_lived(chart: Chart) -> Iterator[Finding]:
     """Members whose token never ends."""
     wanted = {
-        member.get("secret"): member.get("clusterID", "?")
+        member.get("secret"): (member.get("clusterID", "?"), federation["metadata"]["name"])
         for federation in chart["federations"]
         for member in federation.get("spec", {}).get("members") or ()
     }
     for secret in chart["secrets"]:
         name = secret["metadata"]["name"]
-        if name in wanted and secret.get("type") == LONG_LIVED:
+        if name in wanted and _never_ends(secret):
+            member, federation = wanted[name]
             yield Finding(
                 chart.name,
-                f"the token for {wanted[name]} in Secret {SYSTEM}/{name} never ends",
-                f"hanse join {wanted[name]} again, which uses tokens that are renewed",
+                f"the token for {member} in Secret {SYSTEM}/{name} never ends",
+                f"hanse join --federation {federation} --cluster-id {member} --supervisor "
+                f"{chart.name}, which uses tokens that do",
             )
+
+
+def _never_ends(secret: dict[str, Any]) -> bool:
+    if secret.get("type") == LONG_LIVED:
+        return True
+    try:
+        token = b64decode((secret.get("data") or {}).get("token", "")).decode("ascii", "replace")
+    except ValueError:
+        return False
+    claims = claims_of(token.strip())
+    return claims is not None and claims.expires is None
 
 
 # -- several clusters
@@ -166,6 +182,21 @@ def _ranges(chart: Chart) -> Iterator[Any]:
         yield from (ip_network(c, strict=False) for c in item.get("spec", {}).get("cidrs") or ())
     for node in chart["nodes"]:
         yield from (ip_network(c, strict=False) for c in node.get("spec", {}).get("podCIDRs") or ())
+
+
+def _many_supervisors(charts: Sequence[Chart]) -> Iterator[Finding]:
+    """Each supervisor watches every member: more of them cost more and help nobody."""
+    supervising = [
+        chart.name
+        for chart in charts
+        if any(one.get("status", {}).get("members") for one in chart["federations"])
+    ]
+    if len(supervising) > MOST_SUPERVISORS:
+        yield Finding(
+            supervising[-1],
+            f"{len(supervising)} clusters supervise the federation; {MOST_SUPERVISORS} are plenty",
+            f"kubectl --context {supervising[-1]} delete clusterclaim {SUPERVISOR}",
+        )
 
 
 def _leaders(charts: Sequence[Chart]) -> Iterator[Finding]:
@@ -219,6 +250,7 @@ _ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
 )
 _TOGETHER: tuple[Callable[[Sequence[Chart]], Iterable[Finding]], ...] = (
     _overlaps,
+    _many_supervisors,
     _leaders,
     _skewed,
     unsettled,

@@ -9,7 +9,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from hanse.cli import membership_seen
 from hanse.cli.clusters import Way
+from hanse.cli.membership_seen import MembershipSeen, membership_in
 from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.access import Identity
 from hanse.kube.bearer import claims_of
@@ -32,6 +34,7 @@ _PATHS = (
     path_of(ClusterSet.kind),
     path_of(ServiceExport.kind),
     path_of(ServiceImport.kind),
+    *membership_seen.PATHS,
 )
 
 
@@ -83,6 +86,7 @@ class Look(Struct, frozen=True):
     agent: LeaseSeen | None = None
     definitions: dict[str, dict[str, Any]] | None = None
     services: ServicesSeen | None = None
+    membership: MembershipSeen | None = None
     is_broker: bool = False
     expires: datetime | None = None
     """When the credentials by which we looked end, if they say so."""
@@ -106,7 +110,7 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
         now = began + (datetime.now(UTC) - began) / 2
         documents = [_read(transport, path) for path in _PATHS]
         denied, read = await asyncio.gather(_denied(transport, rights), asyncio.gather(*documents))
-        nodes, agent, definitions, sets, exports, imports = read
+        nodes, agent, definitions, sets, exports, imports, *membership = read
         clock = _clock_of(answered, now)
         return Look(
             name=way.name,
@@ -117,6 +121,7 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
             agent=_agent(agent, clock),
             definitions=_by_name(definitions),
             services=services_in(exports, imports),
+            membership=membership_in(*membership),
             is_broker=bool(sets and sets.get("items")),
             expires=expiry_of(access.identity),
             denied=denied,

@@ -51,6 +51,7 @@ def command(context: click.Context, as_json: bool) -> None:
     else:
         _show(seen)
         _show_blind(told.sees)
+        _show_membership(seen)
         _show_services(services)
         federated.show(shared)
 
@@ -93,6 +94,7 @@ def _whole(seen: "Seen", told: "Local") -> dict[str, Any]:
 
 
 def _document(seen: "Seen") -> dict[str, Any]:
+    from hanse.cli import membership_seen
     from hanse.cli.looking import Look, Unanswered
 
     match seen:
@@ -114,6 +116,7 @@ def _document(seen: "Seen") -> dict[str, Any]:
                 },
                 "nodes": None if nodes is None else {"all": nodes.all, "ready": nodes.ready},
                 "features": {"services": _services(services)} if services is not None else {},
+                "federation": membership_seen.document(seen.membership),
             }
         case _:
             assert_never(seen)
@@ -170,6 +173,14 @@ def _exports(look: "Look") -> str:
 
 def _imports(look: "Look") -> str:
     return "-" if look.services is None or look.is_broker else str(look.services.imports)
+
+
+def _show_membership(seen: "Sequence[Seen]") -> None:
+    from hanse.cli import membership_seen
+    from hanse.cli.looking import Look
+
+    looks = [one for one in seen if isinstance(one, Look)]
+    membership_seen.show([(o.name, o.membership) for o in looks if o.membership is not None])
 
 
 def _show_blind(eyes: "AgentsSee") -> None:

@@ -16,7 +16,7 @@ from hanse.model.objects import ClusterId
 
 MEMBER_LEASES = SYSTEM
 AGENT_LEASE = "hanse-agent"
-COURTESY = 0.25
+COURTESY = 0.75
 """The part of a retry for which a free lease is left to each one that goes before us."""
 
 

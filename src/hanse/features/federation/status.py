@@ -1,7 +1,7 @@
 """What a Federation tells about its members: who is reached, who leads, what is wrong."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
@@ -35,7 +35,7 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     first = chosen is None or chosen.metadata.name == federation.metadata.name
     supervises = _supervises(seen)
     members = tuple(_member_states(federation, seen)) if first and supervises else ()
-    own = own_leader(seen, standing)
+    own = own_leader(seen, federation)
     leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
     wanted = list(_conditions(federation, members, own, seen) if first else _second(chosen))
     told = FederationStatus(
@@ -131,27 +131,34 @@ class OwnLeader(Struct, frozen=True):
     """When to look again."""
 
 
-def own_leader(seen: Snapshot, standing: FederationStatus) -> OwnLeader:
+def own_leader(seen: Snapshot, federation: Federation) -> OwnLeader:
     """Who leads this cluster, by the Lease that its leader renews here.
 
-    Leaders follow each other within seconds: what is told stands for as long.
+    Leaders follow each other, and the first one comes, within seconds: what is told stands for as
+    long.
     """
-    lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
-    if lease is None:
-        return OwnLeader(known=seen.synced(seen.local, Lease))
-    pulse = seen.fact(Liveness, (seen.local, SYSTEM, seen.local))
-    holder = leader_in(lease.spec.holder_identity)
+    standing = federation.status
     led = find(standing.conditions, LED)
     was_led = led is not None and led.status == "True"
+    last = standing.leaders[0] if was_led and len(standing.leaders) == 1 else ""
+    lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
+    if lease is None:
+        born = federation.metadata.creation_timestamp or seen.now
+        known = seen.synced(seen.local, Lease)
+        return _nobody(born, last, seen) if known else OwnLeader(last, known=False)
+    pulse = seen.fact(Liveness, (seen.local, SYSTEM, seen.local))
+    holder = leader_in(lease.spec.holder_identity)
     if pulse is None:  # just started: nobody has been watched for long enough
         return OwnLeader(holder if was_led else "", known=False)
-    if pulse.alive and holder:
-        return OwnLeader(holder)
-    rest = SUCCESSION - age(pulse.since, seen.now)
-    if was_led and rest > timedelta(0):
-        last = next(iter(standing.leaders), "") if len(standing.leaders) == 1 else ""
-        return OwnLeader(last, known=False, patience=rest)
-    return OwnLeader()
+    return OwnLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, seen)
+
+
+def _nobody(since: datetime, last: str, seen: Snapshot) -> OwnLeader:
+    """Nobody leads, if that has been so for long enough."""
+    rest = SUCCESSION - age(since, seen.now)
+    if rest <= timedelta(0):
+        return OwnLeader()
+    return OwnLeader(last, known=False, patience=rest)
 
 
 def _conditions(

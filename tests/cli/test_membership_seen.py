@@ -1,0 +1,53 @@
+"""What status tells of a federation."""
+
+from typing import Any
+
+import pytest
+
+from hanse.cli.membership_seen import document, membership_in, show
+
+
+def federation(members: list[dict[str, Any]], *bad: str) -> dict[str, Any]:
+    conditions = [{"status": "False", "reason": "MemberUnreachable", "message": b} for b in bad]
+    status = {"members": members, "leaders": ["lubeck"], "conditions": conditions}
+    return {"items": [{"metadata": {"name": "league"}, "status": status}]}
+
+
+def member(cluster: str, leader: str, reachable: bool = True) -> dict[str, Any]:
+    since = "2026-05-01T12:00:00Z"
+    return {"clusterID": cluster, "leader": leader, "reachable": reachable, "since": since}
+
+
+SUPERVISES = {
+    "items": [{"metadata": {"name": "supervisor.antreaplus.tanzu-vmware.com"}, "value": "yes"}]
+}
+
+
+def test_without_a_federation_there_is_nothing_to_tell() -> None:
+    assert membership_in(None, None) is None
+    assert membership_in({"items": []}, SUPERVISES) is None
+    assert document(None) is None
+
+
+def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    lubeck = membership_in(federation([member("bergen", "lubeck")]), SUPERVISES)
+    hamburg = membership_in(
+        federation([member("bergen", "lubeck", reachable=False)], "bergen: no answer"), SUPERVISES
+    )
+    assert lubeck is not None
+    assert hamburg is not None
+
+    show([("lubeck", lubeck), ("hamburg", hamburg)])
+
+    told = capsys.readouterr().out
+    assert "bergen  lubeck  lubeck (not from hamburg)" in told
+    assert "! federation league in hamburg: MemberUnreachable: bergen: no answer" in told
+
+
+def test_a_child_says_who_leads_it() -> None:
+    seen = membership_in(federation([]), {"items": []})
+
+    assert seen is not None
+    told = document(seen)
+    assert told is not None
+    assert (told["supervises"], told["leaders"]) == (False, ["lubeck"])
