@@ -113,14 +113,37 @@ class Compiler:
             self._told[whose] = nodes
         else:
             del self._told[whose]
+        if not known:
+            self._take_new(whose, nodes)
+            return
         before = {node.name: node.answers for node in known}
         for node in nodes:
             if not node.name.endswith(self.zones):
                 continue
-            if not before or before.pop(node.name, None) != node.answers:
+            if before.pop(node.name, None) != node.answers:
                 self._tell(whose, node)
         for name in before:
             self._untell(name, whose)
+
+    def _take_new(self, whose: Whose, nodes: tuple[Node, ...]) -> None:
+        """The same for a key that told nothing yet: all keys at the start, so it is made quick."""
+        tellers, children, touched, zones = self._tellers, self._children, self._touched, self.zones
+        for node in nodes:
+            name = node.name
+            if not name.endswith(zones):
+                continue
+            if name in tellers:
+                self._tell(whose, node)
+                continue
+            tellers[name] = (whose, node)
+            touched[name] = node
+            if name in children or name in zones:
+                continue
+            parent = above(name)
+            if parent in children:  # it exists, and so do the names above it
+                children[parent] += 1
+            else:
+                self._joined(name)
 
     def _tell(self, whose: Whose, node: Node) -> None:
         name = node.name
