@@ -56,25 +56,29 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
         pytest.param(
             Unanswered("lubeck", "Unauthorized", "credentials"),
             "Unauthorized",
-            "renew the credentials of context lubeck; see `kubectl config view`",
+            "see what context lubeck says: kubectl config view --minify --context lubeck; then log "
+            "in anew, or mend its cluster, user or files",
             id="bad credentials",
         ),
         pytest.param(
             _look(expires=NOW + timedelta(days=3, hours=1)),
             "the credentials end in 3 days, on 2026-07-04 13:00 UTC",
-            "renew the certificate or token of context lubeck",
+            "log in anew as your cluster's provider says, or: kubectl config set-credentials "
+            "of the user of context lubeck",
             id="credentials that end soon",
         ),
         pytest.param(
             _look(version="v1.29.3"),
             "Kubernetes v1.29.3 is not one of 1.30 to 1.35",
-            "upgrade the cluster to one of 1.30 to 1.35",
+            "see what can be done: kubectl --context lubeck version; `kubeadm upgrade plan`, "
+            "or your provider's upgrade",
             id="too old",
         ),
         pytest.param(
             _look(version="v1.36.0"),
             "Kubernetes v1.36.0 is not one of 1.30 to 1.35",
-            "upgrade the cluster to one of 1.30 to 1.35",
+            "see what can be done: kubectl --context lubeck version; `kubeadm upgrade plan`, "
+            "or your provider's upgrade",
             id="too new",
         ),
         pytest.param(
@@ -209,3 +213,28 @@ def test_an_export_is_in_trouble_when_a_person_must_act(
 
 def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
     assert services_in(None, None) is None
+
+
+def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported() -> None:
+    export = ExportSeen("shop", "web", ready=True)
+    theirs = {"metadata": {"namespace": "shop", "name": "web"}}
+    unrelated = {"metadata": {"namespace": "shop", "name": "other"}}
+    importing = _look(services=services_in({"items": []}, {"items": [theirs, unrelated]}))
+    exporting = _look(name="bergen", services=ServicesSeen((export,)))
+
+    assert findings([importing, exporting], KNOWN) == [
+        Finding(
+            "lubeck",
+            "shop/web is not imported: a ServiceImport of that name was not made by Hanse",
+            "kubectl --context lubeck -n shop delete serviceimport web",
+        )
+    ]
+
+
+def test_an_import_of_ours_is_no_finding() -> None:
+    ours = {"metadata": {"namespace": "shop", "name": "web", "labels": {"hanse.dev/owner": "s-1"}}}
+    exports = (ExportSeen("shop", "web", ready=True),)
+    seen = services_in({"items": []}, {"items": [ours]})
+    assert seen is not None
+
+    assert findings([_look(services=replace(seen, exports=exports))], KNOWN) == []

@@ -1,10 +1,13 @@
 """Which clusters a command is about."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from hanse.cli.clusters import is_local, kubeconfig_files, local_folder, ways
+from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
 from hanse.kube.access import Access, Endpoint
 from hanse.kube.errors import BadCredentials
@@ -76,3 +79,37 @@ def test_the_local_federation_meant_is_the_one_beside_the_kubeconfig(here: Path)
 
     assert local_folder(Settings(), beside) == here / "fleet"
     assert local_folder(Settings(), {}) == Path(".hanse")
+
+
+def test_the_folder_that_a_variable_names_is_that_of_the_federation() -> None:
+    assert kubeconfig_files(Settings(), {"HOME": "/h", "HANSE_DIR": "fleet"}) == (
+        Path("fleet/kubeconfig"),
+    )
+    assert local_folder(Settings(), {"HANSE_DIR": "fleet"}) == Path("fleet")
+
+
+def test_a_federation_that_has_ended_is_told_with_how_to_start_it(here: Path) -> None:
+    named = _config(here / "fleet/kubeconfig", "lubeck")
+    (here / "fleet/lock").touch()
+
+    with pytest.raises(BadCredentials, match=r"has ended; start it: hanse up --dir .*fleet"):
+        ways(Settings(kubeconfig=named))
+
+
+def test_a_federation_whose_folder_is_held_has_not_ended(here: Path) -> None:
+    named = _config(here / "fleet/kubeconfig", "lubeck")
+    with (here / "fleet/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        assert [way.name for way in ways(Settings(kubeconfig=named))] == ["lubeck"]
+
+
+def test_a_shell_is_offered_the_clusters_that_there_are(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(_config(here / "config", "lubeck", "bergen")))
+    complete = ShellComplete(hanse, {}, "hanse", "_HANSE_COMPLETE")
+
+    offered = complete.get_completions(["status", "--context"], "lu")
+
+    assert [one.value for one in offered] == ["lubeck"]

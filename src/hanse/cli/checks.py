@@ -56,7 +56,8 @@ class Known(Struct, frozen=True):
 def findings(seen: Iterable[Seen], known: Known) -> list[Finding]:
     """Everything that is wrong, cluster by cluster."""
     found: list[Finding] = []
-    for one in seen:
+    found_in = list(seen)
+    for one in found_in:
         match one:
             case Unanswered():
                 found.append(_unanswered(one, known))
@@ -64,13 +65,31 @@ def findings(seen: Iterable[Seen], known: Known) -> list[Finding]:
                 found += [finding for check in _CHECKS for finding in check(one, known)]
             case _:
                 assert_never(one)
-    return found
+    return [*found, *_foreign_imports([one for one in found_in if isinstance(one, Look)])]
+
+
+def _foreign_imports(looks: Sequence[Look]) -> Iterator[Finding]:
+    """Imports that somebody else made under the name of a service that the fleet exports."""
+    served = [(look, look.services) for look in looks if look.services is not None]
+    exported = {(e.namespace, e.name) for _, services in served for e in services.exports}
+    for look, services in served:
+        for namespace, name in services.foreign if not look.is_broker else ():
+            if (namespace, name) in exported:
+                yield Finding(
+                    look.name,
+                    f"{namespace}/{name} is not imported: a ServiceImport of that name was not "
+                    "made by Hanse",
+                    f"kubectl --context {look.name} -n {namespace} delete serviceimport {name}",
+                )
 
 
 def _unanswered(seen: Unanswered, known: Known) -> Finding:
     match seen.fault:
         case "credentials":
-            remedy = f"renew the credentials of context {seen.name}; see `kubectl config view`"
+            remedy = (
+                f"see what context {seen.name} says: kubectl config view --minify --context "
+                f"{seen.name}; then log in anew, or mend its cluster, user or files"
+            )
         case "silence" if known.local:
             remedy = f"hanse local start {seen.name}"
         case _:
@@ -85,7 +104,8 @@ def _old_credentials(look: Look, known: Known) -> Iterator[Finding]:
         yield Finding(
             look.name,
             f"the credentials end in {days} days, on {when}",
-            f"renew the certificate or token of context {look.name}",
+            f"log in anew as your cluster's provider says, or: kubectl config set-credentials "
+            f"of the user of context {look.name}",
         )
 
 
@@ -96,7 +116,8 @@ def _version(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - e
         yield Finding(
             look.name,
             f"Kubernetes {look.version or 'of unknown version'} is not one of {span}",
-            f"upgrade the cluster to one of {span}",
+            f"see what can be done: kubectl --context {look.name} version; `kubeadm upgrade plan`, "
+            "or your provider's upgrade",
         )
 
 

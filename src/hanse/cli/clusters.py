@@ -1,5 +1,6 @@
 """Which clusters a command is about: those of a kubeconfig, or of a local federation that runs."""
 
+import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,9 @@ from hanse.kube.errors import BadCredentials
 LOCAL_FOLDER = Path(".hanse")
 KUBECONFIG = "kubeconfig"
 CONTROL = "control.sock"
+LOCK = "lock"
+FOLDER = "HANSE_DIR"
+"""The variable that names the folder of a local federation."""
 IN_CLUSTER = "in-cluster"
 
 
@@ -29,6 +33,10 @@ def ways(settings: Settings, environment: Mapping[str, str] = os.environ) -> tup
     files = kubeconfig_files(settings, environment)
     if files is None:
         return (Way(IN_CLUSTER, credentials.in_cluster(environment)),)
+    for file in files:
+        if has_ended(file.parent) and file.name == KUBECONFIG:
+            again = f"hanse up --dir {file.parent}"
+            raise BadCredentials(f"the federation in {file.parent} has ended; start it: {again}")
     known = credentials.kubeconfig_of(files).contexts
     if settings.context and settings.context not in known:
         listed = ", ".join(known) or "none"
@@ -48,8 +56,9 @@ def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tupl
         return (settings.kubeconfig,)
     if environment.get("KUBECONFIG"):
         return credentials.files_in(environment["KUBECONFIG"])
-    if (LOCAL_FOLDER / CONTROL).exists():
-        return (LOCAL_FOLDER / KUBECONFIG,)
+    folder = _here(environment)
+    if (folder / CONTROL).exists() or environment.get(FOLDER):
+        return (folder / KUBECONFIG,)
     home = Path(environment.get("HOME", "~")).expanduser() / ".kube/config"
     if not home.exists() and environment.get("KUBERNETES_SERVICE_HOST"):
         return None
@@ -72,7 +81,22 @@ def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) ->
 def local_folder(settings: Settings, environment: Mapping[str, str] = os.environ) -> Path:
     """Where the local federation runs that a person means: beside the kubeconfig, or here."""
     if settings.kubeconfig is None and not environment.get("KUBECONFIG"):
-        return LOCAL_FOLDER
+        return _here(environment)
     files = kubeconfig_files(settings, environment) or ()
     beside = (file.parent for file in files if (file.parent / CONTROL).exists())
-    return next(beside, files[0].parent if files else LOCAL_FOLDER)
+    return next(beside, files[0].parent if files else _here(environment))
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether a local federation has run in a folder and does no more, however it ended."""
+    try:
+        with (folder / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False  # there is none, or somebody holds it
+    return (folder / KUBECONFIG).exists()
+
+
+def _here(environment: Mapping[str, str]) -> Path:
+    """The folder of a local federation that nobody names otherwise."""
+    return Path(environment.get(FOLDER) or LOCAL_FOLDER)

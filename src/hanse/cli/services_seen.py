@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.engine.ownership import OWNER
+
 
 class ExportSeen(Struct, frozen=True):
     """One export: whether all clusters can use it, and what is wrong with it."""
@@ -19,6 +21,8 @@ class ServicesSeen(Struct, frozen=True):
 
     exports: tuple[ExportSeen, ...] = ()
     imports: int = 0
+    foreign: tuple[tuple[str, str], ...] = ()
+    """Imports that were not made by Hanse, by namespace and name."""
 
     @property
     def ready(self) -> int:
@@ -31,8 +35,11 @@ def services_in(
     """From both lists; None where the cluster does not serve them."""
     if exports is None or imports is None:
         return None
+    imported = [one["metadata"] for one in imports.get("items") or ()]
     return ServicesSeen(
-        tuple(_export(one) for one in exports.get("items") or ()), len(imports.get("items") or ())
+        tuple(_export(one) for one in exports.get("items") or ()),
+        len(imported),
+        tuple((m["namespace"], m["name"]) for m in imported if OWNER not in m.get("labels", {})),
     )
 
 

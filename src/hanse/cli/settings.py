@@ -59,7 +59,12 @@ def _options(*, hidden: bool) -> list[click.Option]:
             metavar="FILE",
             help="Read clusters from this file; else $KUBECONFIG, else ~/.kube/config.",
         ),
-        option("--context", metavar="NAME", help="Only the cluster of this context."),
+        option(
+            "--context",
+            metavar="NAME",
+            help="Only the cluster of this context.",
+            shell_complete=_contexts,
+        ),
         option("-v", "--verbose", is_flag=True, help="Tell more while working."),
         option(
             "--log-format",
@@ -68,6 +73,17 @@ def _options(*, hidden: bool) -> list[click.Option]:
         ),
         option("--debug", is_flag=True, help="Show where in the program an error arose."),
     ]
+
+
+def _contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 - click's signature
+    """The clusters that a person can choose from, for his shell; none where that cannot be told."""
+    from hanse.cli.clusters import ways
+    from hanse.kube.errors import BadCredentials
+
+    try:
+        return [way.name for way in ways(settings_of(context)) if way.name.startswith(begun)]
+    except BadCredentials:
+        return []
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:

@@ -188,7 +188,8 @@ def _show_blind(eyes: "AgentsSee") -> None:
         for cluster, phase in clusters.items():
             if phase != "Synced":
                 how = click.style(phase, fg="yellow")
-                click.echo(f"! the agent of {agent} does not see {cluster} as it is now: {how}")
+                what = "its own cluster" if cluster == agent else cluster
+                click.echo(f"! the agent of {agent} does not see {what} as it is now: {how}")
 
 
 def _show_services(services: "Sequence[ServiceSeen]") -> None:
