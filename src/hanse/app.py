@@ -15,6 +15,7 @@ from hanse.dashboard.fleet import Clusters, Links
 from hanse.dashboard.gslb import Hosts as HostSection
 from hanse.dashboard.networks import Networks as NetworkSection
 from hanse.dashboard.networks import Reach
+from hanse.dashboard.policies import Policies as PolicySection
 from hanse.dashboard.section import Section
 from hanse.dashboard.services import Services as ServiceSection
 from hanse.dashboard.statefulsets import StatefulSets as StatefulSetSection
@@ -150,6 +151,7 @@ def sections() -> tuple[Section, ...]:
         Links(),
         ServiceSection(),
         FederatedSection(),
+        PolicySection(),
         HostSection(),
         StatefulSetSection(),
         NetworkSection(),

@@ -9,6 +9,7 @@ import msgspec
 from hanse.dashboard.federated import Federated
 from hanse.dashboard.gslb import Hosts
 from hanse.dashboard.networks import Networks, Reach
+from hanse.dashboard.policies import Policies
 from hanse.dashboard.section import Section, worst
 from hanse.dashboard.sights import Sights
 from hanse.dashboard.statefulsets import StatefulSets
@@ -17,8 +18,14 @@ from hanse.features.federated.records import Backends, MemberPort, Record, confi
 from hanse.features.gslb.feature import Gslb
 from hanse.features.networks.feature import Networks as NetworksFeature
 from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.policies.content import Content
+from hanse.features.policies.feature import Policies as PoliciesFeature
+from hanse.features.policies.record import Here, config_map_of
+from hanse.features.policies.record import Record as PolicyRecord
+from hanse.features.policies.versions import NOTHING, event, merge
 from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
 from hanse.model.facts import Role
+from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.globalservice import (
     GlobalMember,
@@ -111,7 +118,7 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
     )
     seen = seen_by(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[service])
 
-    told = shown(Hosts(), "shop.example.com", seen)
+    told = shown(Hosts(), "avi-system/shop.example.com", seen)
 
     assert [(p["cluster"], p["share"], p["state"]) for p in told["parts"]] == [
         ("lubeck", 75, "good"),
@@ -156,6 +163,30 @@ def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
     ]
     assert told["problems"] == ["bergen: no room"]
     assert ["bergen", "store-bergen-0, store-bergen-1 not ready"] in told["facts"]
+
+
+def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
+    key = Key("acnp", "deny")
+    made = event(NOTHING, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
+    one = event(made, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = event(made, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+    crossed = merge(one, other)
+    blocked = Here(phase="Blocked", reason="Refused", message="no tier gold")
+    seen = seen_by(
+        PoliciesFeature(),
+        {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
+        lubeck=[config_map_of(key, PolicyRecord(crossed, Here(phase="Applied", uid="1")))],
+        bergen=[config_map_of(key, PolicyRecord(crossed, blocked))],
+    )
+
+    told = shown(Policies(), "every namespace/deny", seen)
+
+    assert (told["told"], told["state"]) == ("conflict", "warn")
+    assert told["problems"] == ["bergen: Refused: no tier gold"]
+    assert told["versions"] == [
+        ["lubeck (counts)", "priority: 2\n"],
+        ["bergen (present, overruled)", "priority: 3\n"],
+    ]
 
 
 def network(name: str, phase: Any = "Ready") -> Network:

@@ -125,6 +125,17 @@ def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -
     assert [link["source"] for link in shown(Links(), "broker", seen)] == ["lubeck"]
 
 
+def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
+    fleet = [cluster("lubeck", Role.LOCAL), cluster("gslb/bergen", Role.SITE)]
+    seen = Sights({"lubeck": snapshot(Feature(), "lubeck", fleet, {})})
+    both = Sights(
+        {"lubeck": snapshot(Feature(), "lubeck", [*fleet, cluster("bergen", Role.MEMBER)], {})}
+    )
+
+    assert seen.clusters == ("lubeck", "gslb/bergen")
+    assert both.clusters == ("lubeck", "bergen")
+
+
 def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
     seen = sights(lubeck=[], bergen=[])
     dead = Liveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=NOW)
@@ -206,4 +217,4 @@ def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:
         for h in line.saw("lubeck", fact, NOW)
     ]
 
-    assert told == ["Unreachable for the agent of lubeck: no answer", "led by lubeck_local"]
+    assert told == ["Unreachable for the agent of lubeck: no answer", "led by lubeck"]

@@ -150,7 +150,7 @@ def _leader_of(cluster: ClusterId, sights: Sights) -> str:
     told = [one for one in known if one is not None]
     ours = next((one for one in told if one.ours), None)
     chosen = ours or max(told, key=lambda one: one.epoch, default=None)
-    return "" if chosen is None else chosen.holder
+    return "" if chosen is None else chosen.holder.partition("_")[0]
 
 
 def _says_it_is_dead(cluster: ClusterId, sights: Sights) -> str:

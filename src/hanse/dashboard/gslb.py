@@ -14,15 +14,15 @@ class Hosts:
     name = "gslb"
 
     def keys(self, sights: Sights) -> Iterable[str]:
-        return {one.name for _, one in sights.everywhere(GlobalService)}
+        return {_key(one) for _, one in sights.everywhere(GlobalService)}
 
     def wakes(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
             return ()
-        return (change.object.name,)
+        return (_key(change.object),)
 
     def show(self, key: str, sights: Sights) -> FeatureShown | None:
-        standing = [(w, s) for w, s in sights.everywhere(GlobalService) if s.name == key]
+        standing = [(w, s) for w, s in sights.everywhere(GlobalService) if _key(s) == key]
         if not standing:
             return None
         _, service = standing[0]
@@ -47,6 +47,10 @@ class Hosts:
                 if not h.up
             ),
         )
+
+
+def _key(service: GlobalService) -> str:
+    return f"{service.namespace}/{service.name}"
 
 
 Known = dict[tuple[str, str], MemberHealth]

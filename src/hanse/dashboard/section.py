@@ -55,6 +55,8 @@ class FeatureShown(Shown, frozen=True, kw_only=True):
     facts: tuple[tuple[str, str], ...] = ()
     parts: tuple[PartShown, ...] = ()
     problems: tuple[str, ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+    """What is said in one place and otherwise in another, each with who says it."""
 
 
 def worst(states: Iterable[State]) -> State:

@@ -1,6 +1,6 @@
 """What the agents of one process see, put side by side: each cluster as its own agent sees it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from hanse.model.facts import ClusterState, F, Role
 from hanse.model.objects import ClusterId, K
@@ -20,9 +20,14 @@ class Sights:
 
     @property
     def clusters(self) -> tuple[ClusterId, ...]:
-        """Every cluster that anybody looks at: those with an agent here first."""
-        others = {s.cluster for one in self.seen.values() for s in one.facts(ClusterState)}
-        return (*self.seen, *sorted(others - set(self.seen)))
+        """Every cluster that anybody looks at, those with an agent here first.
+
+        One that is also reached for another purpose (`gslb/lubeck`) is still one.
+        """
+        known = {s.cluster for one in self.seen.values() for s in one.facts(ClusterState)}
+        plain = {name for name in known if "/" not in name}
+        twice = {name for name in known - plain if name.partition("/")[2] in plain}
+        return (*self.seen, *sorted(known - set(self.seen) - twice))
 
     def speaker_for(self, where: ClusterId) -> ClusterId | None:
         """The agent whose word about a cluster counts: its own, else the first that looks at it."""
@@ -42,19 +47,27 @@ class Sights:
         return tuple(found)
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object of that name, if it is seen."""
-        seen = self.of(where)
-        return None if seen is None else seen.get(where, kind, name, namespace)
+        """The object of that name, if anybody sees it; the cluster's own agent is asked first."""
+        for seen in self._in_turn(where):
+            found = seen.get(where, kind, name, namespace)
+            if found is not None:
+                return found
+        return None
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
-        """Every object of a kind that is seen in a cluster."""
-        seen = self.of(where)
-        return iter(()) if seen is None else seen.all(where, kind)
+        """Every object of a kind that anybody sees in a cluster."""
+        return _once(seen.all(where, kind) for seen in self._in_turn(where))
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object that an index finds in a cluster."""
-        seen = self.of(where)
-        return iter(()) if seen is None else seen.by(where, index, value)
+        return _once(seen.by(where, index, value) for seen in self._in_turn(where))
+
+    def _in_turn(self, where: ClusterId) -> Iterator[Snapshot]:
+        """Those who look at a cluster, its own agent first: each watches what its roles need."""
+        speaker = self.speaker_for(where)
+        if speaker is not None:
+            yield self.seen[speaker]
+            yield from (seen for name, seen in self.seen.items() if name != speaker)
 
     def everywhere(self, kind: type[K]) -> Iterator[tuple[ClusterId, K]]:
         """Every object of a kind, with its cluster."""
@@ -67,3 +80,14 @@ class Sights:
         for agent, seen in self.seen.items():
             for fact in seen.facts(type_):
                 yield agent, fact
+
+
+def _once(found: Iterable[Iterator[K]]) -> Iterator[K]:
+    """Each object once, as it was found first."""
+    told: set[tuple[str, str]] = set()
+    for several in found:
+        for obj in several:
+            name = (obj.metadata.namespace, obj.metadata.name)
+            if name not in told:
+                told.add(name)
+                yield obj

@@ -9,7 +9,7 @@ from hanse.dashboard.section import Shown, State
 from hanse.model.conditions import Condition
 from hanse.model.facts import ClusterState, Leadership, Liveness, Outcome, Phase
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Node, Pod, Secret
+from hanse.model.kinds.core import ConfigMap, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange
@@ -19,7 +19,7 @@ What = Literal["created", "changed", "deleted", "told", "fleet"]
 KEPT = 500
 """How many happenings are remembered."""
 
-_QUIET = (Lease, Node, Secret, Pod)
+_QUIET = (Lease, Node, Secret, Pod, ConfigMap)
 """Kinds whose changes are too many to tell, or nobody's business."""
 
 _MARKS = ("hanse.dev/", "services.hanse.dev/")
@@ -107,7 +107,7 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:
                 yield cluster, "fleet", state, None, f"{phase} for the agent of {agent}{why}"
         case Leadership(member, holder, ours=True):
             if not (isinstance(before, Leadership) and before.ours):
-                yield member, "fleet", "good", None, f"led by {holder}"
+                yield member, "fleet", "good", None, f"led by {holder.partition('_')[0]}"
         case Liveness(lease=lease, alive=alive):
             if isinstance(before, Liveness) and before.alive != alive:
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"

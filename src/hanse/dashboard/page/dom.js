@@ -55,5 +55,5 @@ export function ago(at, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-export const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+export const counted = (n, what, more = `${what}s`) => `${n} ${n === 1 ? what : more}`;
 export const color = (index) => `c${index % 8}`;

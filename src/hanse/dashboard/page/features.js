@@ -39,7 +39,8 @@ function feature({ name, title, about, columns, empty, beside }) {
       shares(x.parts),
       facts([["State", badge(x.state, x.told)], ...x.facts,
         [columns[2], x.parts.length && x.parts.map((p) => h("div", {}, badge(p.state, p.cluster), " ", h("span", { class: "muted" }, p.text + (p.share ? ` (${p.share} %)` : ""))))]])),
-      h("a", { class: "badge bare", href: `#/${name}` }, "close")));
+      h("a", { class: "badge bare", href: `#/${name}` }, "close")),
+      x.versions.length ? panel("Versions that crossed", h("div", { class: "body sides" }, x.versions.map(([who, text]) => h("div", {}, h("h2", {}, who), h("pre", { class: "code" }, text))))) : null);
   };
   return {
     name, title, columns, row, group: "Federation",
@@ -62,6 +63,9 @@ export const features = [
   feature({ name: "federated", title: "Federated", columns: ["Federated Service", "State", "Member Services"],
     about: (all) => `${counted(all.length, "Service")} made of Services in several clusters.`,
     empty: ["No Service is federated. Annotate one with ", h("code", {}, "svc.global.federated.antreaplus.vmware.com=NAME"), "."] }),
+  feature({ name: "policies", title: "Policies", columns: ["Policy", "State", "In each cluster"],
+    about: (all) => `${counted(all.length, "policy", "policies")} kept in all members.`,
+    empty: ["No policy is federated. Annotate one with ", h("code", {}, "federated.anp.antreaplus.vmware.com=true"), "."] }),
   feature({ name: "gslb", title: "Global hosts", columns: ["Host", "State", "Members"],
     about: (all) => `${counted(all.length, "host name")} balanced over clusters; shares are those of answers now.`, empty: "No host is load balanced." }),
   feature({ name: "statefulsets", title: "StatefulSets", columns: ["StatefulSet", "State", "Replicas by cluster"],
