@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.programs import Running, Said, hanse, running
 
@@ -97,3 +98,22 @@ def _commands(heading: str) -> str:
         rf"^## {heading}\n(.*?)(?=^## )", GUIDE.read_text(), re.MULTILINE | re.DOTALL
     )
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
+
+
+def test_the_account_of_leaders_may_write_in_one_namespace_alone(tmp_path: Path) -> None:
+    said = hanse("gslb", "rights", "--account", "boss", cwd=tmp_path)
+
+    documents = list(yaml.safe_load_all(said.out))
+    assert [d["kind"] for d in documents] == [
+        *("Namespace", "ServiceAccount", "ClusterRole", "Role"),
+        *("ClusterRoleBinding", "RoleBinding"),
+    ]
+    everywhere = next(d for d in documents if d["kind"] == "ClusterRole")
+    verbs = {
+        verb
+        for rule in everywhere["rules"]
+        if rule["resources"] != ["events"]
+        for verb in rule["verbs"]
+    }
+    assert verbs == {"get", "list", "watch"}
+    assert documents[-1]["subjects"][0]["name"] == "boss"

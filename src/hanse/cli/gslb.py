@@ -127,3 +127,30 @@ def _change(
         raise bad_credentials(error) from None
     wish = Wish(cluster, leads, controller_ip, dry_run, timeout)
     context.exit(0 if run_async(lambda: carry_out(wish, chosen, click.echo)) else WRONG)
+
+
+@command.command("rights")
+@click.option(
+    "--account",
+    default="gslb-leader",
+    show_default=True,
+    metavar="NAME",
+    help="The ServiceAccount in avi-system that leaders use in a cluster.",
+)
+def rights(account: str) -> None:
+    """Print the account that a leader needs in every other cluster.
+
+    Apply it in each of them, and put a token of the account into the kubeconfig of
+    gslb-config-secret. It may read what is load balanced, and write in avi-system alone.
+
+    \b
+    Examples:
+      hanse gslb rights | kubectl --context hamburg apply -f -
+      kubectl --context hamburg -n avi-system create token gslb-leader --duration=8760h
+    """
+    import yaml
+
+    from hanse.features.gslb.manifests import leader_account
+
+    documents = [manifest.wire for manifest in leader_account(account)]
+    click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)

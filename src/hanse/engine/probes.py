@@ -115,8 +115,8 @@ class Prober:
         whose = (name, key)
         wanted = tuple(self._sources[name].probes(key, self._engine.snapshot()))
         before = self._wants.get(whose, ())
-        if [(p.target, p.rule) for p in wanted] == [(p.target, p.rule) for p in before]:
-            return  # what it counted as before matters at its start alone
+        if wanted == before:
+            return
         if wanted:
             self._wants[whose] = wanted
         else:

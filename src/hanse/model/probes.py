@@ -39,8 +39,6 @@ class Probe(Struct, frozen=True):
 
     target: Target
     rule: Rule = Rule()
-    was_up: bool = False
-    """What it counts as until the rule has decided for the first time."""
 
 
 class Health(Fact, frozen=True):

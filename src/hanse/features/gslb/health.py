@@ -36,7 +36,6 @@ def target_of(member: GlobalMember, monitor: Monitor, host: str) -> Target:
 
 def probes_of(service: GlobalService) -> Iterator[Probe]:
     """The probes that the members of a service need."""
-    up = {(h.cluster, h.address) for h in service.status.members if h.up}
     for member in service.spec.members:
         for monitor in member.monitors:
             yield Probe(
@@ -47,7 +46,6 @@ def probes_of(service: GlobalService) -> Iterator[Probe]:
                     monitor.up,
                     monitor.down,
                 ),
-                was_up=(member.cluster, member.address) in up,
             )
 
 

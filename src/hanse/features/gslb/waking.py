@@ -54,10 +54,16 @@ def everything(seen: Snapshot) -> Iterator[Key]:
 
 
 def every_host(seen: Snapshot) -> Iterator[Key]:
-    """Every host name that any cluster, rule or standing service knows."""
+    """Every host name that any cluster, rule or standing service knows.
+
+    Who does not lead only keeps what stands: what clusters bring is not looked at.
+    """
     hosts: dict[str, None] = {}
     for service in seen.all(seen.local, GlobalService):
         hosts[service.metadata.name] = None
+    if not any(own.spec.is_leader for own in seen.in_namespace(seen.local, AMKOCluster, NAMESPACE)):
+        yield from map(host_key, hosts)
+        return
     for rule in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE):
         hosts[_host_of(rule)] = None
     for where in (seen.local, *seen.clusters(Role.SITE)):

@@ -1,0 +1,28 @@
+"""The account by which a leader comes into another cluster, with the least rights that it needs."""
+
+from hanse.features.gslb.feature import Gslb
+from hanse.model.facts import Role
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.manifests import (
+    SERVICE_ACCOUNT,
+    Manifest,
+    Subject,
+    bindings,
+    manifest,
+    namespace,
+    roles,
+)
+from hanse.model.rights import rights
+
+
+def leader_account(account: str) -> tuple[Manifest, ...]:
+    """What is applied in a cluster so that leaders can reach it."""
+    rules = rights(Gslb().watches, Role.SITE)
+    name = f"hanse-{account}"
+    subject = Subject(account, NAMESPACE)
+    return (
+        namespace(NAMESPACE),
+        manifest(SERVICE_ACCOUNT, account, NAMESPACE),
+        *roles(name, rules),
+        *bindings(name, name, rules, subject, {}),
+    )
