@@ -29,6 +29,8 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
         for n in range(count):
             name = f"store-{cluster}-{n}.etcd.mynamespace.myfederation.svc.example.com"
             assert f"0 50 80 {name}.\n" in said.out
+    assert "each replica by its load balancer, in clusters that are alive" in said.out
+    assert "c2 answers with its own ready replicas" in said.out
     assert "c2 cannot be heard" in said.out
     assert '"name":"c1","readyReplicas":4,"replicas":4' in said.out
     assert "etcd-store-store-c1-0" in said.out

@@ -7,12 +7,14 @@ import dns.message
 import pytest
 
 from hanse.dns.compiler import compiled
+from hanse.dns.explain_replicas import explain_replica
 from hanse.dns.publishing.records import record_sets
 from hanse.dns.responder import respond
 from hanse.dns.stateful import SERVICE, StatefulSetZone
 from hanse.dns.table import Table
 from hanse.dns.zone import View
 from hanse.features.statefulsets.names import part_name
+from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.facts import Fact, Liveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
@@ -255,3 +257,36 @@ def test_a_change_recompiles_only_the_names_of_its_service() -> None:
     assert list(zone.wakes(ObjectChange("broker", None, part("c1")), seen)) == own
     assert list(zone.wakes(ObjectChange("c1", None, pods("c1", 4)), seen)) == own
     assert list(zone.wakes(ObjectChange("c1", None, other), seen)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rtype", "code", "rule"),
+    [
+        pytest.param(LOCAL, 33, "NOERROR", "c1 answers with its own ready replicas", id="local"),
+        pytest.param(WIDE, 33, "NOERROR", "each replica by its load balancer", id="wide"),
+        pytest.param(f"store-c2-0.{WIDE}", 1, "NOERROR", "each replica by its", id="replica"),
+        pytest.param(f"store-c2-9.{WIDE}", 1, "NXDOMAIN", "each replica by its", id="no such"),
+        pytest.param("web.shop.svc.example.com", 1, "NXDOMAIN", "no federated", id="nothing"),
+        pytest.param(WIDE, 255, "REFUSED", "questions for everything", id="everything"),
+    ],
+)
+def test_why_a_name_is_answered_as_it_is(name: str, rtype: int, code: str, rule: str) -> None:
+    dead = Liveness("broker", HOME, "c3", "c3", alive=False, since=EPOCH)
+    seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)], dead)
+    zone = StatefulSetZone(View("c1", local="c1"), HOME)
+
+    told = explain_replica(name, rtype, StatefulSetOptions(), zone, seen)
+
+    assert told.code == code
+    assert told.rule.startswith(rule)
+    assert [o.cluster for o in told.left_out] == (["c3"] if rule.startswith("each") else [])
+
+
+def test_without_balancers_the_rule_says_whose_replicas_are_told() -> None:
+    seen = seen_by("c1", [shares(balanced=False), *parts()], [pods("c1", 4)])
+    zone = StatefulSetZone(View("c1", local="c1"), HOME)
+
+    told = explain_replica(WIDE, 33, StatefulSetOptions(), zone, seen)
+
+    assert told.rule == "no load balancers are wanted: c1's own ready replicas"
+    assert len(told.records) == 4

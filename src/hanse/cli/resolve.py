@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, assert_never
 import click
 
 from hanse.cli.oops import WRONG, Oops
+from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from hanse.cli.resolving import Answers, NoAnswer
+    from hanse.features.statefulsets.options import StatefulSetOptions
 
 ZONE = "clusterset.local"
 
@@ -25,25 +27,36 @@ ZONE = "clusterset.local"
     show_default=True,
     help="Whether a cluster that is ready answers its own clients.",
 )
+@replica_names
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(
-    context: click.Context, name: str, wanted: str, zone: str, local_first: bool, as_json: bool
+    context: click.Context,
+    name: str,
+    wanted: str,
+    zone: str,
+    local_first: bool,
+    replica_zone: str,
+    federation: str,
+    as_json: bool,
 ) -> None:
     """Show what DNS answers, from each cluster, and why.
 
-    NAME is a whole name, or SERVICE.NAMESPACE of a multi-cluster service. For each cluster it tells
-    the records, the rule by which they are chosen, and which clusters are left out for what reason.
-    The exit status is 1 when a cluster could not be asked.
+    NAME is a whole name, of a multi-cluster service or of a replica of a federated StatefulSet, or
+    SERVICE.NAMESPACE for short. For each cluster it tells the records, the rule by which they are
+    chosen, and which clusters are left out for what reason. The exit status is 1 when a cluster
+    could not be asked.
 
     \b
     Examples:
       hanse resolve web.shop
+      hanse resolve etcd.shop.myfederation.svc.example.com SRV
       hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
       hanse resolve web.shop --json | jq '.clusters[].records'
     """
     whole, rtype = whole_name(name, zone), record_type(wanted)
-    found = _resolve(whole, rtype, zone, local_first, settings_of(context))
+    replicas = replica_names_of(replica_zone, federation)
+    found = _resolve(whole, rtype, zone, local_first, replicas, settings_of(context))
     if as_json:
         told = {"name": whole, "type": wanted.upper(), "clusters": [_document(f) for f in found]}
         click.echo(json.dumps(told, indent=2))
@@ -79,12 +92,22 @@ def record_type(text: str) -> int:
 
 
 def _resolve(
-    name: str, rtype: int, zone: str, local_first: bool, settings: Settings
+    name: str,
+    rtype: int,
+    zone: str,
+    local_first: bool,
+    replicas: "StatefulSetOptions",
+    settings: Settings,
 ) -> "list[Answers | NoAnswer]":
+    import msgspec
+
     from hanse.cli.clusters import ways
     from hanse.cli.oops import bad_credentials
     from hanse.cli.resolving import resolved
+    from hanse.cli.resolving_replicas import Asking, resolved_replicas
     from hanse.cli.running import run_async, start_logging
+    from hanse.dns.explain_replicas import asked
+    from hanse.dns.names import is_under, wire_name
     from hanse.dns.zone import View
     from hanse.kube.errors import BadCredentials
 
@@ -94,6 +117,10 @@ def _resolve(
     except BadCredentials as error:
         raise bad_credentials(error) from None
     view = View("asked", zone=zone, local_first=local_first)
+    about = asked(name, replicas)
+    if about is not None and not is_under(wire_name(name), wire_name(zone)):
+        asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
+        return run_async(lambda: resolved_replicas(name, rtype, about, asking, replicas))
     return run_async(lambda: resolved(name, rtype, chosen, view))
 
 

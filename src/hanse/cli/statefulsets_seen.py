@@ -52,7 +52,7 @@ async def seen_sets(
     ways: Sequence[Way], namespace: str, names: StatefulSetOptions
 ) -> list[SetSeen]:
     """Every set of a namespace, or of all; raises `Trouble` where there is no broker to ask."""
-    way = await _broker_among(ways)
+    way = await broker_among(ways)
     async with reached(way) as client:
         try:
             shares = (await client.list(StatefulSetShares, namespace=namespace)).objects
@@ -66,7 +66,8 @@ async def seen_sets(
     return [set_seen(s, [p.spec for p in parts], silent, names) for s in shares]
 
 
-async def _broker_among(ways: Sequence[Way]) -> Way:
+async def broker_among(ways: Sequence[Way]) -> Way:
+    """The way that leads to a broker; raises `Trouble` where none does."""
     found = await asyncio.gather(*(_is_broker(way) for way in ways))
     for way, yes in zip(ways, found, strict=True):
         if yes:

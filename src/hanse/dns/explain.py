@@ -106,7 +106,7 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
     about = asked(wire, view)
     rule, left_out = _why(about, code, view, seen, wire)
-    return Explanation(code, _records(found) if found else (), rule, left_out)
+    return Explanation(code, records_told(found) if found else (), rule, left_out)
 
 
 def _explain_global(service: GlobalService, rtype: int, view: View, seen: Snapshot) -> Explanation:
@@ -114,11 +114,12 @@ def _explain_global(service: GlobalService, rtype: int, view: View, seen: Snapsh
     silent = found is not None and found.by is not None and found.by.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
     left_out = tuple(LeftOut(who, why) for who, why in left_out_of(service, seen))
-    records = _records(found) if found is not None else ()
+    records = records_told(found) if found is not None else ()
     return Explanation(code, records, global_rule(service, seen), left_out)
 
 
-def _records(answer: Answer) -> tuple[Told, ...]:
+def records_told(answer: Answer) -> tuple[Told, ...]:
+    """What an answer may tell, and how often."""
     whole = sum(variant.weight for variant in answer.variants)
     return tuple(
         Told(value, round(100 * variant.weight / whole))

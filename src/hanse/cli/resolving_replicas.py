@@ -1,0 +1,120 @@
+"""What each cluster would answer about replicas of federated sets, from what is read of it now."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.cli.clusters import Way
+from hanse.cli.resolving import BROKER, PATIENCE, Answers, NoAnswer
+from hanse.cli.statefulsets_seen import broker_among
+from hanse.dns.explain_replicas import Asked, explain_replica
+from hanse.dns.stateful import KUBE_SERVICE, StatefulSetZone
+from hanse.dns.zone import View
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.events import Listed
+from hanse.kube.http import HttpTransport
+from hanse.kube.store import Store
+from hanse.model.facts import ClusterState, Facts, Liveness, Phase, Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.objects import ClusterId, Kind
+from hanse.model.snapshot import Readable, Snapshot
+
+
+class _Shared(Struct, frozen=True):
+    """What the broker has to say about a namespace's sets."""
+
+    shares: Listed[StatefulSetShares]
+    parts: Listed[StatefulSetPart]
+    leases: Listed[Lease]
+
+
+class Asking(Struct, frozen=True):
+    """The clusters that are asked, and all there are, the broker among them."""
+
+    chosen: tuple[Way, ...]
+    everyone: tuple[Way, ...]
+
+
+async def resolved_replicas(
+    name: str, rtype: int, about: Asked, asking: Asking, options: StatefulSetOptions
+) -> list[Answers | NoAnswer]:
+    """Ask every chosen cluster but the broker; one that is silent does not hide the others."""
+    broker = await broker_among(asking.everyone)
+    shared = await _read(broker, lambda client: _shared(client, about.namespace))
+    if isinstance(shared, NoAnswer):
+        return [shared]
+    members = [way for way in asking.chosen if way.name != broker.name] or [broker]
+
+    async def ask(way: Way) -> Answers | NoAnswer:
+        pods = await _read(way, lambda client: _slices(client, about.namespace))
+        if isinstance(pods, NoAnswer):
+            return pods
+        zone = StatefulSetZone(View(way.name, local=way.name), BROKER_NAMESPACE, options)
+        seen = _seen(way.name, pods, shared, zone)
+        return Answers(way.name, explain_replica(name, rtype, options, zone, seen))
+
+    return list(await asyncio.gather(*(ask(way) for way in members)))
+
+
+async def _shared(client: Client, namespace: str) -> _Shared:
+    return _Shared(
+        await client.list(StatefulSetShares, namespace=namespace),
+        await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE),
+        await client.list(Lease, namespace=BROKER_NAMESPACE),
+    )
+
+
+async def _slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
+    return await client.list(EndpointSlice, namespace=namespace, labels=KUBE_SERVICE)
+
+
+async def _read(way: Way, read: Any) -> Any:
+    transport = HttpTransport(way.credentials)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await read(Client(transport))
+    except TimeoutError:
+        return NoAnswer(way.name, f"no answer within {PATIENCE:.0f} s")
+    except (BadCredentials, KubeError) as error:
+        return NoAnswer(way.name, str(error))
+    finally:
+        await transport.close()
+
+
+def _seen(
+    local: ClusterId, pods: Listed[EndpointSlice], shared: _Shared, zone: StatefulSetZone
+) -> Snapshot:
+    """What was read, as an agent of the cluster would see it."""
+    now, facts = datetime.now(UTC), Facts()
+    for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
+        facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
+    for lease in shared.leases.objects:
+        facts.put(_pulse(lease, now))
+    indexes = {watch.kind: watch.indexes for watch in zone.watches}
+    stores: dict[tuple[ClusterId, Kind], list[Readable[Any]]] = {}
+    read: tuple[tuple[ClusterId, type[Any], Listed[Any]], ...] = (
+        (local, EndpointSlice, pods),
+        (BROKER, StatefulSetShares, shared.shares),
+        (BROKER, StatefulSetPart, shared.parts),
+    )
+    for where, kind, listed in read:
+        store: Store[Any] = Store(indexes[kind])
+        store.take(listed)
+        stores[(where, kind.kind)] = [store]
+    return Snapshot(stores, facts, now, local)
+
+
+def _pulse(lease: Lease, now: datetime) -> Liveness:
+    """Whether a cluster is alive, by what its Lease says of itself."""
+    renewed = lease.spec.renew_time
+    lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
+    alive = renewed is None or now - datetime.fromisoformat(renewed) <= lasts
+    meta, holder = lease.metadata, lease.spec.holder_identity
+    return Liveness(BROKER, meta.namespace, meta.name, holder, alive, now)

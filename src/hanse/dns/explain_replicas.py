@@ -1,0 +1,101 @@
+"""Why a name of a federated StatefulSet is answered as it is."""
+
+from msgspec import Struct
+
+from hanse.dns.answers import Type
+from hanse.dns.compiler import Compiler
+from hanse.dns.explain import Explanation, LeftOut, records_told
+from hanse.dns.names import is_under, labels_of, wire_name
+from hanse.dns.offers import SILENT
+from hanse.dns.stateful import BY_SERVICE, StatefulSetZone
+from hanse.features.statefulsets.fleet import BY_SET
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.facts import Liveness, Role
+from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.snapshot import Snapshot
+
+
+class Asked(Struct, frozen=True):
+    """A name taken apart as sets name things."""
+
+    namespace: str
+    wide: bool
+    """Whether the federation was asked, and not a cluster."""
+    names: tuple[str, ...]
+    """What stands before the namespace: a service or a set, and perhaps a replica or a port."""
+
+
+def asked(name: str, options: StatefulSetOptions) -> Asked | None:
+    """What a name is about; None where it is not one of sets at all."""
+    wire, zone = wire_name(name), wire_name(options.zone)
+    if not is_under(wire, zone):
+        return None
+    labels = [label.decode("ascii", "replace") for label in labels_of(wire)]
+    *front, last = labels[: len(labels) - len(list(labels_of(zone)))] or [""]
+    if last != "svc" or len(front) < 2:
+        return None
+    wide = front[-1] == options.federation.lower() and len(front) > 2
+    *names, namespace = front[:-1] if wide else front
+    return Asked(namespace, wide, tuple(names))
+
+
+def explain_replica(
+    name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, seen: Snapshot
+) -> Explanation:
+    """What a view answers to a question about replicas, and why; as the server itself does."""
+    if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
+        return Explanation("REFUSED", (), "questions for everything are refused")
+    compiler = Compiler(zone.view, [zone])
+    compiler.everything(seen)
+    compiler.compile(seen)
+    nodes = {node.name: node.answers for node in compiler.whole().put}
+    wire = wire_name(name)
+    found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
+    code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"
+    rule, left_out = _why(asked(name, options), seen)
+    return Explanation(code, records_told(found) if found else (), rule, left_out)
+
+
+def _why(about: Asked | None, seen: Snapshot) -> tuple[str, tuple[LeftOut, ...]]:
+    record = _record(about, seen) if about is not None else None
+    if about is None or record is None:
+        return "no federated StatefulSet is named so", ()
+    if not about.wide:
+        return f"{seen.local} answers with its own ready replicas", ()
+    if not record.spec.load_balanced:
+        return f"no load balancers are wanted: {seen.local}'s own ready replicas", ()
+    return "each replica by its load balancer, in clusters that are alive", _left_out(record, seen)
+
+
+def _record(about: Asked, seen: Snapshot) -> StatefulSetShares | None:
+    """The set that a name is about: by its Service, by its own name, or by a replica's."""
+    for broker in seen.clusters(Role.BROKER):
+        for name in reversed(about.names):
+            for record in seen.by(broker, BY_SERVICE, f"{about.namespace}/{name}"):
+                return record
+            for record in seen.in_namespace(broker, StatefulSetShares, about.namespace):
+                own = record.metadata.name
+                if name == own or name.startswith(f"{own}-"):
+                    return record
+    return None
+
+
+def _left_out(record: StatefulSetShares, seen: Snapshot) -> tuple[LeftOut, ...]:
+    meta = record.metadata
+    silent = {p.lease for p in seen.facts(Liveness) if not p.alive}
+    told: list[LeftOut] = []
+    for broker in seen.clusters(Role.BROKER):
+        parts = {
+            p.spec.cluster: p.spec for p in seen.by(broker, BY_SET, f"{meta.namespace}/{meta.name}")
+        }
+        for share in record.spec.shares:
+            part = parts.get(share.name)
+            without = [r.name for r in part.replicas if not r.addresses] if part else []
+            if share.name in silent:
+                told.append(LeftOut(share.name, SILENT))
+            elif part is None or len(part.replicas) < share.replicas:
+                told.append(LeftOut(share.name, "not all of its replicas exist yet"))
+            elif without:
+                pending = ", ".join(without)
+                told.append(LeftOut(share.name, f"no address yet: {pending}"))
+    return tuple(told)
