@@ -11,7 +11,7 @@ from hanse import __version__
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
 from hanse.cli.policy_ailments import local_peers, unsettled
-from hanse.kube.bearer import claims_of
+from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 
 NEARLY_FULL = 0.9

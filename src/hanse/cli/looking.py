@@ -14,11 +14,11 @@ from hanse.cli.clusters import Way
 from hanse.cli.membership_seen import MembershipSeen, membership_in
 from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.access import Identity
-from hanse.kube.bearer import claims_of
 from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_of
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
 from hanse.kube.requests import path_of
+from hanse.model.bearer import claims_of
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 
