@@ -33,6 +33,7 @@ from hanse.engine.api import KubeApi
 from hanse.engine.avi import AviController, Controller, NoController
 from hanse.engine.engine import Engine
 from hanse.engine.health import serving
+from hanse.engine.issuing import Issuing
 from hanse.engine.leaders import Leaders
 from hanse.engine.network_providers import address_providers
 from hanse.engine.outside import Outside, System
@@ -50,6 +51,7 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.hooks import HOOKS as MEMBERSHIP_HOOKS
+from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
 from hanse.features.gslb.avi import CONTROLLER, controller_said
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
@@ -213,9 +215,11 @@ class Agent:
             providers={
                 "resolve": Lookup(),
                 CERTIFICATE_PROVIDER: Certificates(clock),
+                TOKEN_PROVIDER: (issuing := Issuing()),
                 **address_providers(settings.options.networks.providers),
             },
         )
+        issuing.fleet = self.engine.fleet
         self.doorkeeper = Doorkeeper(
             hooks,
             self.engine.snapshot,

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from hanse.engine.leaders import AGENT_LEASE
 from hanse.engine.pause import PAUSE_WATCHES
+from hanse.features.federation import manifests
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.local.real import accounts
 from hanse.local.real.accounts import Account
@@ -15,9 +16,6 @@ from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule, rights
-
-SUPERVISOR = "supervisor"
-"""The ServiceAccount of supervisors in a member."""
 
 
 def rules_of(
@@ -38,9 +36,8 @@ def rules_of(
 def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:
     """The account in a member by which supervisors see it and one of them leads it."""
     watches = [watch for feature in features for watch in feature.watches]
-    rules = rights(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, member)])
-    account = account_with(rules, member, SYSTEM)
-    return structs.replace(account, name=SUPERVISOR)
+    account = account_with(manifests.rules_for(watches, member), member, SYSTEM)
+    return structs.replace(account, name=manifests.ACCOUNT)
 
 
 def account_of(

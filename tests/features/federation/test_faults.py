@@ -273,13 +273,37 @@ async def test_credentials_that_are_refused_are_told_and_mended_at_once(
     await stage.eventually(league.tells("lubeck", MembersReachable="AllReachable"), mended)
 
 
+async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
+    stage: Stage, league: League
+) -> None:
+    short = await league.secret_for("bergen", timedelta(minutes=10))
+    for supervisor in league.supervisors:
+        await put(league.person(supervisor), short)
+    start = len(stage.network.sent)
+
+    await asyncio.sleep(timedelta(minutes=12).total_seconds())
+    await stage.ground.restart_server("bergen")  # watches are not cut off when a token ends
+    await asyncio.sleep(60)
+
+    renewed = [w for w in told(stage.writes_since(start)) if "secrets/member-bergen" in w]
+    for supervisor in league.supervisors:
+        await league.tells(supervisor, MembersReachable="AllReachable")()
+        secret = await league.person(supervisor).read(Secret, "member-bergen", SYSTEM)
+        assert secret.data["token"] != short.data["token"]
+        assert secret.data["ca.crt"] == short.data["ca.crt"]
+    assert len(renewed) == 4, "each supervisor renews it at half its life: twice in this time"
+
+
 async def test_a_token_that_runs_out_is_told_and_a_new_one_is_used(
     stage: Stage, league: League
 ) -> None:
     short = await league.secret_for("bergen", timedelta(minutes=10))
     for supervisor in league.supervisors:
         await put(league.person(supervisor), short)
+    for supervisor in league.supervisors:
+        await stage.kill_agent(supervisor)  # or they would renew it
     await asyncio.sleep(timedelta(minutes=11).total_seconds())
+    await stage.start_agents()
     await stage.ground.restart_server("bergen")  # watches are not cut off when a token ends
     await stage.eventually(says(league, "lubeck", "MembersReachable", "Unauthorized"))
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from hanse.features.federation.inventory import known_clusters, plan_profile, plan_properties
 from hanse.features.federation.members import GUIDE, directions
 from hanse.features.federation.status import plan_status
+from hanse.features.federation.tokens import held_for, plan_token
 from hanse.model.facts import BadWay, ClusterState, KindServed, Leadership, Liveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.about import ClusterProperty
@@ -17,7 +18,7 @@ from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 from hanse.model.ways import Direction
 
-FEDERATION, PROFILE = "federation", "profile"
+FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"
 PROPERTIES = Key("properties")
 _FACTS = (BadWay, ClusterState, KindServed, Leadership, Liveness)
 
@@ -31,7 +32,7 @@ class Membership:
         Watch(Role.LOCAL, ClusterClaim),
         Watch(Role.LOCAL, ClusterProperty, writes=Writes.OBJECTS),
         Watch(Role.LOCAL, ClusterProfile, namespace=SYSTEM, writes=Writes.OBJECTS | Writes.STATUS),
-        Watch(Role.LOCAL, Secret, namespace=SYSTEM),
+        Watch(Role.LOCAL, Secret, namespace=SYSTEM, writes=Writes.FIELDS),
         Watch(Role.LOCAL, Lease, namespace=SYSTEM),
         Watch(Role.MEMBER, ClusterClaim),
         Watch(Role.MEMBER, ClusterProperty),
@@ -56,6 +57,8 @@ class Membership:
                 return plan_properties(seen)
             case "profile":
                 return plan_profile(key.name, seen)
+            case "token":
+                return plan_token(key.name, seen)
             case _:
                 federation = seen.get(seen.local, Federation, key.name)
                 if federation is None or federation.metadata.deletion_timestamp is not None:
@@ -68,6 +71,7 @@ def _all(seen: Snapshot) -> set[Key]:
         PROPERTIES,
         *(Key(FEDERATION, f.metadata.name) for f in seen.all(seen.local, Federation)),
         *(Key(PROFILE, cluster) for cluster in known_clusters(seen)),
+        *(Key(TOKEN, cluster) for cluster in held_for(seen)),
     }
 
 

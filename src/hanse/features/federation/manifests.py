@@ -33,8 +33,9 @@ ACCOUNT = "hanse-supervisor"
 
 
 def rules_for(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Rule, ...]:
-    """All that supervisors may do in a member: read as members do, write as its leader does."""
-    return rights(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)])
+    """All that supervisors may do in a member: see it, write as its leader, renew their token."""
+    renewal = Rule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), (ACCOUNT,))
+    return (*rights(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
 
 
 def account(rules: Iterable[Rule]) -> tuple[Manifest, ...]:

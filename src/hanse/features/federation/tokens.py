@@ -1,0 +1,101 @@
+"""Tokens for members that end are replaced before they do, by the supervisor that uses them.
+
+A child cannot reach its supervisors, so nobody but they can renew what they hold.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator
+from datetime import timedelta
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from hanse.features.federation.claims import claims_of
+from hanse.features.federation.members import TOKEN, federation_of
+from hanse.model.bearer import claims_of as token_says
+from hanse.model.facts import Answer, ClusterState, Phase, age
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import SYSTEM, Member
+from hanse.model.objects import ClusterId, Place, ref_of
+from hanse.model.plan import Call, Patch, Plan, Question
+from hanse.model.snapshot import Snapshot
+
+PROVIDER = "token"
+"""Asks a member for a token of an account: gives `token`."""
+
+FRESH = timedelta(minutes=1)
+"""How long a new token may take to be written."""
+
+LATER = timedelta(minutes=10)
+"""When to try again where no token was to be had."""
+
+_ACCOUNT = "system:serviceaccount:"
+
+
+class Life(Struct, frozen=True):
+    """A token of a ServiceAccount that ends."""
+
+    namespace: str
+    account: str
+    whole: timedelta
+    left: timedelta
+
+
+def held_for(seen: Snapshot) -> Iterator[ClusterId]:
+    """The members that this cluster holds tokens for, and uses them."""
+    federation, claims = federation_of(seen), claims_of(seen, seen.local)
+    if federation is not None and claims is not None and claims.supervisor:
+        for member in federation.spec.members:
+            if member.cluster_id != seen.local:
+                yield member.cluster_id
+
+
+def plan_token(cluster: ClusterId, seen: Snapshot) -> Plan:
+    """Another token for a member once the one there is past half its life."""
+    member = _entry(cluster, seen)
+    secret = seen.get(seen.local, Secret, member.secret, SYSTEM) if member is not None else None
+    life = _life(secret, seen)
+    state = seen.fact(ClusterState, cluster)
+    if secret is None or life is None or state is None or state.phase is not Phase.SYNCED:
+        return Plan()
+    if life.left > life.whole / 2:
+        return Plan(again_after=life.left - life.whole / 2 + timedelta(seconds=1))
+    former = blake2b(secret.data[TOKEN], digest_size=8).hexdigest()
+    call = Call(
+        PROVIDER,
+        (
+            ("cluster", cluster),
+            ("namespace", life.namespace),
+            ("account", life.account),
+            ("seconds", int(life.whole.total_seconds())),
+            ("replaces", former),
+        ),
+    )
+    question = Question(call, max_age=LATER)
+    answer = seen.fact(Answer, call.id)
+    token = str((answer.value or {}).get("token", "")) if answer is not None else ""
+    if answer is None or not token or age(answer.at, seen.now) >= FRESH:
+        return Plan(questions=(question,), again_after=LATER)
+    change = {"data": {TOKEN: b64encode(token.encode()).decode()}}
+    place = Place(seen.local, ref_of(secret))
+    return Plan(patches=(Patch(place, change),), again_after=LATER)
+
+
+def _entry(cluster: ClusterId, seen: Snapshot) -> Member | None:
+    federation = federation_of(seen)
+    if federation is None or cluster not in held_for(seen):
+        return None
+    return next((m for m in federation.spec.members if m.cluster_id == cluster), None)
+
+
+def _life(secret: Secret | None, seen: Snapshot) -> Life | None:
+    """How long a token holds; None where it never ends, or tells nothing of itself."""
+    if secret is None:
+        return None
+    said = token_says(secret.data.get(TOKEN, b"").decode("ascii", "replace").strip())
+    if said is None or said.issued is None or said.expires is None:
+        return None
+    namespace, _, account = said.subject.removeprefix(_ACCOUNT).partition(":")
+    if not said.subject.startswith(_ACCOUNT) or not account:
+        return None
+    return Life(namespace, account, said.expires - said.issued, said.expires - seen.now)
