@@ -24,7 +24,7 @@ from hanse.testing.builders import cluster, configmap, namespace, snapshot, stor
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import HOME, Toy
 from hanse.testing.world import BROKER, World
-from tests.engine.test_rules import SHOP, Crown, found, must_find, offer, prices, town
+from tests.engine.town import SHOP, Crown, found, must_find, offer, prices, town
 
 RECORD_KEY = Key("offer", "bread", SHOP)
 

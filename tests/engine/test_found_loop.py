@@ -27,7 +27,7 @@ from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import OFFERED
 from hanse.testing.world import BROKER
 from tests.engine.test_found import define
-from tests.engine.test_rules import SHOP, Clerk, Ledger, found, offer, town
+from tests.engine.town import SHOP, Clerk, Ledger, found, offer, town
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import HOME, Toy
 from hanse.testing.world import BROKER
-from tests.engine.test_rules import SHOP, Crown, found, must_find, offer, town
+from tests.engine.town import SHOP, Crown, found, must_find, offer, town
 
 
 @pytest.fixture

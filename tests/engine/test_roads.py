@@ -23,7 +23,7 @@ from hanse.model.ways import Direct, InKubeconfig
 from hanse.testing.builders import configmap, namespace
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.world import World
-from tests.engine.test_rules import SHOP, Crown
+from tests.engine.town import SHOP, Crown
 
 TERMS = Terms(
     lease=timedelta(seconds=15), deadline=timedelta(seconds=10), retry=timedelta(seconds=2)
