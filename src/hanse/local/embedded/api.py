@@ -112,7 +112,7 @@ class ApiServer:
         if not is_resource_path(request.path):
             raise NoSuchPath
         target = locate(self.registry, request.path)
-        return Call(request, target, impersonated(request, user), self.clock.now())
+        return Call(request, target, impersonated(request.headers, user), self.clock.now())
 
     async def _answer(self, request: Request, user: User) -> Response:
         if not is_resource_path(request.path):

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from socket import socket
 from typing import Protocol
-from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
@@ -16,7 +15,7 @@ from aiohttp.web_request import BaseRequest
 from hanse.kube.request import JSON, Request, Response
 from hanse.local.embedded.api import is_watch
 from hanse.local.embedded.failures import Refusal
-from hanse.local.embedded.users import ANONYMOUS, User
+from hanse.local.embedded.users import ANONYMOUS, User, impersonated
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ class _Door:
         if scheme.lower() == "bearer" and (token := token.strip()):
             user = self._tokens.get(token) or self._api.authenticate(token)
             if user is not None:
-                return _impersonated(http, user)
+                return impersonated(http.headers.items(), user)
         elif not scheme and http.path.startswith(_OPEN):
             return ANONYMOUS
         raise Refusal(401, "Unauthorized", "Unauthorized")
@@ -175,34 +174,3 @@ def _whole(http: BaseRequest, response: Response) -> web.Response:
     if not http.content.at_eof():
         answer.force_close()  # the rest of a refused body is not read
     return answer
-
-
-def _impersonated(http: BaseRequest, caller: User) -> User:
-    """The user that the caller acts as; the embedded cluster lets every known caller do so."""
-    headers = http.headers
-    name = headers.get("Impersonate-User")
-    groups = tuple(headers.getall("Impersonate-Group", ()))
-    if name is None:
-        if groups:
-            asked = " ".join(f"{{Group  {group}    }}" for group in groups)
-            message = f"requested [{asked}] without impersonating a user"
-            raise Refusal(400, "BadRequest", message)
-        return caller
-    prefix = "Impersonate-Extra-"
-    extra: dict[str, list[str]] = {}
-    for key, value in headers.items():
-        if key.lower().startswith(prefix.lower()):
-            extra.setdefault(unquote(key[len(prefix) :].lower()), []).append(value)
-    groups = groups or _account_groups(name)
-    authenticated = () if name == ANONYMOUS.name else ("system:authenticated",)
-    named = tuple(dict.fromkeys((*groups, *authenticated)))
-    return User(name, named, headers.get("Impersonate-Uid", ""), extra)
-
-
-def _account_groups(name: str) -> tuple[str, ...]:
-    """A ServiceAccount is in the group of all of them and in that of its namespace."""
-    match name.split(":"):
-        case ["system", "serviceaccount", namespace, _]:
-            return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        case _:
-            return ("system:unauthenticated",) if name == ANONYMOUS.name else ()
