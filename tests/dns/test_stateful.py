@@ -8,6 +8,8 @@ import pytest
 
 from hanse.dns.compiler import compiled
 from hanse.dns.explain_replicas import explain_replica
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.options import PublishingOptions
 from hanse.dns.publishing.records import record_sets
 from hanse.dns.responder import respond
 from hanse.dns.stateful import SERVICE, StatefulSetZone
@@ -17,7 +19,9 @@ from hanse.features.statefulsets.names import part_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.facts import Fact, Liveness, Phase, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.stateful import (
     NamedPort,
     Replica,
@@ -109,13 +113,19 @@ def pods(name: str, count: int) -> EndpointSlice:
 
 
 def seen_by(
-    local: str, at_broker: Sequence[Object], at_home: Sequence[Object] = (), *facts: Fact
+    local: str,
+    at_broker: Sequence[Object],
+    at_home: Sequence[Object] = (),
+    *facts: Fact,
+    joined: Sequence[Lease] | None = None,
 ) -> Snapshot:
+    leases = [Lease(metadata=Meta(name=name, namespace=HOME)) for name in SHARES]
+    shared = [stored(o) for o in (*(leases if joined is None else joined), *at_broker)]
     return snapshot(
         Looking(),
         local,
         [cluster(local, Role.LOCAL), cluster("broker", Role.BROKER)],
-        {local: [stored(o) for o in at_home], "broker": [stored(o) for o in at_broker]},
+        {local: [stored(o) for o in at_home], "broker": shared},
         facts,
     )
 
@@ -203,6 +213,27 @@ def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
     assert len(before.targets(WIDE)) == 11
     assert [t for t in after.targets(WIDE) if "-c2-" in t] == []
     assert len(after.targets(WIDE)) == 7
+
+
+def test_a_cluster_that_has_left_is_not_answered() -> None:
+    stayed = [Lease(metadata=Meta(name=name, namespace=HOME)) for name in ("c1", "c3")]
+    names = Names(seen_by("c1", [shares(), *parts()], joined=stayed))
+
+    assert [t for t in names.targets(WIDE) if "-c2-" in t] == []
+
+
+def test_everything_is_published_to_those_who_ask_other_servers() -> None:
+    seen = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
+    zone = StatefulSetZone(View("published"), HOME)
+    publishing = Publishing([zone], PublishingOptions("example.com", endpoints_in="dns"))
+
+    (wanted,) = publishing.plan(Key(f"statefulsets.{SERVICE}", "etcd", SPACE), seen).desired
+
+    assert isinstance(wanted.object, DNSEndpoint)
+    told = {(r.dns_name, r.record_type): r.targets for r in wanted.object.spec.endpoints}
+    assert told[WIDE, "SRV"] == (f"0 50 80 store-c1-0.{WIDE}.",)
+    assert told[f"_store._tcp.{WIDE}", "SRV"] == told[WIDE, "SRV"]
+    assert told[f"store-c1-0.{WIDE}", "A"] == ("198.19.1.1",)
 
 
 def test_a_balancer_with_a_host_name_is_an_alias() -> None:

@@ -110,15 +110,11 @@ class StatefulSetZone:
                 return ()
 
     def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        silent = frozenset(
-            pulse.lease
-            for pulse in seen.facts(Liveness)
-            if not pulse.alive and pulse.namespace == self._home and pulse.lease != seen.local
-        )
+        brokers = seen.clusters(Role.BROKER)
+        silent = self._silent(seen, brokers)
 
         def tell(key: Key) -> Sequence[Node]:
             place = f"{key.namespace}/{key.name}"
-            brokers = seen.clusters(Role.BROKER)
             sets = [record for b in brokers for record in seen.by(b, BY_SERVICE, place)]
             if not sets:
                 return ()
@@ -126,6 +122,19 @@ class StatefulSetZone:
             return list(self._service(key, several, silent, seen, brokers))
 
         return tell
+
+    def _silent(self, seen: Snapshot, brokers: tuple[ClusterId, ...]) -> frozenset[ClusterId]:
+        """Clusters that are dead, or have left and are not heard of any more."""
+        dead = {
+            pulse.lease
+            for pulse in seen.facts(Liveness)
+            if not pulse.alive and pulse.namespace == self._home and pulse.lease != seen.local
+        }
+        for broker in brokers:
+            if seen.listed(broker, Lease):
+                telling = {part.spec.cluster for part in seen.all(broker, StatefulSetPart)}
+                dead |= {c for c in telling if seen.get(broker, Lease, c, self._home) is None}
+        return frozenset(dead)
 
     def _service(
         self,

@@ -16,8 +16,16 @@ from hanse.model.facts import Fact, Liveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.kinds.core import Namespace, Node, Service
+from hanse.model.kinds.core import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Namespace,
+    Node,
+    Service,
+    ServiceStatus,
+)
 from hanse.model.kinds.stateful import (
+    Replica,
     Share,
     StatefulSetPart,
     StatefulSetPartSpec,
@@ -253,3 +261,40 @@ def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None
     assert places == [(w, f"store-lubeck-{n}") for w in (BROKER, HERE) for n in (0, 1)]
     created = todo("statefulsets", LOCAL, planned, [], snap).actions
     assert all(isinstance(action, Create) for action in created)
+
+
+def test_an_address_that_comes_late_or_changes_is_told_at_the_door() -> None:
+    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    at_door = (door(1, marks), record(lubeck=1))
+    (made,) = [
+        d.object
+        for d in plan(LOCAL, seen(*at_door)).desired
+        if isinstance(d.object, Service) and d.where == HERE and d.object.name != "etcd"
+    ]
+    owned = stamped(made, Owner("statefulsets", LOCAL, HERE))
+
+    def told(*addresses: str) -> list[tuple[str, ...]]:
+        ingress = tuple(LoadBalancerIngress(ip=a) for a in addresses)
+        status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
+        planned = plan(LOCAL, seen(*at_door, here=[stored(replace(owned, status=status))]))
+        return [
+            tuple(i.ip for i in d.object.status.load_balancer.ingress)
+            for d in planned.desired
+            if isinstance(d.object, Service) and d.where == BROKER
+        ]
+
+    assert told() == [()]
+    assert told("198.19.0.1") == [("198.19.0.1",)]
+    assert told("198.19.0.7") == [("198.19.0.7",)]
+
+
+def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
+    snap = seen(
+        door(2),
+        record(bergen=1, riga=1),
+        part("riga", 1, replicas=(Replica(name="store-riga-0", ready=True),)),
+        members=[lease("bergen"), lease(HERE)],
+    )
+    (status,) = [p for p in plan(SHARES, snap).patches if p.subresource == "status"]
+
+    assert status.change["status"]["readyReplicas"] == 0

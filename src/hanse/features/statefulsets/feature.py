@@ -75,7 +75,7 @@ class StatefulSets:
             case "shares":
                 return plan_shares(key, seen, self._home)
             case "mirror":
-                return plan_mirror(key, seen)
+                return plan_mirror(key, seen, self._home)
             case _:
                 return plan_local(key, seen, self._home)
 

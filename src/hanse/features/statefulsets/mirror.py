@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.fleet import BY_SET, broker_of
+from hanse.features.statefulsets.fleet import BY_SET, broker_of, members
 from hanse.features.statefulsets.holding import SERVICES
 from hanse.features.statefulsets.local import copied
 from hanse.features.statefulsets.names import (
@@ -33,7 +33,7 @@ from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 
-def plan_mirror(key: Key, seen: Snapshot) -> Plan:
+def plan_mirror(key: Key, seen: Snapshot, home: str) -> Plan:
     """A host's set on the broker, and what is told of it at home."""
     broker = broker_of(seen)
     if broker is None:
@@ -44,7 +44,7 @@ def plan_mirror(key: Key, seen: Snapshot) -> Plan:
     if here is not None and there is not None and here.metadata.uid == there.metadata.uid:
         return Plan()  # the broker is this very cluster
     if here is None or here.metadata.deletion_timestamp is not None:
-        return _after_deletion(there, anchor, seen, broker)
+        return _after_deletion(there, anchor, seen, broker, home)
     desired = [*_passed_on(here, seen, broker)]
     if not (trouble := _trouble(here, seen, broker)):
         desired += _shown(key, here, seen, broker)
@@ -56,6 +56,7 @@ def _after_deletion(
     anchor: StatefulSetShares | None,
     seen: Snapshot,
     broker: ClusterId,
+    home: str,
 ) -> Plan:
     """Wait for what the garbage collector makes of the shares; an orphan's set is let go of."""
     ours = there is not None and OWNER in there.metadata.labels
@@ -64,8 +65,7 @@ def _after_deletion(
     if not anchor.metadata.owner_references:
         marks = {**there.metadata.annotations, ORPHANED: "true"}
         there = replace(there, metadata=replace(there.metadata, annotations=marks))
-        place = f"{there.metadata.namespace}/{there.metadata.name}"
-        if next(seen.by(broker, BY_SET, place), None) is None:
+        if not _held_somewhere(there, seen, broker, home):
             return Plan()  # every cluster has let go
     here = frozenset({seen.local})
     return Plan(
@@ -74,6 +74,15 @@ def _after_deletion(
             Desired(anchor, seen.local, sources=frozenset({broker})),
         )
     )
+
+
+def _held_somewhere(
+    there: FederatedStatefulSet, seen: Snapshot, broker: ClusterId, home: str
+) -> bool:
+    """Whether a cluster of the fleet has not let go of its part yet."""
+    parts = seen.by(broker, BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
+    joined = {member.cluster for member in members(seen, broker, home)}
+    return any(part.spec.cluster in joined for part in parts)
 
 
 def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) -> Iterator[Desired]:

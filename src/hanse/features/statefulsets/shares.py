@@ -41,14 +41,15 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     parts = parts_of(key, seen, broker)
     everyone = members(seen, broker, home)
     rank = _rank(seen.local, everyone)
+    alive = _heard(parts, everyone, seen, broker, home)
     if door is None or door.terminating or door.orphaned:
-        stays = record is not None and (record.metadata.owner_references or parts)
+        waited_for = parts.keys() & {member.cluster for member in everyone}
+        stays = record is not None and (record.metadata.owner_references or waited_for)
         return Plan((_shared(record, broker, rank),) if record is not None and stays else ())
     fleet = _fleet(door, everyone)
     spread = _spread(door, record, parts, fleet)
     service = seen.get(broker, Service, door.spec.service_name, door.namespace)
     wanted = record if door.faults else _record(door, spread, service)
-    alive = {c: p for c, p in parts.items() if is_alive(c, seen, broker, home)}
     situation = Situation(
         door=door,
         shares=wanted.spec if wanted is not None else StatefulSetSharesSpec(),
@@ -64,6 +65,18 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     status = told(situation, seen, broker, rank)
     noted = _noted(door, wanted, service, broker, rank)
     return Plan(desired, patches=(*status.patches, *noted), notices=status.notices)
+
+
+def _heard(
+    parts: dict[ClusterId, StatefulSetPartSpec],
+    everyone: tuple[Member, ...],
+    seen: Snapshot,
+    broker: ClusterId,
+    home: str,
+) -> dict[ClusterId, StatefulSetPartSpec]:
+    """The reports that count: of clusters that are in the fleet and alive."""
+    joined = {member.cluster for member in everyone}
+    return {c: p for c, p in parts.items() if c in joined and is_alive(c, seen, broker, home)}
 
 
 def _rank(local: ClusterId, everyone: tuple[Member, ...]) -> int:
