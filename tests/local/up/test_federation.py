@@ -1,7 +1,9 @@
 """A local federation in this process: what agents can reach while a person does things to it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
+from hanse.local.up import embedded
 from hanse.local.up.composition import Member, compose
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
@@ -23,6 +26,7 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim
 from hanse.model.kinds.federation import Federation as FederationKind
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.testing.builders import namespace
 
 pytestmark = pytest.mark.anyio
 
@@ -216,6 +220,24 @@ async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
     assert await profile(None) == "lighthouse"
     assert await profile("kep-1645") == "kep-1645"
     assert await profile(None) == "kep-1645"
+
+
+async def test_what_clusters_hold_is_kept_while_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "SAVED_EVERY", timedelta(milliseconds=1))
+    agents, folder = Agents(), Folder(tmp_path, keep=True)
+    wishes = Wishes(compose(["rome"]), sample=False)
+
+    def is_kept() -> bool:
+        held = folder.load("rome")
+        spaces = held.objects.get("namespaces", []) if held is not None else []
+        return any(one["metadata"]["name"] == "forum" for one in spaces)
+
+    async with federation(wishes, folder, agents.run, lambda _: None), asyncio.timeout(20):
+        await Client(agents.ways["rome"]["rome"]).create(namespace("forum"))
+        while not is_kept():  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.01)
 
 
 async def _answer(access: Access) -> int | str:

@@ -26,6 +26,8 @@ from hanse.local.up.folder import Folder
 _HOST = "127.0.0.1"
 _GRACE = timedelta(milliseconds=200)
 _NO_DELAY = timedelta(0)
+SAVED_EVERY = timedelta(seconds=2)
+"""What a federation that keeps its objects may lose when it is killed."""
 
 
 @asynccontextmanager
@@ -128,6 +130,24 @@ class EmbeddedCluster:
             self._socket.close()
         self._folder.save(self.member.name, self.api.storage.snapshot())
 
+    async def _keep(self) -> None:
+        """Save what changed now and then, so that little is lost if this process is killed."""
+        kept = -1
+        while True:
+            if kept != (kept := self.api.storage.version):
+                await self._save()
+            await asyncio.sleep(SAVED_EVERY.total_seconds())
+
+    async def _save(self) -> None:
+        """Save beside all else; one that has begun ends, so that none overtakes a later one."""
+        held = self.api.storage.snapshot()
+        saving = asyncio.create_task(asyncio.to_thread(self._folder.save, self.member.name, held))
+        try:
+            await asyncio.shield(saving)
+        except asyncio.CancelledError:
+            await saving
+            raise
+
     async def _live(self, listener: socket.socket, ready: asyncio.Event) -> None:
         controllers = self._controllers()
         tokens = {self._token: ADMIN}
@@ -136,6 +156,8 @@ class EmbeddedCluster:
             asyncio.TaskGroup() as group,
         ):
             group.create_task(controllers.run(), name=f"controllers {self.member.name}")
+            if self._folder.keep:
+                group.create_task(self._keep(), name=f"keep {self.member.name}")
             await asyncio.sleep(0)  # so that they have begun
             await controllers.idle()
             ready.set()
