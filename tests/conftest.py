@@ -25,6 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "needs(what): skipped on engines without it (rbac, vap, scheduler)"
     )
+    config.addinivalue_line(
+        "markers", "virtual: lasts in real time and says nothing new there; only embedded"
+    )
 
 
 @pytest.fixture

@@ -26,6 +26,10 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what the engine cannot play; on real clusters scenarios are marked as such."""
     engine = config.getoption("--engine")
+    if engine == "kubernetes":
+        slow = [i for i in items if HERE in i.path.parents and i.get_closest_marker("virtual")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
     for item in items:
         if HERE not in item.path.parents:
             continue

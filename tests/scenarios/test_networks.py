@@ -1,5 +1,7 @@
 """Tenants and their networks: how they come to be, what they have, and how they end."""
 
+import pytest
+
 from hanse.features.networks.names import TENANT
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Service
@@ -41,6 +43,7 @@ async def test_a_networks_kubernetes_follows_the_clusters_endpoints(city: City) 
     assert alias.metadata.labels["kubernetes.io/service-name"] == "kubernetes-default"
 
 
+@pytest.mark.virtual
 async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(city: City) -> None:
     acme = await city.welcome(namespaces=["shop"])
     space = await city.stage.eventually(city.there(Namespace, f"{acme}-shop"))
@@ -55,6 +58,7 @@ async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(city: City)
     assert left.metadata.deletion_timestamp is None
 
 
+@pytest.mark.virtual
 async def test_a_network_of_nobody_fails_until_its_tenant_comes(city: City) -> None:
     acme = city.tenant()
     city.tenants.append(acme)
@@ -91,6 +95,7 @@ async def test_a_network_waits_for_its_pods_and_services_and_then_goes_with_all_
     await city.stage.settled()
 
 
+@pytest.mark.virtual
 async def test_ranges_that_overlap_go_to_who_had_them_first(city: City) -> None:
     acme, bolt = await city.welcome("acme"), await city.welcome("bolt")
     first = await city.build(acme, "one", service={"cidrs": ["10.77.0.0/24"]})
@@ -123,6 +128,7 @@ async def test_a_network_with_ranges_has_its_own_addresses_in_them(city: City) -
     assert ("10.78.0.0/24",) not in left
 
 
+@pytest.mark.virtual
 async def test_the_default_network_is_its_tenants_to_change(city: City) -> None:
     acme = await city.welcome()
     name = f"{acme}.default"

@@ -1,0 +1,189 @@
+"""Tenants, networks and pods come and go while the agent crashes and its link fails: laws hold.
+
+A failing schedule prints its seed, and replays by it.
+"""
+
+import asyncio
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from hanse.features.networks.feature import Networks
+from hanse.features.networks.names import READINESS
+from hanse.features.networks.options import NetworksOptions
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networks import Network, NetworkPort
+from hanse.testing.faults import FAIR, Weather
+from hanse.testing.stage import Stage, told
+from hanse.testing.stage_embedded import embedded_ground
+from hanse.testing.time import ON_VIRTUAL_TIME
+from tests.scenarios.city import HERE, City
+
+pytestmark = pytest.mark.anyio
+
+SEEDS = range(100, 130)
+STEPS = 40
+STORM = Weather(refused=0.1, lost=0.1, breaks=0.02, delay=timedelta(milliseconds=20))
+SUBNETS = [{"name": "front", "cidr": "10.30.0.0/27"}]
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Storm:
+    """One schedule: what people do, and what befalls the agent."""
+
+    def __init__(self, city: City, seed: int) -> None:
+        self.city = city
+        self.random = Random(seed)
+        self.pods: dict[str, str] = {}
+        self.networks: set[str] = {"lab"}
+        self.made = 0
+        self.acme = ""
+        self.space = ""
+
+    async def begin(self) -> None:
+        self.acme = await self.city.welcome()
+        self.space = await self.city.space(self.acme)
+        await self._build("lab")
+
+    async def step(self) -> None:
+        stage = self.city.stage
+        link = stage.network.link(HERE, HERE)
+        deed = self.random.choice(
+            ["run", "run", "run", "end", "end", "build", "raze", "crash", "storm", "cut", "fair"]
+        )
+        match deed:
+            case "run":
+                await self._run()
+            case "end" if self.pods:
+                name = self.random.choice(sorted(self.pods))
+                del self.pods[name]
+                await self.city.person.delete(Pod, name, self.space)
+            case "build":
+                await self._build(f"n{self.made}")
+            case "raze" if self.networks:
+                await self._raze(self.random.choice(sorted(self.networks)))
+            case "crash" if HERE in stage.actors:
+                await stage.kill_agent(HERE)
+                await stage.start_agent(HERE)
+            case "storm":
+                link.weather = STORM
+            case "cut":
+                stage.network.cut(HERE, HERE)
+            case "fair":
+                stage.network.heal(HERE, HERE)
+                link.weather = FAIR
+            case _:
+                pass
+        await asyncio.sleep(self.random.choice([0, 0.05, 1, 5]))
+
+    async def _run(self) -> None:
+        if not self.networks:
+            return
+        self.made += 1
+        name, network = f"p{self.made}", self.random.choice(sorted(self.networks))
+        self.pods[name] = network
+        gates: dict[str, Any] = {
+            "annotations": {READINESS: "false"},
+            "schedulingGates": [{"name": READINESS}],
+        }
+        labels = {
+            "arktos.futurewei.com/tenant": self.acme,
+            "arktos.futurewei.com/network": network,
+        }
+        await self.city.run(self.space, name, **gates)
+        change = {"metadata": {"labels": labels}}
+        await self.city.person.patch(Pod, name, self.space, change)
+
+    async def _build(self, short: str) -> None:
+        self.made += 1
+        self.networks.add(short)
+        ranges = {"cidrs": [f"10.{100 + self.made}.0.0/24"]} if self.random.random() < 0.5 else {}
+        await self.city.build(self.acme, short, "vpc", vpcID=short, subnets=SUBNETS, service=ranges)
+
+    async def _raze(self, short: str) -> None:
+        """A network is deleted, and its pods with it, in whichever order."""
+        self.networks.discard(short)
+        mine = [name for name, network in self.pods.items() if network == short]
+        for name in mine:
+            del self.pods[name]
+        await self.city.person.delete(Network, f"{self.acme}.{short}", "")
+        for name in mine:
+            await self.city.person.delete(Pod, name, self.space)
+
+    async def end(self) -> None:
+        """Fair weather, and time for everything to come to rest."""
+        self.city.stage.network.heal_all()
+        await self.city.stage.settled()
+
+    async def laws(self) -> None:
+        """What must be so once all is calm."""
+        person = self.city.person
+        networks = {n.metadata.name for n in (await person.list(Network)).objects}
+        expected = {f"{self.acme}.{short}" for short in (*self.networks, "default")}
+        assert networks == expected
+        for name in networks:
+            await self.city.is_(name, "Ready")()
+        await self._ports()
+        policies = (await person.list(NetworkPolicy, namespace=self.space)).objects
+        named = {p.metadata.labels.get("arktos.futurewei.com/network", "") for p in policies}
+        assert named - {""} == {*self.networks, "default"}
+        spaces = [n.metadata.name for n in (await person.list(Namespace)).objects]
+        assert f"{self.acme}-kube-system" in spaces
+        services = (await person.list(Service, namespace=f"{self.acme}-kube-system")).objects
+        assert len(services) == len(networks)
+        ranges = [
+            c
+            for c in (await person.list(ServiceCIDR)).objects
+            if c.metadata.name.startswith(self.acme)
+        ]
+        assert len({c.spec.cidrs for c in ranges}) == len(ranges)
+
+    async def _ports(self) -> None:
+        """Each pod has one port, of its own network; nobody else has any; none is given twice."""
+        person = self.city.person
+        pods = {
+            p.metadata.uid: p
+            for space in (self.space, f"{self.acme}-kube-system")
+            for p in (await person.list(Pod, namespace=space)).objects
+        }
+        ports = (await person.list(NetworkPort)).objects
+        holders = [port.spec.pod.uid for port in ports]
+        assert len(set(holders)) == len(holders), "a pod has two ports"
+        assert set(holders) <= set(pods), "a port is left of a pod that is gone"
+        taken = [(port.spec.network, port.spec.address) for port in ports]
+        assert len(set(taken)) == len(taken), "an address is given twice"
+        for name, network in self.pods.items():
+            pod = await person.read(Pod, name, self.space)
+            (own,) = [port for port in ports if port.spec.pod.uid == pod.metadata.uid]
+            assert own.spec.network == f"{self.acme}.{network}"
+            assert not pod.spec.scheduling_gates
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_after_any_storm_every_pod_has_its_port_and_nothing_is_left_over(seed: int) -> None:
+    async with embedded_ground((HERE,)) as ground:
+        options = NetworksOptions()
+        async with Stage(ground, "storm", lambda: (Networks(options),), seed=seed) as stage:
+            city = City(stage, seed)
+            await city.open()
+            await stage.start_agent(HERE)
+            storm = Storm(city, seed)
+            await storm.begin()
+
+            for _ in range(STEPS):
+                await storm.step()
+            await storm.end()
+
+            await storm.laws()
+            await stage.kill_agent(HERE)
+            start = len(stage.network.sent)
+            await stage.start_agent(HERE)
+            await stage.settled()
+            assert told(stage.writes_since(start)) == []
