@@ -2,14 +2,17 @@
 
 import pytest
 
-from hanse.features.networks.names import TENANT
+from hanse.features.networks.matrix import Matrix, matrix
+from hanse.features.networks.names import NETWORK, TENANT, parsed
+from hanse.features.networks.reach import Knock, Spot, can_reach
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
-from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
-from tests.scenarios.city import City
+from hanse.testing.stage import Check
+from tests.scenarios.city import City, made
 
 
 async def test_a_tenant_gets_a_default_network_with_dns_and_an_api_of_its_own(city: City) -> None:
@@ -171,3 +174,120 @@ async def test_an_agent_that_starts_over_a_settled_cluster_writes_nothing(city: 
     await city.stage.settled()
 
     assert city.stage.writes_since(start) == []
+
+
+async def written(city: City, *tenants: str) -> Matrix:
+    """Who reaches whom among some tenants, by the policies that are in the cluster."""
+    spaces = [
+        s
+        for s in (await city.person.list(Namespace)).objects
+        if s.metadata.labels.get(TENANT) in tenants
+    ]
+    inside = {s.metadata.name for s in spaces}
+    pods = [p for p in (await city.person.list(Pod)).objects if p.metadata.namespace in inside]
+    policies = (await city.person.list(NetworkPolicy)).objects
+    networks = [
+        parsed(n.metadata.name)
+        for n in (await city.person.list(Network)).objects
+        if n.spec.tenant in tenants
+    ]
+    return matrix(spaces, pods, policies, networks)
+
+
+def peering(space: str, network: str, peer: str) -> NetworkPeering:
+    return made(NetworkPeering, "peer", space, spec={"network": network, "peer": peer})
+
+
+async def test_networks_reach_each_other_once_both_owners_agree_and_until_one_does_not(
+    city: City,
+) -> None:
+    acme, bolt = await city.welcome("acme"), await city.welcome("bolt")
+    spaces = [await city.space(tenant) for tenant in (acme, bolt)]
+    for tenant in (acme, bolt):
+        await city.stage.eventually(city.is_(f"{tenant}.default", "Ready"))
+    pair = {(f"{acme}.default", f"{bolt}.default"), (f"{bolt}.default", f"{acme}.default")}
+
+    def reached(*leaks: tuple[str, str]) -> Check[None]:
+        async def check() -> None:
+            whole = await written(city, acme, bolt)
+            assert set(whole.leaks()) == set(leaks)
+            for name in (f"{acme}.default", f"{bolt}.default"):
+                assert whole.reach[name, name] == "all"
+
+        return check
+
+    await city.stage.eventually(reached())
+    await city.person.create(peering(spaces[0], "default", f"{bolt}.default"))
+    await city.stage.eventually(is_peered(city, spaces[0], "Pending"))
+    await reached()()
+    await city.person.create(peering(spaces[1], "default", f"{acme}.default"))
+    await city.stage.eventually(is_peered(city, spaces[0], "Ready"))
+    await city.stage.eventually(reached(*pair))
+    await city.person.delete(NetworkPeering, "peer", spaces[1])
+
+    await city.stage.eventually(reached())
+    await city.stage.eventually(is_peered(city, spaces[0], "Pending"))
+
+
+def is_peered(city: City, space: str, phase: str) -> Check[None]:
+    async def check() -> None:
+        found = await city.person.read(NetworkPeering, "peer", space)
+        assert found.status.phase == phase, found.status
+
+    return check
+
+
+@pytest.mark.virtual
+async def test_policies_follow_the_api_servers_addresses(city: City) -> None:
+    acme = await city.welcome()
+    space = await city.space(acme)
+    base = "hanse-base-default"
+    await city.stage.eventually(city.there(NetworkPolicy, base, space))
+    own = await city.person.read(EndpointSlice, "kubernetes", "default")
+    moved = [{"addresses": ["192.0.2.77"], "conditions": {"ready": True}}]
+
+    await city.edit(EndpointSlice, "kubernetes", {"endpoints": moved}, "default")
+
+    async def follows() -> None:
+        policy = await city.person.read(NetworkPolicy, base, space)
+        blocks = [
+            peer.ip_block.cidr
+            for rule in policy.spec.egress or ()
+            for peer in rule.to
+            if peer.ip_block is not None
+        ]
+        assert blocks == ["192.0.2.77/32"], blocks
+        alias = await city.person.read(
+            EndpointSlice, "kubernetes-default-kubernetes", f"{acme}-default"
+        )
+        assert [e.addresses for e in alias.endpoints or ()] == [("192.0.2.77",)]
+
+    await city.stage.eventually(follows)
+    assert own.endpoints
+
+
+async def test_people_narrow_their_network_by_policies_of_their_own(city: City) -> None:
+    acme = await city.welcome()
+    space = await city.space(acme)
+    await city.stage.eventually(city.is_(f"{acme}.default", "Ready"))
+    rule = {"from": [{"podSelector": {"matchLabels": {"app": "web"}}}]}
+    spec = {"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [rule]}
+    for name in ("web", "db", "batch"):
+        await city.run(space, name, "default")
+
+    await city.person.create(made(NetworkPolicy, "only-web", space, spec=spec))
+
+    async def narrowed() -> None:
+        policies = (await city.person.list(NetworkPolicy, namespace=space)).objects
+        marks = {TENANT: acme, "kubernetes.io/metadata.name": space}
+
+        def spot(app: str) -> Spot:
+            return Spot(app, space, {"app": app, NETWORK: "default"}, marks, ("10.0.0.1",))
+
+        told = {
+            app: can_reach(spot(app), spot("db"), Knock(80), policies) for app in ("web", "batch")
+        }
+        assert told == {"web": True, "batch": False}, told
+        assert can_reach(spot("db"), spot("batch"), Knock(80), policies)
+
+    await city.stage.eventually(narrowed)
