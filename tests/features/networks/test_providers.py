@@ -152,6 +152,20 @@ def test_the_same_pod_asks_for_the_same_port_again() -> None:
     )
 
 
+def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:
+    lab = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
+    ends = replace(lab.metadata, deletion_timestamp=lab.metadata.creation_timestamp)
+    ending = replace(lab, metadata=ends)
+    (port,) = wanted(
+        FEATURE.plan(Key("port", "web", "acme-web"), world(lab, pod("web", **{NETWORK: "lab"}))),
+        NetworkPort,
+    )
+
+    woken = FEATURE.wakes(ObjectChange(HERE, stored(port), None), world(ending))
+
+    assert Key("network", "acme.lab") in set(woken)
+
+
 def test_a_pod_that_has_ended_or_is_gone_has_no_port() -> None:
     vpc = network("acme.lab", "vpc", vpcID="v")
     ended = pod("web", **{NETWORK: "lab"})

@@ -204,7 +204,7 @@ class Networks:
             case Pod() | Service() if NETWORK in meta.labels:
                 yield from self._by_member(obj, seen)
             case NetworkPort() if change.after is None:
-                yield from self._waiting_for(obj.spec.network, seen)
+                yield from self._by_freed(obj.spec.network, seen)
             case EndpointSlice() if NETWORK in meta.labels:
                 yield from self._by_member(obj, seen)
             case EndpointSlice() if (meta.namespace, meta.labels.get(KUBE_SERVICE)) == _API:
@@ -232,6 +232,13 @@ class Networks:
         elif isinstance(provider, ServiceProvider):
             service = meta.labels.get(KUBE_SERVICE, meta.name)
             yield Key("service", service, meta.namespace)
+
+    def _by_freed(self, name: str, seen: Snapshot) -> Iterator[Key]:
+        """Who may go on now that a port is free: pods that wait, and a network at its end."""
+        network = seen.get(seen.local, Network, name)
+        if network is not None and network.metadata.deletion_timestamp is not None:
+            yield Key("network", name)
+        yield from self._waiting_for(name, seen)
 
     def _waiting_for(self, network: str, seen: Snapshot) -> Iterator[Key]:
         for pod in seen.by(seen.local, WAITING, network):
