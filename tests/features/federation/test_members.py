@@ -1,0 +1,148 @@
+"""Where members are, and who should lead them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.features.federation.claims import claims_of
+from hanse.features.federation.members import ABANDONED, directions, why_bad_url
+from hanse.model.facts import BadWay, Role
+from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
+from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR
+from hanse.model.objects import Meta
+from hanse.model.spelling import DOMAINS
+from hanse.model.ways import Abandoned, Direct, Retired, Way
+from hanse.testing.builders import annotated, cluster, snapshot, stored
+from tests.features.federation.given import (
+    FEATURE,
+    HERE,
+    PEM,
+    SUPERVISES,
+    claim,
+    federation,
+    secret,
+    sight,
+)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize(
+    ("value", "supervises"), [("true", True), ("", True), ("false", False), ("False", False)]
+)
+def test_a_supervisor_says_so_in_any_spelling(domain: str, value: str, supervises: bool) -> None:
+    claims = claims_of(sight(claim(f"supervisor.{domain}", value)), HERE)
+
+    assert claims is not None
+    assert claims.supervisor is supervises
+
+
+def test_a_claim_may_be_named_by_its_field_in_capitals_and_by_a_property() -> None:
+    property_ = ClusterProperty(
+        metadata=Meta(name="cluster.clusterset.k8s.io"), spec=ClusterPropertySpec(value="lubeck")
+    )
+    seen = sight(claim("anything", "league", "clusterSet.k8s.io"), property_)
+
+    claims = claims_of(seen, HERE)
+
+    assert claims is not None
+    assert (claims.cluster_id, claims.cluster_set) == ("lubeck", "league")
+
+
+def test_every_member_has_a_way_and_home_needs_no_secret() -> None:
+    seen = sight(*SUPERVISES, federation(HERE, "bergen"), secret("bergen", b"hush\n"))
+
+    home, bergen = directions(seen)
+
+    assert isinstance(home, Way)
+    assert isinstance(bergen, Way)
+    assert bergen.entrance == Direct("https://bergen.example:6443", PEM, "hush")
+    assert (bergen.roles, bergen.stands) == (frozenset({Role.MEMBER}), True)
+
+
+def test_who_is_no_supervisor_goes_nowhere() -> None:
+    assert directions(sight(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen"))) == ()
+
+
+def test_a_bad_entry_is_told_by_its_field_and_hides_no_other() -> None:
+    seen = sight(*SUPERVISES, federation("oslo", "bergen"), secret("bergen"))
+
+    oslo, bergen = directions(seen)
+
+    assert isinstance(oslo, BadWay)
+    assert (oslo.field, oslo.reason) == ("spec.members[0].secret", "SecretMissing")
+    assert isinstance(bergen, Way)
+
+
+def test_an_agent_of_another_name_than_its_cluster_claims_goes_nowhere_new() -> None:
+    seen = sight(
+        claim(CLUSTER_ID, "rome"), claim(SUPERVISOR, ""), federation("bergen"), secret("bergen")
+    )
+
+    (told,) = directions(seen)
+
+    assert isinstance(told, BadWay)
+    assert told.reason == "ClusterIDMismatch"
+
+
+def test_what_is_given_up_is_named_unless_it_is_a_member() -> None:
+    league = annotated(federation("bergen"), {ABANDONED: "bergen, oslo"})
+
+    assert Abandoned("oslo") in directions(sight(*SUPERVISES, league, secret("bergen")))
+    assert Abandoned("bergen") not in directions(sight(*SUPERVISES, league, secret("bergen")))
+
+
+def test_who_supervises_no_longer_leaves_members_to_another_supervisor() -> None:
+    connected = [
+        cluster(HERE, Role.LOCAL, Role.MEMBER),
+        cluster("bergen", Role.MEMBER),
+        cluster("hamburg", Role.MEMBER),
+    ]
+    other = {"hamburg": (stored(claim(SUPERVISOR, "true")),)}
+
+    assert directions(sight(clusters=connected)) == ()
+    assert set(directions(sight(clusters=connected, objects=other))) == {
+        Retired(HERE),
+        Retired("bergen"),
+        Retired("hamburg"),
+    }
+
+
+NAMES = st.lists(
+    st.sampled_from(["a", "b", "c", "d", "e", "f", "g", HERE]), min_size=1, max_size=8, unique=True
+)
+
+
+@given(NAMES, st.data())
+def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
+    names: list[str], data: st.DataObject
+) -> None:
+    supervisors = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    first: dict[str, list[str]] = {}
+    for me in supervisors:
+        said = {
+            name: (
+                stored(claim(CLUSTER_ID, name)),
+                *((stored(claim(SUPERVISOR, "")),) if name in supervisors else ()),
+            )
+            for name in names
+        }
+        states = [
+            cluster(n, *((Role.LOCAL, Role.MEMBER) if n == me else (Role.MEMBER,))) for n in names
+        ]
+        home = (*said[me], stored(federation(*names)), *(stored(secret(n)) for n in names))
+        seen = snapshot(FEATURE, me, states, {**said, me: home})
+        for way in directions(seen):
+            assert isinstance(way, Way)
+            if way.rank == 0:
+                first.setdefault(way.cluster, []).append(me)
+
+    assert {c: len(leaders) for c, leaders in first.items()} == dict.fromkeys(names, 1)
+    children = [first[n][0] for n in names if n not in supervisors]
+    counts = [children.count(s) for s in supervisors]
+    assert max(counts) - min(counts) <= 1
+    assert all(first[s] == [s] for s in supervisors)
+
+
+@given(st.text(max_size=40))
+def test_no_text_whatever_breaks_the_reading_of_urls(text: str) -> None:
+    assert why_bad_url(text) or text.startswith(("http", "HTTP"))

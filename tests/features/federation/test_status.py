@@ -1,0 +1,164 @@
+"""What a Federation tells, and that it tells it once."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.engine.compare import patch_is_needed
+from hanse.features.federation.feature import FEDERATION
+from hanse.features.federation.members import GUIDE
+from hanse.model.facts import (
+    BadWay,
+    ClusterState,
+    Fact,
+    Leadership,
+    Liveness,
+    Phase,
+    Role,
+)
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
+from hanse.model.merging import merge
+from hanse.model.objects import Meta
+from hanse.model.plan import Plan
+from hanse.testing.builders import cluster
+from hanse.testing.time import EPOCH
+from tests.features.federation.given import (
+    FEATURE,
+    HERE,
+    SUPERVISES,
+    federation,
+    secret,
+    sight,
+)
+
+KEY = Key(FEDERATION, "league")
+MEMBERS = (HERE, "bergen", "hamburg")
+
+
+def lease(holder: str) -> Lease:
+    return Lease(metadata=Meta(name=HERE, namespace=SYSTEM), spec=LeaseSpec(holder_identity=holder))
+
+
+def after(plan: Plan, before: Federation) -> Federation:
+    """The Federation once the plan's patch is written."""
+    (patch,) = plan.patches
+    wire = merge(msgspec.to_builtins(before, str_keys=True), patch.change)
+    return msgspec.convert(wire, Federation, strict=False)
+
+
+def tell(
+    league: Federation, *facts: Fact, clusters: tuple[ClusterState, ...] = (), **more: Any
+) -> Plan:
+    home = (*SUPERVISES, league, secret("bergen"), secret("hamburg"))
+    return FEATURE.plan(
+        KEY, sight(*home, *more.pop("here", ()), clusters=clusters, facts=facts, **more)
+    )
+
+
+def connected(phase: Phase = Phase.SYNCED) -> tuple[ClusterState, ...]:
+    return (
+        cluster(HERE, Role.LOCAL, Role.MEMBER),
+        cluster("bergen", Role.MEMBER, phase=phase),
+        cluster("hamburg", Role.MEMBER),
+    )
+
+
+def test_each_member_is_told_with_its_leader() -> None:
+    league = federation(*MEMBERS)
+    led = [Leadership(m, "hamburg_pod-1", 3, ours=False) for m in MEMBERS]
+
+    told = after(tell(league, *led, clusters=connected(Phase.UNREACHABLE)), league).status
+
+    assert {m.cluster_id: (m.reachable, m.leader) for m in told.members} == {
+        HERE: (True, "hamburg"),
+        "bergen": (False, "hamburg"),
+        "hamburg": (True, "hamburg"),
+    }
+    assert told.leaders == ("hamburg",)
+
+
+def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
+    standing = FederationStatus(
+        leaders=("hamburg",),
+        members=(MemberState(cluster_id="bergen", reachable=True, leader="hamburg", since=EPOCH),),
+    )
+    league = federation("bergen", status=standing)
+
+    told = after(tell(league, clusters=connected(Phase.CONNECTING)), league).status
+
+    assert told.members == standing.members
+
+
+def test_a_bad_way_is_told_with_its_field() -> None:
+    league = federation("bergen")
+    bad = BadWay(GUIDE, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token")
+
+    plan = tell(league, bad)
+    told = {c.type: c for c in after(plan, league).status.conditions}
+
+    assert told["Valid"].reason == "TokenMissing"
+    assert told["Valid"].message == "spec.members[0].secret: it has no key token"
+    assert "TokenMissing" in [n.reason for n in plan.notices]
+
+
+def test_between_two_leaders_nothing_is_told() -> None:
+    league = federation(*MEMBERS)
+    alive = Liveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
+    led = after(tell(league, alive, clusters=connected(), here=[lease("hamburg_1")]), league)
+    gone = Liveness(HERE, SYSTEM, HERE, "", False, EPOCH)
+
+    moment = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=5))
+    later = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=20))
+
+    assert moment.again_after == timedelta(seconds=5)
+    assert _led(after(moment, led)) == "True"
+    assert _led(after(later, led)) == "False"
+
+
+def _led(league: Federation) -> str:
+    return next((c.status for c in league.status.conditions if c.type == "Led"), "")
+
+
+PHASES = st.sampled_from(list(Phase))
+HOLDERS = st.sampled_from(["", "lubeck_a", "hamburg_b"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(MEMBERS[1:]), PHASES),
+    st.dictionaries(st.sampled_from(MEMBERS), HOLDERS),
+    st.sets(st.sampled_from(MEMBERS[1:])),
+    st.booleans() | st.none(),
+    st.integers(0, 3600),
+)
+def test_telling_twice_changes_nothing(
+    phases: dict[str, Phase],
+    holders: dict[str, str],
+    bad: set[str],
+    alive: bool | None,
+    later: int,
+) -> None:
+    states = (
+        cluster(HERE, Role.LOCAL, Role.MEMBER),
+        *(cluster(m, Role.MEMBER, phase=p) for m, p in phases.items()),
+    )
+    facts: list[Fact] = [
+        *(Leadership(m, h, 1, ours=h.startswith(HERE)) for m, h in holders.items()),
+        *(BadWay(GUIDE, m, "spec.members[0].secret", "TokenMissing", "no") for m in bad),
+    ]
+    if alive is not None:
+        long_ago = EPOCH - timedelta(days=1)
+        facts.append(Liveness(HERE, SYSTEM, HERE, "lubeck_a", alive, long_ago))
+    league = federation(*MEMBERS)
+    here = [lease("lubeck_a")]
+
+    first = after(tell(league, *facts, clusters=states, here=here), league)
+    second = tell(first, *facts, clusters=states, here=here, after=timedelta(seconds=later))
+
+    (patch,) = second.patches
+    assert not patch_is_needed(patch.change, first)
+    assert second.notices == ()
