@@ -1,5 +1,6 @@
 """What clusters bring: Services, Ingresses and Routes with a host name and an address."""
 
+import re
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
@@ -12,9 +13,11 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import Monitor
 from hanse.model.kinds.networking import Ingress
 from hanse.model.objects import ClusterId, Object
+from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 
 INPUTS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
+_HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
 UNNAMED = "~"
 """Before `<name>.<namespace>`: a Service that has no host name unless a domain is given."""
 
@@ -29,7 +32,14 @@ class Found(Struct, frozen=True):
 
 
 def hosts_of(obj: Object) -> Iterator[str]:
-    """The host names that an object serves, in lower case; a Service may have but a front part."""
+    """The host names that an object serves, in lower case; a Service may have but a front part.
+
+    What is no name of one host, a wildcard among them, gets no global service.
+    """
+    return (h for h in _told_hosts(obj) if h.startswith(UNNAMED) or _HOST.fullmatch(h))
+
+
+def _told_hosts(obj: Object) -> Iterator[str]:
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             named = list(_service_hosts(obj))
@@ -80,6 +90,7 @@ SLICES = Index(
 def objects_for(host: str, domain: str, where: ClusterId, seen: Snapshot) -> Iterator[Object]:
     """The objects of a cluster that serve a host."""
     yield from seen.by(where, SERVICE_HOSTS, host)
+    domain = domain.lower()
     if domain and host.endswith(f".{domain}"):
         front = host.removesuffix(f".{domain}")
         yield from seen.by(where, SERVICE_HOSTS, UNNAMED + front)
@@ -103,7 +114,7 @@ def full_host(told: str, domain: str) -> str | None:
     """The whole host name of an index's value; None for a Service that has none."""
     if not told.startswith(UNNAMED):
         return told
-    return f"{told.removeprefix(UNNAMED)}.{domain}" if domain else None
+    return f"{told.removeprefix(UNNAMED)}.{domain.lower()}" if domain else None
 
 
 def found_in(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[Found]:

@@ -1,0 +1,89 @@
+"""Global hosts as ExternalDNS gets them: one writer, which changes with the leader."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.options import GslbOptions
+from hanse.kube.request import Request
+from hanse.model.crds import stand_ins
+from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.testing.stage import Check, Features, Stage
+from hanse.testing.stage_federation import CRDS
+from hanse.testing.stage_sites import HOST, Sites, balance
+
+pytestmark = pytest.mark.anyio
+
+HAMBURG, BERGEN = "192.0.2.12", "192.0.2.13"
+
+
+@pytest.fixture
+def features() -> Features:
+    return lambda: (Gslb(GslbOptions(providers=("dns", "externaldns"))),)
+
+
+@pytest.fixture
+async def sites(stage: Stage) -> AsyncIterator[Sites]:
+    """Lubeck leads; the host is served by the other two."""
+    definition = next(d for d in stand_ins() if d["spec"]["names"]["kind"] == "DNSEndpoint")
+    for cluster in stage.names:
+        body = msgspec.json.encode(definition)
+        await stage.person(cluster).send(Request("POST", CRDS, body=body))
+    made = await balance(stage)
+    await made.policy("lubeck", controlPlaneHmOnly=True, ttl=20)
+    await made.serve("hamburg", HAMBURG)
+    await made.serve("bergen", BERGEN)
+    await stage.start_agents()
+    yield made
+    for actor in list(stage.actors):
+        await stage.kill_agent(actor)
+    for cluster in stage.names:
+        path = f"/apis/externaldns.k8s.io/v1alpha1/namespaces/{NAMESPACE}/dnsendpoints"
+        await stage.person(cluster).send(Request("DELETE", path))
+
+
+def publishes(sites: Sites, cluster: str, *targets: str) -> Check[None]:
+    """That a cluster has records of the host with these addresses; none: no object at all."""
+
+    async def check() -> None:
+        listed = await sites.person(cluster).list(DNSEndpoint, namespace=NAMESPACE)
+        found = [t for o in listed.objects for r in o.spec.endpoints for t in r.targets]
+        assert found == list(targets), f"{cluster} publishes {found}"
+        assert bool(listed.objects) == bool(targets)
+
+    return check
+
+
+async def test_the_leader_alone_publishes_the_merged_record(sites: Sites, stage: Stage) -> None:
+    await stage.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
+
+    await publishes(sites, "hamburg")()
+    (found,) = (await sites.person("lubeck").list(DNSEndpoint, namespace=NAMESPACE)).objects
+    (record,) = found.spec.endpoints
+    assert (record.dns_name, record.record_type, record.record_ttl) == (HOST, "A", 20)
+
+
+async def test_another_leader_publishes_before_the_first_withdraws(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
+    await stage.settled()
+    await sites.lead("lubeck", False)
+    await stage.settled()
+    await publishes(sites, "lubeck", HAMBURG, BERGEN)()
+
+    await sites.lead("hamburg")
+
+    async def handed_over() -> None:
+        try:
+            await publishes(sites, "lubeck", HAMBURG, BERGEN)()
+        except AssertionError:
+            await publishes(sites, "hamburg", HAMBURG, BERGEN)()
+            await publishes(sites, "lubeck")()
+            return
+        raise AssertionError("lubeck publishes still")
+
+    await stage.eventually(handed_over)
