@@ -143,6 +143,19 @@ def shown(seen: Seen) -> str:
     return "\n".join(parts)
 
 
+def show(seen: Seen) -> None:
+    """Print the hosts and what is wrong, beside other things; nothing where there is nothing."""
+    if not any(site.clusters for site in seen.sites):
+        return
+    source = next(iter(seen.leaders), None) or next((s for s in seen.sites if s.hosts), None)
+    if source is not None and source.hosts:
+        rows = [_host(service) for service in source.hosts]
+        click.echo()
+        click.echo(table(("GLOBAL HOST", "UP", "MEMBERS"), rows))
+    for problem in seen.problems:
+        click.echo(f"! gslb: {click.style(problem, fg='yellow')}")
+
+
 def _row(site: Site, seen: Seen) -> tuple[str, ...]:
     if site.unreachable:
         return (site.name, click.style("unreachable", fg="red"), "-", "-", "-", site.unreachable)
@@ -184,7 +197,26 @@ def document(seen: Seen) -> dict[str, Any]:
             if site.takes_part
         ],
         "hosts": [
-            {"host": s.spec.host, "up": s.status.up, "members": msgspec.to_builtins(s.spec.members)}
+            {"host": s.spec.host, "up": s.status.up, "members": _members(s)}
             for s in (seen.leaders[0].hosts if seen.leaders else ())
         ],
     }
+
+
+def _members(service: GlobalService) -> list[dict[str, Any]]:
+    health = {(h.cluster, h.address): h for h in service.status.members}
+    found = []
+    for member in service.spec.members:
+        told = health.get((member.cluster, member.address))
+        found.append(
+            {
+                "cluster": member.cluster,
+                "address": member.address,
+                "told": member.told,
+                "weight": member.weight,
+                "priority": member.priority,
+                "up": told is not None and told.up,
+                "reason": told.reason if told is not None else "",
+            }
+        )
+    return found

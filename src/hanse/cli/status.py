@@ -10,6 +10,7 @@ from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from hanse.cli.federated_seen import Seen as Shared
+    from hanse.cli.gslb_seen import Seen as Balanced
     from hanse.cli.local_eyes import AgentsSee, Local
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
@@ -26,7 +27,7 @@ def command(context: click.Context, as_json: bool) -> None:
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
     ports, the endpoints that are ready in each cluster, and what clusters disagree about; then the
-    same of federated Services and of machines that are Services. A cluster
+    same of federated Services and of machines that are Services; then global hosts. A cluster
     that does not answer is shown as such, and in a local federation what agents do not reach; the
     exit status is 0 all the same (see `hanse doctor`).
 
@@ -37,15 +38,16 @@ def command(context: click.Context, as_json: bool) -> None:
       hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
       hanse status --json | jq '.services[] | select(.problems != [])'
     """
-    from hanse.cli import exported, federated, federated_seen
+    from hanse.cli import exported, federated, federated_seen, gslb_seen
 
-    seen, services, shared, told = _look(settings_of(context))
+    seen, services, shared, balanced, told = _look(settings_of(context))
     if as_json:
         shown = {
             "clusters": [_whole(one, told) for one in seen],
             "dns": told.dns_of_nobody,
             "services": [exported.document(one) for one in services],
             **federated_seen.document(shared),
+            "gslb": gslb_seen.document(balanced),
         }
         click.echo(json.dumps(shown, indent=2))
     else:
@@ -54,14 +56,16 @@ def command(context: click.Context, as_json: bool) -> None:
         _show_membership(seen)
         _show_services(services)
         federated.show(shared)
+        gslb_seen.show(balanced)
 
 
-def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, Local]":
+def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, Balanced, Local]":
     import asyncio
 
     from hanse.cli.clusters import ways
     from hanse.cli.exported import look_at_services
     from hanse.cli.federated import look_at_federated
+    from hanse.cli.gslb_seen import look as look_at_hosts
     from hanse.cli.local_eyes import told_locally
     from hanse.cli.looking import look_at
     from hanse.cli.oops import bad_credentials
@@ -74,10 +78,14 @@ def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, L
     except BadCredentials as error:
         raise bad_credentials(error) from None
 
-    async def look() -> "tuple[list[Seen], list[ServiceSeen], Shared, Local]":
-        local = told_locally(settings)
-        shared = look_at_federated(chosen)
-        return await asyncio.gather(look_at(chosen), look_at_services(chosen), shared, local)
+    async def look() -> "tuple[list[Seen], list[ServiceSeen], Shared, Balanced, Local]":
+        return await asyncio.gather(
+            look_at(chosen),
+            look_at_services(chosen),
+            look_at_federated(chosen),
+            look_at_hosts(chosen),
+            told_locally(settings),
+        )
 
     return run_async(look)
 
