@@ -97,3 +97,69 @@ async def test_a_settled_assembly_writes_nothing_also_after_a_restart(assembly: 
         if s.request.method not in READING and "/leases" not in s.request.path
     ]
     assert writes == []
+
+
+def writes_since(assembly: Assembly, start: int) -> list[str]:
+    return [
+        f"{s.source}: {s.request.method} {s.target}{s.request.path}"
+        for s in assembly.network.sent[start:]
+        if s.request.method not in READING and "/leases" not in s.request.path
+    ]
+
+
+async def test_another_supervisor_takes_over_without_a_write(assembly: Assembly) -> None:
+    await join(assembly, "lubeck", "10.1.0.1")
+    await join(assembly, "bergen", "10.3.0.1")
+    await assembly.settle()
+    [leader] = [n for n, s in assembly.supervisors.items() if "bergen" in s.leads]
+    start = len(assembly.network.sent)
+
+    await assembly.kill(leader)
+    await assembly.settle()
+
+    [other] = assembly.supervisors.values()
+    assert other.leads == set(NAMES)
+    assert writes_since(assembly, start) == []
+
+
+async def test_a_host_name_is_followed_wherever_it_leads() -> None:
+    names = {"lb.example.org": ["192.0.2.1"]}
+
+    async def resolve(*, host: str) -> dict[str, object]:
+        if host not in names:
+            raise OSError("no answer")
+        return {"addresses": names[host], "ttl": 30}
+
+    assembly = Assembly(NAMES, 2, lambda: (FederatedServices(),), providers={"resolve": resolve})
+    await assembly.open()
+    for name in NAMES:
+        await assembly.person(name).create(namespace(SHOP))
+    async with assembly.running():
+        await join(assembly, "bergen", "10.3.0.1")
+        person = assembly.person("bergen")
+        await person.patch(Service, "web-bergen", SHOP, {"spec": {"type": "LoadBalancer"}})
+        ingress = {"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.org"}]}}}
+        await person.patch(Service, "web-bergen", SHOP, ingress, subresource="status")
+        await assembly.settle()
+        there = ["192.0.2.1", "lb.example.org"]
+        assert await endpoints(assembly, "lubeck") == {"bergen": there}
+        assert await endpoints(assembly, "bergen") == {"bergen": ["10.3.0.1"]}
+
+        names["lb.example.org"] = ["192.0.2.2", "fd00::2"]
+        await assembly.settle()
+        now = {"bergen": ["192.0.2.2", "fd00::2", "lb.example.org"]}
+        assert await endpoints(assembly, "lubeck") == now
+
+        del names["lb.example.org"]
+        await assembly.settle()
+        assert await endpoints(assembly, "lubeck") == now
+
+
+async def test_a_leader_reads_nothing_of_members_that_others_lead(assembly: Assembly) -> None:
+    await join(assembly, "bergen", "10.3.0.1")
+    await assembly.settle()
+
+    for supervisor in assembly.supervisors.values():
+        stores = supervisor.engine.fleet.stores
+        watched = {where for where, kind in stores if kind == EndpointSlice.kind}
+        assert watched == supervisor.leads

@@ -1,0 +1,175 @@
+"""Random histories of a federation: people, faults and crashes, and what must hold at the end."""
+
+import asyncio
+from datetime import timedelta
+from random import Random
+
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.names import CLUSTER, HOME, KUBE_SERVICE
+from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import ClusterId, Meta
+from hanse.testing.assembly import Assembly
+from hanse.testing.builders import namespace
+from hanse.testing.faults import READING, Weather
+from hanse.testing.time import run
+from tests.features.federated.given import GLOBAL_MARK, SHOP
+from tests.features.federated.people import pods
+
+NAMES = ("lubeck", "hamburg", "bergen")
+FEDERATED = ("web", "fish")
+STORM = Weather(delay=timedelta(milliseconds=300), refused=0.1, lost=0.1, breaks=0.05)
+
+
+class History:
+    """One federation and what its people did, so that the end can be told from the beginning."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.assembly = Assembly(NAMES, 2, lambda: (FederatedServices(),), seed=seed)
+        self.members: dict[tuple[ClusterId, str], set[str]] = {}
+        """The pods of each Service that joins, by cluster and federated Service."""
+        self._addresses = 0
+
+    async def play(self, steps: int) -> None:
+        assembly = self.assembly
+        await assembly.open()
+        for name in NAMES:
+            await assembly.person(name).create(namespace(SHOP))
+        theirs = Service(
+            metadata=Meta(name="fish", namespace=HOME),
+            spec=ServiceSpec(ports=(ServicePort(port=7, name="theirs"),)),
+        )
+        foreign = await assembly.person("hamburg").create(theirs)
+        async with assembly.running():
+            for _ in range(steps):
+                await self._step()
+                await asyncio.sleep(self.random.choice((0, 0.05, 1, 7, 25)))
+            await self._calm()
+            await self._check(foreign)
+
+    async def _step(self) -> None:
+        acts = (self._join, self._scale, self._scale, self._leave, self._cut, self._storm)
+        faults = (self._crash, self._meddle, self._heal)
+        await self.random.choice((*acts, *faults))()
+
+    def _address(self) -> str:
+        self._addresses += 1
+        return f"10.9.{self._addresses // 200}.{self._addresses % 200 + 1}"
+
+    async def _join(self) -> None:
+        where, of = self.random.choice(NAMES), self.random.choice(FEDERATED)
+        name = f"{of}-{where}"
+        service = Service(
+            metadata=Meta(name=name, namespace=SHOP, annotations={GLOBAL_MARK: of}),
+            spec=ServiceSpec(ports=(ServicePort(port=80, name="http"),)),
+        )
+        try:
+            await self.assembly.person(where).create(service)
+        except AlreadyExists:
+            return
+        told = {self._address()}
+        self.members[where, of] = told
+        await self.assembly.person(where).create(pods(name, *told))
+
+    async def _scale(self) -> None:
+        if not self.members:
+            return
+        where, of = self.random.choice(sorted(self.members))
+        told = {self._address() for _ in range(self.random.randrange(4))}
+        self.members[where, of] = told
+        change = [{"addresses": [a], "conditions": {"ready": True}} for a in sorted(told)]
+        await self.assembly.person(where).patch(
+            EndpointSlice, f"{of}-{where}-pods", SHOP, {"endpoints": change}
+        )
+
+    async def _leave(self) -> None:
+        if not self.members:
+            return
+        where, of = self.random.choice(sorted(self.members))
+        del self.members[where, of]
+        person = self.assembly.person(where)
+        await person.delete(Service, f"{of}-{where}", SHOP)
+        await person.delete(EndpointSlice, f"{of}-{where}-pods", SHOP)
+
+    async def _cut(self) -> None:
+        self.assembly.network.cut(
+            self.random.choice(self.assembly.chiefs), self.random.choice(NAMES)
+        )
+
+    async def _storm(self) -> None:
+        link = self.assembly.network.link(
+            self.random.choice(self.assembly.chiefs), self.random.choice(NAMES)
+        )
+        link.weather = STORM
+
+    async def _heal(self) -> None:
+        self.assembly.network.heal_all()
+
+    async def _crash(self) -> None:
+        name = self.random.choice(self.assembly.chiefs)
+        if name in self.assembly.supervisors:
+            await self.assembly.kill(name)
+        else:
+            self.assembly.start(name)
+
+    async def _meddle(self) -> None:
+        """Somebody deletes one of the things that we made."""
+        person = self.assembly.person(self.random.choice(NAMES))
+        listed = (await person.list(EndpointSlice, namespace=HOME)).objects
+        if listed:
+            chosen = self.random.choice(sorted(listed, key=lambda s: s.metadata.name))
+            try:
+                await person.delete(EndpointSlice, chosen.metadata.name, HOME)
+            except NotFound:
+                return
+
+    async def _calm(self) -> None:
+        self.assembly.network.heal_all()
+        for name in self.assembly.chiefs:
+            if name not in self.assembly.supervisors:
+                self.assembly.start(name)
+        await self.assembly.settle(timedelta(minutes=10))
+
+    async def _check(self, foreign: Service) -> None:
+        start = len(self.assembly.network.sent)
+        for name in NAMES:
+            for of in FEDERATED:
+                found = await self._endpoints(name, of)
+                assert found == self._wanted(name, of), f"{name} has {of} as {found}"
+        standing = await self.assembly.person("hamburg").read(Service, "fish", HOME)
+        assert (standing.metadata.uid, standing.spec) == (foreign.metadata.uid, foreign.spec)
+        await self.assembly.settle(timedelta(minutes=5))
+        written = [
+            f"{s.source}: {s.request.method} {s.target}{s.request.path}"
+            for s in self.assembly.network.sent[start:]
+            if s.request.method not in READING and "/leases" not in s.request.path
+        ]
+        assert written == []
+
+    def _wanted(self, where: ClusterId, of: str) -> dict[str, set[str]]:
+        if (where, of) == ("hamburg", "fish"):
+            return {}  # a foreign Service has that name there
+        return {c: told for (c, f), told in self.members.items() if f == of and told}
+
+    async def _endpoints(self, where: ClusterId, of: str) -> dict[str, set[str]]:
+        listed = await self.assembly.person(where).list(
+            EndpointSlice, namespace=HOME, labels=f"{KUBE_SERVICE}={of}"
+        )
+        told: dict[str, set[str]] = {}
+        for piece in listed.objects:
+            source = piece.metadata.annotations[CLUSTER]
+            told.setdefault(source, set()).update(
+                a for e in piece.endpoints or () for a in e.addresses
+            )
+        return told
+
+
+def replay(seed: int, steps: int = 30) -> None:
+    """Play one history to its end; fails as the first law that it breaks."""
+
+    async def history() -> None:
+        await History(seed).play(steps)
+
+    run(history())

@@ -1,0 +1,10 @@
+"""What holds at the end of any history: all members agree, and what people made is theirs."""
+
+import pytest
+
+from tests.features.federated.schedules import replay
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_history_ends_well(seed: int) -> None:
+    replay(seed)
