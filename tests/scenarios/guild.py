@@ -11,6 +11,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.request import Request
 from hanse.model.conditions import find
+from hanse.model.crds import stand_ins
 from hanse.model.kinds.core import Event, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import (
@@ -25,9 +26,9 @@ from hanse.model.kinds.federation import (
     VirtualMachine,
     VirtualMachineSpec,
 )
-from hanse.model.objects import ClusterId, K, Meta
+from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import League, define, federate
+from hanse.testing.stage_federation import CRDS, League, define, federate
 
 GLOBAL = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED = "svc.federated.antreaplus.vmware.com"
@@ -146,6 +147,29 @@ class Guild:
                 ),
             )
         )
+
+    async def teach(self, cluster: ClusterId, kind: type[Object]) -> None:
+        """Teach a cluster a kind of somebody else's, by its stand-in."""
+        name = f"{kind.kind.plural}.{kind.kind.group}"
+        [definition] = [d for d in stand_ins() if d["metadata"]["name"] == name]
+        with suppress(AlreadyExists):
+            await self.person(cluster).send(
+                Request("POST", CRDS, body=msgspec.json.encode(definition))
+            )
+
+        async def served() -> None:
+            await self.person(cluster).list(kind)
+
+        await self.stage.eventually(served)
+
+    async def put_with_status(self, cluster: ClusterId, obj: Any) -> None:
+        """Create an object that its own controller would tell about."""
+        person = self.person(cluster)
+        made = await person.create(obj)
+        if made.status != obj.status:
+            change = {"status": msgspec.to_builtins(obj.status)}
+            meta = obj.metadata
+            await person.patch(type(obj), meta.name, meta.namespace, change, subresource="status")
 
     # -- seeing
 

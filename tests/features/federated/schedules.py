@@ -6,6 +6,7 @@ from random import Random
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.names import CLUSTER, HOME, KUBE_SERVICE
+from hanse.features.federated.names import FEDERATED as MARK
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -31,6 +32,8 @@ class History:
         self.members: dict[tuple[ClusterId, str], set[str]] = {}
         """The pods of each Service that joins, by cluster and federated Service."""
         self._addresses = 0
+        self._present: set[tuple[ClusterId, ClusterId, str]] = set()
+        """Where all endpoints of a member were seen, and nobody touched either since."""
 
     async def play(self, steps: int) -> None:
         assembly = self.assembly
@@ -44,10 +47,26 @@ class History:
         foreign = await assembly.person("hamburg").create(theirs)
         async with assembly.running():
             for _ in range(steps):
+                await self._nothing_vanished()
                 await self._step()
                 await asyncio.sleep(self.random.choice((0, 0.05, 1, 7, 25)))
             await self._calm()
             await self._check(foreign)
+
+    async def _nothing_vanished(self) -> None:
+        """Whatever fails meanwhile, what people did not touch stays where it was."""
+        for name in NAMES:
+            for of in FEDERATED:
+                found = await self._endpoints(name, of)
+                for (where, joined), told in self.members.items():
+                    key = (name, where, of)
+                    whole = joined == of and bool(told) and found.get(where) == told
+                    assert whole or joined != of or key not in self._present, f"{key} vanished"
+                    if whole:
+                        self._present.add(key)
+
+    def _touched(self, where: ClusterId, of: str) -> None:
+        self._present = {p for p in self._present if p[1:] != (where, of)}
 
     async def _step(self) -> None:
         acts = (self._join, self._scale, self._scale, self._leave, self._cut, self._storm)
@@ -79,6 +98,7 @@ class History:
         where, of = self.random.choice(sorted(self.members))
         told = {self._address() for _ in range(self.random.randrange(4))}
         self.members[where, of] = told
+        self._touched(where, of)
         change = [{"addresses": [a], "conditions": {"ready": True}} for a in sorted(told)]
         await self.assembly.person(where).patch(
             EndpointSlice, f"{of}-{where}-pods", SHOP, {"endpoints": change}
@@ -89,6 +109,7 @@ class History:
             return
         where, of = self.random.choice(sorted(self.members))
         del self.members[where, of]
+        self._touched(where, of)
         person = self.assembly.person(where)
         await person.delete(Service, f"{of}-{where}", SHOP)
         await person.delete(EndpointSlice, f"{of}-{where}-pods", SHOP)
@@ -116,7 +137,9 @@ class History:
 
     async def _meddle(self) -> None:
         """Somebody deletes one of the things that we made."""
-        person = self.assembly.person(self.random.choice(NAMES))
+        name = self.random.choice(NAMES)
+        self._present = {p for p in self._present if p[0] != name}
+        person = self.assembly.person(name)
         listed = (await person.list(EndpointSlice, namespace=HOME)).objects
         if listed:
             chosen = self.random.choice(sorted(listed, key=lambda s: s.metadata.name))
@@ -154,6 +177,10 @@ class History:
         return {c: told for (c, f), told in self.members.items() if f == of and told}
 
     async def _endpoints(self, where: ClusterId, of: str) -> dict[str, set[str]]:
+        """What a federated Service leads to, by where that is; nothing without the Service."""
+        services = (await self.assembly.person(where).list(Service, namespace=HOME)).objects
+        if not any(s.name == of and MARK in s.metadata.annotations for s in services):
+            return {}
         listed = await self.assembly.person(where).list(
             EndpointSlice, namespace=HOME, labels=f"{KUBE_SERVICE}={of}"
         )
