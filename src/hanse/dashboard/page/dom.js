@@ -30,11 +30,35 @@ export function panel(title, body, ...tools) {
     title && h("header", {}, h("h2", {}, title), h("span", { class: "grow" }), ...tools), body);
 }
 
+// Long lists are drawn as far as somebody has scrolled; rows may be given as functions that make them.
+const STEP = 120;
+const drawn = new Map();
+
 export function table(columns, rows, { label, empty } = {}) {
   if (!rows.length) return h("div", { class: "empty" }, empty || "Nothing to show.");
-  return h("table", { class: "rows", "aria-label": label },
-    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col" }, c)))),
-    h("tbody", {}, rows));
+  const made = (row) => (typeof row === "function" ? row() : row);
+  const body = h("tbody", {});
+  const sentinel = h("tr", {}, h("td", { colspan: columns.length, class: "faint" }, ""));
+  let next = 0;
+  const draw = (until) => {
+    const more = rows.slice(next, until).map(made);
+    next = Math.min(until, rows.length);
+    if (label) drawn.set(label, next);
+    sentinel.remove();
+    body.append(...more);
+    if (next < rows.length) { sentinel.firstChild.textContent = `${rows.length - next} more`; body.append(sentinel); }
+  };
+  draw(Math.max(STEP, drawn.get(label) || 0));
+  if (next < rows.length) {
+    const watch = new IntersectionObserver((seen) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      draw(next + STEP);
+      if (next >= rows.length) watch.disconnect();
+    }, { rootMargin: "600px" });
+    watch.observe(sentinel);
+  }
+  return h("table", { class: "rows", "aria-label": label, "aria-rowcount": rows.length },
+    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col" }, c)))), body);
 }
 
 export function facts(pairs) {

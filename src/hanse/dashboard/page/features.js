@@ -53,7 +53,7 @@ function feature({ name, title, about, columns, empty, beside }) {
     draw(place) {
       const id = place.path.length === 2 ? place.path.join("/") : "";
       const all = items(name).sort((a, b) => (key(a) < key(b) ? -1 : 1));
-      const list = panel("", table(columns, all.map((x) => row(x, key(x) === id)), { label: title, empty }));
+      const list = panel("", table(columns, all.map((x) => () => row(x, key(x) === id)), { label: title, empty }));
       return [head(title, about(all)), h("div", { class: "grid" }, id ? h("div", { class: "grid two" }, list, detail(id)) : list, beside?.())];
     },
   };

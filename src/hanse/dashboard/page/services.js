@@ -48,7 +48,7 @@ export const services = {
     const all = sorted(items("services")).filter((x) => filter === "problems" ? x.problems.length : filter === "bad" ? x.state === "bad" : true);
     const filters = h("div", { class: "filters", role: "group", "aria-label": "Show" }, FILTERS.map(([value, text]) =>
       h("button", { class: "small", id: `show-${value}`, "aria-pressed": String(filter === value), onclick: () => { location.hash = value ? `#/services?show=${value}` : "#/services"; } }, text)));
-    const list = panel("", table(["Service", "State", "Type", "Ports", "Ready endpoints by cluster"], all.map((x) => row(x, key === `${x.namespace}/${x.name}`)),
+    const list = panel("", table(["Service", "State", "Type", "Ports", "Ready endpoints by cluster"], all.map((x) => () => row(x, key === `${x.namespace}/${x.name}`)),
       { label: "Services", empty: ["No service is exported yet. Try ", h("code", {}, "hanse export SERVICE"), "."] }));
     return [head("Services", `${counted(all.length, "service")} of the cluster set.`, filters), key ? h("div", { class: "grid two" }, list, detail(key)) : list];
   },
