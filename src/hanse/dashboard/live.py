@@ -11,8 +11,9 @@ import msgspec
 
 from hanse.dashboard.board import Board, News
 from hanse.dashboard.timeline import Happening, Timeline
+from hanse.model.facts import ClusterState
 from hanse.model.objects import ClusterId
-from hanse.model.snapshot import Change, ObjectChange
+from hanse.model.snapshot import Change, FactChange
 
 EVERY = 0.2
 """Seconds between two tellings; what changes in between is told once."""
@@ -39,12 +40,16 @@ class Live:
         self._watchers: list[Watcher] = []
         self._somebody = asyncio.Event()
         self._around = b""
+        self._speakers: dict[ClusterId, ClusterId | None] = {}
 
     def saw(self, agent: ClusterId, change: Change) -> None:
         """Take in that something changed before an agent's eyes."""
         if self._watchers:
             self._board.saw(change)
-        if isinstance(change, ObjectChange) and self._speaker(change.where) != agent:
+        if isinstance(change, FactChange):
+            if isinstance(change.fact, ClusterState):
+                self._speakers.clear()
+        elif self._speaker(change.where) != agent:
             return
         happened = self._timeline.saw(agent, change, datetime.now(UTC))
         if self._watchers:
@@ -97,7 +102,12 @@ class Live:
         }
 
     def _speaker(self, where: ClusterId) -> ClusterId | None:
-        return self._board.sights.speaker_for(where)
+        """Who is heard about a cluster; nobody where it is shown under another name."""
+        if where not in self._speakers:
+            sights = self._board.sights
+            shown = where in sights.clusters
+            self._speakers[where] = sights.speaker_for(where) if shown else None
+        return self._speakers[where]
 
     async def _tell(self) -> None:
         while True:
