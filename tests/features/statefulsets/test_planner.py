@@ -202,10 +202,10 @@ def test_ten_thousand_replicas_over_a_hundred_clusters_take_under_50_ms() -> Non
     names = clusters(100)
     wishes = {c: Wish(weight=1 + n % 7, min=n % 3) for n, c in enumerate(names)}
 
-    began = time.perf_counter()
+    began = time.process_time()
     grown = distribute(10_000, {}, names, wishes)
     shrunk = distribute(5_000, grown.shares, names, wishes)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
 
     assert sum(grown.shares.values()) == 10_000
     assert sum(shrunk.shares.values()) == 5_000
@@ -213,9 +213,9 @@ def test_ten_thousand_replicas_over_a_hundred_clusters_take_under_50_ms() -> Non
 
 
 def test_as_many_replicas_as_an_api_server_takes_are_shared_out_at_once() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     found = distribute(2**31 - 1, {}, clusters(100))
 
     assert sum(found.shares.values()) == 2**31 - 1
     assert max(found.shares.values()) - min(found.shares.values()) <= 1
-    assert time.perf_counter() - began < 0.05
+    assert time.process_time() - began < 0.05
