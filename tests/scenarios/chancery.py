@@ -1,0 +1,230 @@
+"""Policies on a stage: what people do with them in each cluster, and what can be seen there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any
+
+import msgspec
+
+from hanse.features.policies.content import FEDERATED, KINDS, Policy
+from hanse.features.policies.record import LEDGER, POLICIES, Record, record_in, record_name
+from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from hanse.kube.request import Request
+from hanse.model.crds import stand_ins
+from hanse.model.keys import Key
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.core import ConfigMap, Event
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import ClusterId, Meta, Wire
+from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_federation import CRDS, League, federate
+
+NAMES = {f"{kind.kind.plural}.{kind.kind.group}" for kind in KINDS.values()}
+
+
+class Chancery:
+    """A federation whose agents replicate policies."""
+
+    def __init__(self, stage: Stage, league: League) -> None:
+        self.stage = stage
+        self.league = league
+        self.names = stage.names
+
+    def acnp(self, priority: int = 5, name: str = "deny", *, plain: bool = False) -> Policy:
+        """A policy of whole clusters, named after the scenario."""
+        marks = {} if plain else {FEDERATED: "true"}
+        meta = Meta(name=f"{self.stage.shop}-{name}", annotations=marks)
+        return ClusterNetworkPolicy(metadata=meta, spec={"priority": priority})
+
+    def anp(self, priority: int = 5) -> Policy:
+        """A policy of the scenario's namespace."""
+        meta = Meta(name="deny", namespace=self.stage.shop, annotations={FEDERATED: "true"})
+        return AntreaNetworkPolicy(metadata=meta, spec={"priority": priority})
+
+    # -- doing
+
+    async def create(self, cluster: ClusterId, policy: Policy) -> Policy:
+        return await self.stage.person(cluster).create(policy)
+
+    async def edit(self, cluster: ClusterId, policy: Policy, change: Wire) -> None:
+        meta = policy.metadata
+        await self.stage.person(cluster).patch(type(policy), meta.name, meta.namespace, change)
+
+    async def set(self, cluster: ClusterId, policy: Policy, priority: int) -> None:
+        await self.edit(cluster, policy, {"spec": {"priority": priority}})
+
+    async def delete(self, cluster: ClusterId, policy: Policy) -> None:
+        meta = policy.metadata
+        await self.stage.person(cluster).delete(type(policy), meta.name, meta.namespace)
+
+    async def take_rights_away(self, cluster: ClusterId) -> None:
+        """Let supervisors do nothing in a cluster any more."""
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        person = self.stage.person(cluster)
+        listed = msgspec.json.decode((await person.send(Request("GET", path))).body)
+        for binding in listed["items"]:
+            if any(s.get("namespace") == SYSTEM for s in binding.get("subjects") or ()):
+                name = binding["metadata"]["name"]
+                await person.send(Request("DELETE", f"{path}/{name}"))
+
+    # -- seeing
+
+    async def find(self, cluster: ClusterId, policy: Policy) -> Policy | None:
+        meta = policy.metadata
+        try:
+            return await self.stage.person(cluster).read(type(policy), meta.name, meta.namespace)
+        except NotFound:
+            return None
+
+    async def priorities(self, policy: Policy) -> dict[ClusterId, Any]:
+        found = {name: await self.find(name, policy) for name in self.names}
+        return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
+
+    def all_say(self, policy: Policy, priority: int | None) -> Check[None]:
+        """That a policy says this in every cluster; None: that it is in none."""
+
+        async def check() -> None:
+            found = await self.priorities(policy)
+            assert found == dict.fromkeys(self.names, priority), found
+
+        return check
+
+    def stands(
+        self, cluster: ClusterId, policy: Policy, phase: str, reason: str = ""
+    ) -> Check[None]:
+        """That a cluster's ledger says so."""
+
+        async def check() -> None:
+            here = (await self.record(cluster, policy)).here
+            assert (here.phase, here.reason) == (phase, reason), here
+
+        return check
+
+    async def record(self, cluster: ClusterId, policy: Policy) -> Record:
+        topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
+        key = Key(topic, policy.metadata.name, policy.metadata.namespace)
+        found = await self.stage.person(cluster).read(ConfigMap, record_name(key), SYSTEM)
+        told = record_in(found)
+        assert isinstance(told, Record), told
+        return told
+
+    def told(self, cluster: ClusterId, policy: Policy, reason: str) -> Check[None]:
+        """That an event about a policy gives this reason."""
+
+        async def check() -> None:
+            events = (await self.stage.person(cluster).list(Event)).objects
+            about = [e for e in events if e.involved_object.name == policy.metadata.name]
+            assert reason in {e.reason for e in about}, about
+
+        return check
+
+    # -- leaving nothing behind
+
+    async def clear(self) -> None:
+        for cluster in self.names:
+            person = self.stage.person(cluster)
+            for kind in KINDS.values():
+                for policy in (await person.list(kind)).objects:
+                    meta = policy.metadata
+                    with suppress(NotFound):
+                        await person.delete(kind, meta.name, meta.namespace)
+            selected = f"{LEDGER}={POLICIES}"
+            for told in (await person.list(ConfigMap, namespace=SYSTEM, labels=selected)).objects:
+                with suppress(NotFound):
+                    await person.delete(ConfigMap, told.metadata.name, SYSTEM)
+
+
+@asynccontextmanager
+async def chancery_on(stage: Stage) -> AsyncIterator[Chancery]:
+    """A federation of all clusters, led and empty of policies."""
+    for cluster in stage.names:
+        for definition in stand_ins():
+            if definition["metadata"]["name"] in NAMES:
+                body = msgspec.json.encode(definition)
+                with suppress(AlreadyExists, Conflict):
+                    await stage.person(cluster).send(Request("POST", CRDS, body=body))
+
+    async def served() -> None:
+        for cluster in stage.names:
+            for kind in KINDS.values():
+                await stage.person(cluster).list(kind)
+
+    await stage.eventually(served)
+    league = await federate(stage)
+    chancery = Chancery(stage, league)
+    await chancery.clear()
+    await stage.start_agents()
+    await stage.eventually(league.all_led())
+    try:
+        yield chancery
+    finally:
+        for name in list(stage.actors):
+            await stage.kill_agent(name)
+        await chancery.clear()
+
+
+class Script:
+    """People and faults at random; what was done last in each cluster is remembered."""
+
+    def __init__(self, chancery: Chancery, seed: int) -> None:
+        self.chancery = chancery
+        self.random = Random(seed)
+        self.last: dict[ClusterId, int | None] = {}
+        self.written = 0
+        self.story: list[str] = []
+
+    async def step(self) -> None:
+        """One thing that people do, or that goes wrong."""
+        deed = self.random.choice((self._create, self._edit, self._edit, self._delete))
+        fault = self.random.choice((None, None, self._cut, self._heal, self._restart))
+        if fault is not None:
+            await fault()
+        await deed(self.random.choice(self.chancery.names))
+
+    def outcomes(self) -> set[int | None]:
+        """What may come out: something that somebody did last somewhere."""
+        return set(self.last.values()) or {None}
+
+    async def _create(self, where: ClusterId) -> None:
+        self.written += 1
+        with suppress(KubeError):
+            await self.chancery.create(where, self.chancery.acnp(self.written))
+            self._done(where, self.written)
+
+    async def _edit(self, where: ClusterId) -> None:
+        self.written += 1
+        with suppress(KubeError):
+            await self.chancery.set(where, self.chancery.acnp(), self.written)
+            self._done(where, self.written)
+
+    async def _delete(self, where: ClusterId) -> None:
+        with suppress(KubeError):
+            await self.chancery.delete(where, self.chancery.acnp())
+            self._done(where, None)
+
+    def _done(self, where: ClusterId, what: int | None) -> None:
+        self.last[where] = what
+        self.story.append(f"{where}: {what}")
+
+    async def _cut(self) -> None:
+        source = self.random.choice(self.chancery.league.supervisors)
+        target = self.random.choice(self.chancery.names)
+        self.chancery.stage.network.cut(source, target)
+        self.story.append(f"{source} is cut off from {target}")
+
+    async def _heal(self) -> None:
+        for source in self.chancery.league.supervisors:
+            for target in self.chancery.names:
+                self.chancery.stage.network.heal(source, target)
+        self.story.append("all heals")
+
+    async def _restart(self) -> None:
+        name = self.random.choice(self.chancery.league.supervisors)
+        await self.chancery.stage.kill_agent(name)
+        await self.chancery.stage.start_agent(name)
+        self.story.append(f"the agent of {name} starts anew")
+
+    async def end(self) -> None:
+        """Everything works again."""
+        await self._heal()
