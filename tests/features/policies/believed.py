@@ -38,6 +38,11 @@ class Believed:
         if what == ABSENT:
             self.deleted = True
 
+    def entered(self, where: str, what: str) -> None:
+        """A plain policy was annotated: it counts, or what all agreed on goes on to count."""
+        self.acted(where, what)
+        self.unsure = True
+
     def made_outside(self, what: object) -> None:
         """What a cluster makes while it is no member may join with it, if nobody else has it."""
         self.ever.add(str(what))

@@ -15,7 +15,7 @@ from typing import Any
 from hanse.engine.leaving import leave
 from hanse.features.policies.content import FEDERATED, Policy, is_federated
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import RESOLVE_MARK, VERSION_MARK
+from hanse.features.policies.record import PAGE_NAME, RESOLVE_MARK, VERSION_MARK
 from hanse.kube.errors import KubeError
 from hanse.local.embedded.storage import Snapshot
 from hanse.model.facts import ClusterState, Phase, Role
@@ -100,6 +100,7 @@ class Schedule:
             (self._delete, 4),
             (self._unannotate, 1),
             (self._create_plain, 1),
+            (self._annotate, 1),
             (self._cut, 3),
             (self._mend, 1),
             (self._storm, 2),
@@ -203,6 +204,19 @@ class Schedule:
         believed.plain[where] = made.metadata.resource_version
         if where in believed.last and believed.last[where] == ABSENT:
             believed.unsure = True  # deleted and replaced before anybody looked, maybe
+
+    async def _annotate(self) -> None:
+        """A plain policy becomes a federated one, beside what others may have under its name."""
+        where, name = self._cluster(), self._name()
+        standing = await self.realm.find(where, self.make(name))
+        if standing is None or is_federated(standing):
+            return
+        with self.witness.by_hand(where):
+            change = {"metadata": {"annotations": {FEDERATED: "true"}}}
+            after = await self.realm.edit(where, standing, change)
+        self._tell(f"{where}: {name} with {said(after)} enters the federation")
+        self.believed[name].plain.pop(where, None)
+        self.believed[name].entered(where, said(after))
 
     def _acted(self, where: str, name: str, what: object) -> None:
         if where == self.outside:
@@ -341,7 +355,9 @@ class Schedule:
         """Somebody deletes or overwrites a record of the ledger by hand."""
         where = self._cluster()
         client = self.realm.client(where)
-        records = (await client.list(ConfigMap, namespace="antrea-plus-system")).objects
+        records = list((await client.list(ConfigMap, namespace="antrea-plus-system")).objects)
+        if self.outside:  # or nobody remembers that somebody is away
+            records = [r for r in records if r.metadata.name != PAGE_NAME]
         if not records:
             return
         record = self.random.choice(records)

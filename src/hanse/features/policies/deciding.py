@@ -15,11 +15,11 @@ from hanse.features.policies.content import (
 from hanse.features.policies.observing import Draft
 from hanse.features.policies.record import (
     RESOLVE_MARK,
-    VERSION_MARK,
     Here,
     Lost,
     Reason,
     Record,
+    mark_in,
     mark_of,
 )
 from hanse.features.policies.sight import Sight
@@ -88,13 +88,12 @@ def _orphaned(sight: Sight, draft: Draft, winner: Entry) -> Step:
     policy = sight.policy
     if policy is None:
         return _step(replace(draft, here=_released(draft.here)))
-    if is_federated(policy) and draft.here.stands:
-        here = replace(draft.here, phase="Pending", target=winner.dot, reason="")
-        return _step(replace(draft, here=here), _patch(sight, change_to_plain(policy)))
-    step = _step(replace(draft, here=_released(draft.here)))
-    if VERSION_MARK in policy.metadata.annotations and not is_federated(policy):
-        return Step(step.record, (_patch(sight, change_to_plain(policy)),))
-    return step
+    is_copy = is_federated(policy) and draft.here.stands
+    was_ours = not is_federated(policy) and mark_in(sight.key, policy.metadata.annotations)
+    if not is_copy and not was_ours:
+        return _step(replace(draft, here=_released(draft.here)))
+    here = replace(draft.here, phase="Pending", target=winner.dot, reason="")
+    return _step(replace(draft, here=here), _patch(sight, change_to_plain(policy)))
 
 
 def _present(

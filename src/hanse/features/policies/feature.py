@@ -34,19 +34,21 @@ from hanse.features.policies.record import (
     record_name,
 )
 from hanse.features.policies.sight import (
+    Ledgers,
     Sight,
     definition_name,
-    has_joined,
     is_whole,
-    known_elsewhere,
+    known_of,
     leads,
     leaving_of,
+    ledgers_of,
     members_of,
     own_record,
     page_of,
     sight_of,
 )
 from hanse.features.policies.telling import notices_of
+from hanse.features.policies.versions import History
 from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
@@ -88,13 +90,13 @@ class Policies:
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where, before, after):
+            case ObjectChange(_, before, after):
                 match change.object:
                     case ClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
-                        return [key_of(policy), *_unjoined(seen, where)]
+                        return [key_of(policy), *_unjoined(seen)]
                     case ConfigMap():
                         told = [o for o in (before, after) if isinstance(o, ConfigMap)]
-                        return _woken_by_record(where, told, seen)
+                        return _woken_by_record(told, seen)
                     case Namespace() as home if home.metadata.name == SYSTEM:
                         return _all_keys(seen)
                     case Namespace() as home:
@@ -111,7 +113,10 @@ class Policies:
     def plan(self, key: Key, seen: Snapshot) -> Plan:
         if key.topic == PAGE_TOPIC:
             return plan_page(key.name, self._options, seen)
-        shares = [self._share(key, m, seen) for m in members_of(seen) if leads(m, seen)]
+        ledgers = ledgers_of(seen)
+        known = known_of(key, ledgers, seen)
+        led = [m for m in ledgers.members if leads(m, seen)]
+        shares = [self._share(key, m, ledgers, known, seen) for m in led]
         kept = [d for m in leaving_of(seen) for d in _kept_while_leaving(key, m, seen)]
         writes = [w for s in shares if s.step is not None for w in s.step.writes]
         made = [w for w in writes if isinstance(w, Desired)]
@@ -125,26 +130,29 @@ class Policies:
             again_after=min(waits, default=None),
         )
 
-    def _share(self, key: Key, member: ClusterId, seen: Snapshot) -> _Share:
+    def _share(
+        self, key: Key, member: ClusterId, ledgers: Ledgers, known: History, seen: Snapshot
+    ) -> _Share:
         """What is to be done in one member that we lead."""
         standing = _Share(_standing(key, member, seen))
         if not is_whole(member, KINDS[key.topic], seen):
             return standing
-        own = own_record(key, member, seen)
-        sight = sight_of(key, member, seen)
+        own = own_record(key, member, ledgers, seen)
+        sight = sight_of(key, member, ledgers, seen)
         policy = sight.policy
         if isinstance(own, Unreadable):
             return standing
         if policy is not None and policy.metadata.deletion_timestamp is not None:
             return standing
-        known = known_elsewhere(key, member, seen)
-        return self._answer(sight, own, observe(sight, own, known, self._options.flips), seen)
+        observation = observe(sight, own, known, self._options.flips)
+        return self._answer(sight, own, observation, ledgers, seen)
 
     def _answer(
         self,
         sight: Sight,
         own: Record | Lost,
         observation: Observation,
+        ledgers: Ledgers,
         seen: Snapshot,
     ) -> _Share:
         standing = _standing(sight.key, sight.member, seen)
@@ -152,14 +160,14 @@ class Policies:
             case Past():
                 return _Share(standing, again_after=guards.LOOK_AGAIN)
             case Draft():
-                return _share_of(sight, own, observation, seen)
+                return _share_of(sight, own, observation, ledgers, seen)
             case Vanished(if_deleted, if_not):
                 assert isinstance(own, Record), "what was never recorded cannot vanish"
                 match guards.find_out(sight, own.here, self._options, seen):
                     case guards.Deleted():
-                        return _share_of(sight, own, if_deleted, seen)
+                        return _share_of(sight, own, if_deleted, ledgers, seen)
                     case guards.Displaced():
-                        return _share_of(sight, own, if_not, seen)
+                        return _share_of(sight, own, if_not, ledgers, seen)
                     case guards.Held(message):
                         return _held(sight, own, message)
                     case guards.Unsure(questions):
@@ -167,10 +175,12 @@ class Policies:
                         return _Share(standing, questions=questions, again_after=wait)
 
 
-def _share_of(sight: Sight, own: Record | Lost, draft: Draft, seen: Snapshot) -> _Share:
+def _share_of(
+    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, seen: Snapshot
+) -> _Share:
     outcome = seen.fact(Outcome, sight.place)
     step = decide(sight, own, draft, outcome, seen.now)
-    if not _is_needed(sight, own, step.record, seen):
+    if not _is_needed(sight, own, step.record, ledgers):
         return _Share()
     desired = _desired(sight, step.record)
     return _Share((desired,), step, notices_of(sight, own, step.record))
@@ -192,12 +202,12 @@ def _desired(sight: Sight, record: Record) -> Desired:
     return Desired(written, sight.member, as_leader_of=sight.member, takes_over=True)
 
 
-def _is_needed(sight: Sight, own: Record | Lost, record: Record, seen: Snapshot) -> bool:
+def _is_needed(sight: Sight, own: Record | Lost, record: Record, ledgers: Ledgers) -> bool:
     """Whether a record says anything that nobody else remembers."""
     winner = record.history.winner
     if record.here.phase != "Released" or (winner is not None and winner.state == "Present"):
         return True
-    if remembers(sight.member, sight.key, record.history, seen):
+    if remembers(sight.member, sight.key, record.history, ledgers):
         return False
     return isinstance(own, Record) or winner is not None
 
@@ -217,7 +227,7 @@ def _kept_while_leaving(key: Key, member: ClusterId, seen: Snapshot) -> tuple[De
     return _standing(key, member, seen)
 
 
-def _woken_by_record(where: ClusterId, told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
+def _woken_by_record(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
     keys = {key for one in told if (key := key_in(one)) is not None}
     pages = {key for key in keys if key.topic == PAGE_TOPIC}
     yield from keys
@@ -228,13 +238,13 @@ def _woken_by_record(where: ClusterId, told: list[ConfigMap], seen: Snapshot) ->
     elif any(_is_over(one) for one in told):
         yield from (Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen))
     else:
-        yield from _unjoined(seen, where)
+        yield from _unjoined(seen)
 
 
 def _woken_by_page(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
     pages = [page for one in told if isinstance(page := page_in(one), Page)]
-    if len(pages) < 2:
-        yield from _all_keys(seen)
+    if len(pages) < 2 or len({(p.cluster, p.stay, str(p.left)) for p in pages}) > 1:
+        yield from _all_keys(seen)  # whose records count is another thing now
         return
     before, after = (page.collected for page in pages)
     for name in sorted(before.keys() | after.keys()):
@@ -250,11 +260,12 @@ def _is_over(told: ConfigMap) -> bool:
     return isinstance(record, Record) and record.here.phase == "Released"
 
 
-def _unjoined(seen: Snapshot, where: ClusterId) -> Iterator[Key]:
+def _unjoined(seen: Snapshot) -> Iterator[Key]:
     """The pages of members that are still taking things in."""
-    del where  # a change anywhere is something to take in
-    for member in members_of(seen):
-        if leads(member, seen) and not has_joined(member, seen):
+    led = [member for member in members_of(seen) if leads(member, seen)]
+    ledgers = ledgers_of(seen) if led else None
+    for member in led:
+        if ledgers is not None and not ledgers.has_joined(member, seen):
             yield Key(PAGE_TOPIC, member)
 
 

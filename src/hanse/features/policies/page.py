@@ -19,16 +19,14 @@ from hanse.features.policies.record import (
     record_name,
 )
 from hanse.features.policies.sight import (
-    has_joined,
+    Ledgers,
     identity_of,
     is_whole,
-    known_elsewhere,
-    last_stay,
+    known_of,
     leads,
     leaving_of,
-    members_of,
+    ledgers_of,
     own_record,
-    page_of,
 )
 from hanse.features.policies.versions import Dot, History, merge
 from hanse.model.keys import Key
@@ -49,18 +47,18 @@ def plan_page(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> Plan
     kept = () if standing is None else (Desired(standing, member, as_leader_of=member),)
     if not all(is_whole(member, kind, seen) for kind in KINDS.values()):
         return Plan(kept)
-    if not has_joined(member, seen) and not _is_complete(member, seen):
+    ledgers = ledgers_of(seen)
+    joined = ledgers.has_joined(member, seen)
+    if not joined and not _is_complete(member, ledgers, seen):
         return Plan(kept, again_after=LOOK_AGAIN)
-    page = page_of(member, seen)
+    page = ledgers.pages.get(member)
     known = page.collected if page is not None else {}
-    due = dict(_collectable(member, options, seen))
+    due = dict(_collectable(member, ledgers, options, seen))
     collected = {name: context for name, context in known.items() if name not in due}
     collected.update(due)
     latest = dict(list(collected.items())[-options.remembered :])
-    stay = page.stay if page is not None and has_joined(member, seen) else 0
-    about = Page(
-        identity_of(member, seen), stay or last_stay(member, seen) + 1, *_others(member, page, seen)
-    )
+    stay = page.stay if page is not None and joined else ledgers.left.get(member, 0) + 1
+    about = Page(identity_of(member, seen), stay, *_others(member, ledgers))
     written = page_map_of(member, replace(about, collected=latest))
     wait = _next_collection(member, options, seen)
     desired = Desired(written, member, as_leader_of=member, takes_over=True)
@@ -72,76 +70,73 @@ class _Others(NamedTuple):
     left: dict[ClusterId, int]
 
 
-def _others(member: ClusterId, page: Page | None, seen: Snapshot) -> _Others:
+def _others(member: ClusterId, ledgers: Ledgers) -> _Others:
     """Who is a member now and in which stay, and whose stay has ended."""
+    page = ledgers.pages.get(member)
     known = dict(page.members) if page is not None else {}
     left = dict(page.left) if page is not None else {}
-    members = members_of(seen)
-    for other in sorted(known.keys() - set(members)):
+    for other in sorted(known.keys() - set(ledgers.members)):
         left[other] = max(known.pop(other), left.get(other, 0))
-    for other in members:
-        found = page_of(other, seen)
-        if other != member and found is not None and found.stay > left.get(other, 0):
+    for other, found in ledgers.pages.items():
+        if other != member and found.stay > left.get(other, 0):
             known[other] = max(found.stay, known.get(other, 0))
     return _Others(dict(sorted(known.items())), dict(sorted(left.items())))
 
 
-def remembers(member: ClusterId, key: Key, history: History, seen: Snapshot) -> bool:
+def remembers(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -> bool:
     """Whether a member's ledger knows all of a policy's past without a record of it."""
-    page = page_of(member, seen)
-    known = History(page.collected.get(str(key), {})) if page is not None else History()
+    known = ledgers.collected(member, key)
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
 
 
-def _is_complete(member: ClusterId, seen: Snapshot) -> bool:
+def _is_complete(member: ClusterId, ledgers: Ledgers, seen: Snapshot) -> bool:
     """Whether the ledger of a member has a record of all that it should know."""
     return all(
         seen.get(member, ConfigMap, record_name(key), SYSTEM) is not None
-        for key in _keys_to_know(member, seen)
+        for key in _keys_to_know(member, ledgers, seen)
     )
 
 
-def _keys_to_know(member: ClusterId, seen: Snapshot) -> Iterator[Key]:
+def _keys_to_know(member: ClusterId, ledgers: Ledgers, seen: Snapshot) -> Iterator[Key]:
     for kind in KINDS.values():
         yield from (key_of(p) for p in seen.all(member, kind) if is_federated(p))
-    for other in members_of(seen):
+    for other in ledgers.members:
         for told in seen.all(other, ConfigMap):
             key = key_in(told)
             if key is None or key.topic == PAGE_TOPIC or other == member:
                 continue
-            if isinstance(record_in(told), Record) and known_elsewhere(key, member, seen).entries:
+            if isinstance(record_in(told), Record) and known_of(key, ledgers, seen).entries:
                 yield key
 
 
 def _collectable(
-    member: ClusterId, options: PolicyOptions, seen: Snapshot
+    member: ClusterId, ledgers: Ledgers, options: PolicyOptions, seen: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
     """The policies that are over and that every member knows to be over."""
     for key, record in _released(member, seen):
         if _age(record, seen.now) < options.retention:
             continue
-        history = merge(record.history, known_elsewhere(key, member, seen))
+        history = merge(record.history, known_of(key, ledgers, seen))
         winner = history.winner
         if winner is not None and winner.state == "Present":
             continue
-        if winner is None or _all_know(key, history, seen):
+        if winner is None or _all_know(key, history, ledgers, seen):
             yield str(key), history.context
 
 
-def _all_know(key: Key, history: History, seen: Snapshot) -> bool:
-    return all(_knows(member, key, history, seen) for member in members_of(seen))
+def _all_know(key: Key, history: History, ledgers: Ledgers, seen: Snapshot) -> bool:
+    return all(_knows(member, key, history, ledgers, seen) for member in ledgers.members)
 
 
-def _knows(member: ClusterId, key: Key, history: History, seen: Snapshot) -> bool:
+def _knows(member: ClusterId, key: Key, history: History, ledgers: Ledgers, seen: Snapshot) -> bool:
     """Whether a member has seen the end of a policy, and done what it asks for."""
     if not seen.synced(member, ConfigMap):
         return False
     ends = [e.dot for e in history.entries]
-    page = page_of(member, seen)
-    past = History(page.collected.get(str(key), {})) if page is not None else History()
+    past = ledgers.collected(member, key)
     if all(past.covers(dot) for dot in ends):
         return True
-    record = own_record(key, member, seen)
+    record = own_record(key, member, ledgers, seen)
     if not isinstance(record, Record) or record.here.phase != "Released":
         return False
     return all(record.history.covers(dot) for dot in ends)

@@ -13,7 +13,7 @@ from hanse.features.policies.record import (
     record_in,
     record_name,
 )
-from hanse.features.policies.versions import History, merge_all
+from hanse.features.policies.versions import NOTHING, History, merge_all
 from hanse.model.facts import ClusterState, KindServed, Leadership, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -89,15 +89,28 @@ def is_whole(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
         return False
     needed = (ConfigMap, Namespace, CustomResourceDefinition)
-    if not all(seen.listed(member, one) for one in needed):
+    if not all(seen.listed(member, one) for one in needed) or _are_being_read(seen):
         return False
     return seen.listed(member, kind) or not _is_served(member, kind, seen)
 
 
-def sight_of(key: Key, member: ClusterId, seen: Snapshot) -> Sight:
+def _are_being_read(seen: Snapshot) -> bool:
+    """Whether some ledger is about to be read for the first time; dead ones are not waited for.
+
+    It may say that what this member's ledger says is of another time.
+    """
+    return any(
+        state.phase is Phase.CONNECTING
+        and Role.MEMBER in state.roles
+        and not seen.listed(state.cluster, ConfigMap)
+        for state in seen.facts(ClusterState)
+    )
+
+
+def sight_of(key: Key, member: ClusterId, ledgers: "Ledgers", seen: Snapshot) -> Sight:
     """What is seen of a policy in a member that is whole."""
     kind = KINDS[key.topic]
-    others = [m for m in members_of(seen) if m != member]
+    others = [m for m in ledgers.members if m != member]
     return Sight(
         key,
         member,
@@ -105,9 +118,9 @@ def sight_of(key: Key, member: ClusterId, seen: Snapshot) -> Sight:
         _is_served(member, kind, seen),
         home_in(key, member, seen),
         definition_in(key, member, seen),
-        joining=not has_joined(member, seen),
+        joining=not ledgers.has_joined(member, seen),
         alone=not others,
-        joins_others=any(has_joined(m, seen) for m in others),
+        joins_others=any(ledgers.has_joined(m, seen) for m in others),
     )
 
 
@@ -130,23 +143,59 @@ def definition_name(key: Key) -> str:
     return f"{kind.plural}.{kind.group}"
 
 
-def own_record(key: Key, member: ClusterId, seen: Snapshot) -> Record | Unreadable | Lost:
-    """What a member's ledger says of a policy; what another cluster of that id wrote is nothing."""
-    if page_of(member, seen) is not None and not has_joined(member, seen):
+class Ledgers(Struct, frozen=True):
+    """The pages of all members, read once for a plan."""
+
+    members: tuple[ClusterId, ...]
+    pages: dict[ClusterId, Page]
+    left: dict[ClusterId, int]
+    """The latest stay of each member that others saw the end of."""
+
+    def has_joined(self, member: ClusterId, seen: Snapshot) -> bool:
+        """Whether a member has taken in what others knew, and has not been away since.
+
+        Only its leader sees whether it is still the same cluster; others take the ledger's word.
+        """
+        page = self.pages.get(member)
+        if page is None or page.stay <= self.left.get(member, 0):
+            return False
+        identity = identity_of(member, seen)
+        return not identity or page.cluster == identity
+
+    def collected(self, member: ClusterId, key: Key) -> History:
+        """What a member remembers of a policy whose tombstone it collected."""
+        page = self.pages.get(member)
+        return History(page.collected.get(str(key), {})) if page is not None else NOTHING
+
+
+def ledgers_of(seen: Snapshot) -> Ledgers:
+    """What the ledgers of all members say of themselves."""
+    members = members_of(seen)
+    pages = {m: page for m in members if (page := page_of(m, seen)) is not None}
+    left: dict[ClusterId, int] = {}
+    for page in pages.values():
+        for other, stay in page.left.items():
+            left[other] = max(stay, left.get(other, 0))
+    return Ledgers(members, pages, left)
+
+
+def own_record(
+    key: Key, member: ClusterId, ledgers: Ledgers, seen: Snapshot
+) -> Record | Unreadable | Lost:
+    """What a member's ledger says of a policy; what is of another stay or cluster is nothing."""
+    if member in ledgers.pages and not ledgers.has_joined(member, seen):
         return Lost()
     return record_in(seen.get(member, ConfigMap, record_name(key), SYSTEM))
 
 
-def known_elsewhere(key: Key, member: ClusterId, seen: Snapshot) -> History:
-    """All that the ledgers of other members, and the memory of every ledger, know of a policy."""
+def known_of(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
+    """All that the ledgers of all members know or remember of a policy, reachable now or not."""
     histories: list[History] = []
-    for one in members_of(seen):
-        if not seen.listed(one, ConfigMap):
+    for member in ledgers.members:
+        if not seen.listed(member, ConfigMap):
             continue
-        page = page_of(one, seen)
-        if page is not None and str(key) in page.collected:
-            histories.append(History(page.collected[str(key)]))
-        record = own_record(key, one, seen) if one != member else Lost()
+        histories.append(ledgers.collected(member, key))
+        record = own_record(key, member, ledgers, seen)
         if isinstance(record, Record):
             histories.append(record.history)
     return merge_all(histories)
@@ -156,24 +205,6 @@ def page_of(member: ClusterId, seen: Snapshot) -> Page | None:
     """What a member's ledger says of itself."""
     found = page_in(seen.get(member, ConfigMap, PAGE_NAME, SYSTEM))
     return found if isinstance(found, Page) else None
-
-
-def has_joined(member: ClusterId, seen: Snapshot) -> bool:
-    """Whether a member has taken in what others knew, and has not been away since.
-
-    Only its leader sees whether it is still the same cluster; others take the ledger's word.
-    """
-    page = page_of(member, seen)
-    if page is None or page.stay <= last_stay(member, seen):
-        return False
-    identity = identity_of(member, seen)
-    return not identity or page.cluster == identity
-
-
-def last_stay(member: ClusterId, seen: Snapshot) -> int:
-    """The latest stay of a member that others saw the end of; 0 if there was none."""
-    pages = (page_of(m, seen) for m in members_of(seen) if m != member)
-    return max((page.left.get(member, 0) for page in pages if page is not None), default=0)
 
 
 def identity_of(member: ClusterId, seen: Snapshot) -> str:
