@@ -146,3 +146,18 @@ def test_a_bad_cluster_id_is_refused_at_once(tmp_path: Path) -> None:
     assert said.status == 2
     assert said.err.startswith("hanse: --cluster-id 'Rome' is not a DNS label")
     assert said.err.count("\n") == 1
+
+
+def test_a_template_that_no_network_can_be_made_of_is_refused(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"metadata": {"name": "{{.Name}}"}}')
+
+    for told, why in (
+        (("--default-network-template-path", str(bad)), "is the only substitution"),
+        (("--default-network-template-path", str(tmp_path / "none")), "name a readable file"),
+        (("--network-provider", "mizar"), "is not TYPE=URL"),
+    ):
+        said = hanse("agent", "--cluster-id", "rome", *told, cwd=tmp_path)
+
+        assert said.status == 2
+        assert why in said.err

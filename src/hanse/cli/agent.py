@@ -10,6 +10,7 @@ import click
 from hanse.cli.addresses import listening_socket
 from hanse.cli.federated_options import federated_of
 from hanse.cli.gslb_options import gslb_of, gslb_options
+from hanse.cli.network_options import Told as NetworksTold
 from hanse.cli.network_options import network_options, networks_of
 from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of, publishing_options
@@ -157,9 +158,7 @@ def command(
     publish_key_file: Path | None,
     replica_zone: str,
     federation: str,
-    default_network_template_path: str | None,
-    network_providers: tuple[str, ...],
-    network_guard: bool,
+    networks: NetworksTold,
     federated_hostname: str,
     webhook_listen: str,
     webhook_url: str,
@@ -212,12 +211,7 @@ def command(
         publishing=publishing,
         statefulsets=replica_names_of(replica_zone, federation),
         federated=federated_of(federated_hostname),
-        networks=networks_of(
-            default_network_template_path,
-            network_providers,
-            network_guard,
-            f"system:serviceaccount:{namespace}:hanse-agent",
-        ),
+        networks=networks_of(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
         gslb=gslb_of(gslb_providers, gslb_withdraw, gslb_weighted_records),
     )
     who = app.Settings(cluster_id, identity, namespace, options)

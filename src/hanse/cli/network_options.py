@@ -1,17 +1,18 @@
 """The options by which an agent is told about tenant networks."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from hanse.cli.oops import Oops
 
 if TYPE_CHECKING:
     from hanse.features.networks.options import NetworksOptions
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 LARGEST_TEMPLATE = 64 * 1024
 
 _OPTIONS = (
@@ -31,6 +32,27 @@ _OPTIONS = (
         help="Where Services of networks with ipam External get addresses. Repeatable.",
     ),
     click.option(
+        "--network-trusts",
+        "network_trusts",
+        multiple=True,
+        metavar="USER",
+        help="A user beside Hanse and administrators, such as a provider's account, to whom the "
+        "rules of tenants do not apply. Repeatable.",
+    ),
+    click.option(
+        "--network-dns",
+        type=click.Choice(("hanse", "coredns")),
+        default="hanse",
+        show_default=True,
+        help="What answers the names of tenant networks.",
+    ),
+    click.option(
+        "--network-dns-image",
+        default="",
+        metavar="IMAGE",
+        help="The image of that; by default hanse or coredns.",
+    ),
+    click.option(
         "--network-guard/--no-network-guard",
         default=False,
         help="Also write ClusterNetworkPolicies, which tenants cannot open, where they are served.",
@@ -38,25 +60,43 @@ _OPTIONS = (
 )
 
 
-def network_options(command: Command) -> Command:
-    """Give a command the options; its function takes them by name."""
+def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options; its function takes them together, as `networks`."""
+
+    @wraps(command)
+    def gathered(*args: Any, **given: Any) -> Any:
+        told = Told(**{field: given.pop(field) for field in Told.__struct_fields__})
+        return command(*args, networks=told, **given)
+
+    told: Callable[..., Any] = gathered
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        told = option(told)
+    return told
 
 
-def networks_of(
-    template_path: str | None, providers: tuple[str, ...], guard: bool, agent: str
-) -> "NetworksOptions":
+class Told(Struct, frozen=True):
+    """The options as they were given."""
+
+    default_network_template_path: str | None
+    network_providers: tuple[str, ...]
+    network_trusts: tuple[str, ...]
+    network_dns: str
+    network_dns_image: str
+    network_guard: bool
+
+
+def networks_of(told: Told, agent: str) -> "NetworksOptions":
     """What the options say; raises `Oops` for a template that no network can be made of."""
     from hanse.features.networks.options import BUILT_IN_TEMPLATE, NetworksOptions
 
-    text = BUILT_IN_TEMPLATE if template_path is None else _template(template_path)
+    path = told.default_network_template_path
     return NetworksOptions(
-        template=text,
-        agents=(agent,),
-        guard=guard,
-        providers=tuple(_provider(told) for told in providers),
+        template=BUILT_IN_TEMPLATE if path is None else _template(path),
+        agents=(agent, *told.network_trusts),
+        guard=told.network_guard,
+        dns_workload=told.network_dns,
+        dns_image=told.network_dns_image or told.network_dns,
+        providers=tuple(_provider(one) for one in told.network_providers),
     )
 
 
