@@ -76,6 +76,8 @@ class Leaders:
             return
         elector = self._elector(client, MEMBER_LEASES, member, rank)
         self._electors[member] = elector
+        if self._fleet.facts.get(Leadership, member) is None:
+            self._fleet.put_fact(Leadership(member, "", 0, ours=False))
 
         def tell(standing: Standing) -> None:
             if self._electors.get(member) is elector:

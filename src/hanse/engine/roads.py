@@ -25,7 +25,7 @@ from hanse.kube.served import Bell
 from hanse.model.facts import BadWay, ClusterState, Departed, KindServed, Leadership, Phase, Role
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
-from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Retired, Way
+from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class Told(Struct, frozen=True):
     """What one guide said last."""
 
     ways: dict[ClusterId, Way] = {}
+    leaving: dict[ClusterId, Way] = {}
     retired: frozenset[ClusterId] = frozenset()
     abandoned: frozenset[ClusterId] = frozenset()
     troubles: dict[ClusterId, BadWay] = {}
@@ -140,6 +141,8 @@ class Roads:
                 self._told[guide.name] = self._asked(guide, seen)
         self._tell_troubles()
         wanted = self._wanted()
+        for cluster, way in self._left_over(wanted):
+            await self._go(cluster, way)  # somebody has to go there to leave it
         for cluster in sorted(self.known.keys() - wanted.keys()):
             await self._part(cluster, group)
         for cluster, way in sorted(wanted.items()):
@@ -151,6 +154,7 @@ class Roads:
         """What a guide says now; where it knows no good way, the one before stays."""
         before = self._told.get(guide.name, Told())
         ways: dict[ClusterId, Way] = {}
+        leaving: dict[ClusterId, Way] = {}
         troubles: dict[ClusterId, BadWay] = {}
         retired: set[ClusterId] = set()
         abandoned: set[ClusterId] = set()
@@ -164,6 +168,9 @@ class Roads:
                         troubles[cluster] = trouble
                 case BadWay(_, cluster):
                     troubles[cluster] = said
+                case Leaving(way):
+                    if self._trouble_with(guide, way) is None:
+                        leaving[way.cluster] = way
                 case Retired(cluster):
                     retired.add(cluster)
                 case Abandoned(cluster):
@@ -171,7 +178,7 @@ class Roads:
                 case _:
                     assert_never(said)
         kept = {c: before.ways[c] for c in troubles.keys() & before.ways.keys() - ways.keys()}
-        return Told({**kept, **ways}, frozenset(retired), frozenset(abandoned), troubles)
+        return Told({**kept, **ways}, leaving, frozenset(retired), frozenset(abandoned), troubles)
 
     def _trouble_with(self, guide: Guide, way: Way) -> BadWay | None:
         taken = self._fleet.connections.get(way.cluster)
@@ -202,6 +209,15 @@ class Roads:
                     known, roles=known.roles | way.roles, stands=known.stands or way.stands
                 )
         return wanted
+
+    def _left_over(self, wanted: dict[ClusterId, Way]) -> list[tuple[ClusterId, Way]]:
+        """Clusters that an agent before us was about to leave."""
+        return [
+            (cluster, way)
+            for told in self._told.values()
+            for cluster, way in told.leaving.items()
+            if cluster not in wanted and cluster not in self.known
+        ]
 
     async def _go(self, cluster: ClusterId, way: Way) -> None:
         """Make a connection what its way says."""

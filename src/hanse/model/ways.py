@@ -48,6 +48,12 @@ class Way(Struct, frozen=True):
     """How many others should lead it rather than us: they are given a little time."""
 
 
+class Leaving(Struct, frozen=True):
+    """A cluster that is named no longer, and not left yet: the way by which it is."""
+
+    way: Way
+
+
 class Retired(Struct, frozen=True):
     """A cluster that others look after from now on: nothing is withdrawn from it."""
 
@@ -60,7 +66,7 @@ class Abandoned(Struct, frozen=True):
     cluster: ClusterId
 
 
-Direction: TypeAlias = Way | BadWay | Retired | Abandoned
+Direction: TypeAlias = Way | BadWay | Leaving | Retired | Abandoned
 """A cluster that is named by none is left: what is ours there is withdrawn first."""
 
 

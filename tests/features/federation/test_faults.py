@@ -139,6 +139,29 @@ async def test_a_member_that_is_removed_while_it_is_away_is_left_when_it_is_back
     await stage.eventually(no_flag(league, "bergen"), timedelta(minutes=5))
 
 
+async def test_an_agent_that_starts_anew_goes_on_leaving(stage: Stage, league: League) -> None:
+    for supervisor in league.supervisors:
+        stage.network.cut(supervisor, "bergen")
+    await asyncio.sleep(60)
+    for supervisor in league.supervisors:
+        await league.name_members(supervisor, "lubeck", "hamburg")
+    await asyncio.sleep(60)
+    for supervisor in league.supervisors:
+        states = {m.cluster_id: m.leaving for m in (await league.told(supervisor)).status.members}
+        assert states == {"lubeck": False, "hamburg": False, "bergen": True}
+        await stage.kill_agent(supervisor)
+        stage.network.heal(supervisor, "bergen")
+
+    await stage.start_agents()
+
+    await stage.eventually(no_flag(league, "bergen"), timedelta(minutes=5))
+    await stage.settled()
+    for supervisor in league.supervisors:
+        found = await league.told(supervisor)
+        assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
+        assert "bergen" not in stage.agent(supervisor).engine.fleet.connections
+
+
 async def test_a_dead_member_that_is_given_up_holds_up_nobody(stage: Stage, league: League) -> None:
     for supervisor in league.supervisors:
         stage.network.cut(supervisor, "bergen")

@@ -85,7 +85,16 @@ def test_each_member_is_told_with_its_leader() -> None:
 def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
     standing = FederationStatus(
         leaders=("hamburg",),
-        members=(MemberState(cluster_id="bergen", reachable=True, leader="hamburg", since=EPOCH),),
+        members=(
+            MemberState(
+                cluster_id="bergen",
+                reachable=True,
+                leader="hamburg",
+                since=EPOCH,
+                server="https://bergen.example:6443",
+                secret="member-bergen",
+            ),
+        ),
     )
     league = federation("bergen", status=standing)
 

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hanse.features.federation.claims import claims_of, supervisors
-from hanse.model.facts import BadWay, Role
+from hanse.model.facts import BadWay, Departed, Role
 from hanse.model.kinds.core import Secret
-from hanse.model.kinds.federation import SYSTEM, Federation, Member
+from hanse.model.kinds.federation import SYSTEM, Federation, Member, MemberState
 from hanse.model.naming import CLUSTER_ID
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
-from hanse.model.ways import Abandoned, Direct, Direction, Retired, Way
+from hanse.model.ways import Abandoned, Direct, Direction, Leaving, Retired, Way
 
 GUIDE = "membership"
 TOKEN = "token"  # noqa: S105 - the name of a key
@@ -60,7 +60,28 @@ def directions(seen: Snapshot) -> tuple[Direction, ...]:
         )
     order = _order(seen, tuple(sorted(named)))
     ways = [_direction(i, m, members, seen, order) for i, m in enumerate(members)]
-    return (*ways, *gone)
+    return (*ways, *_still_leaving(federation, seen), *gone)
+
+
+def left_over(federation: Federation, seen: Snapshot) -> Iterator[MemberState]:
+    """Members that the status still tells of, since nobody has left them for good."""
+    named = {member.cluster_id for member in federation.spec.members}
+    gone = abandoned_in(federation)
+    for state in federation.status.members:
+        cluster = state.cluster_id
+        if cluster in named or cluster in gone or not state.secret:
+            continue
+        if seen.fact(Departed, cluster) is None:
+            yield state
+
+
+def _still_leaving(federation: Federation, seen: Snapshot) -> Iterator[Leaving]:
+    """An agent that starts anew goes on leaving what the one before it had begun to leave."""
+    for state in left_over(federation, seen):
+        entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
+        way = _direction(0, entry, (), seen, {state.cluster_id: ()})
+        if isinstance(way, Way):
+            yield Leaving(way)
 
 
 def abandoned_in(federation: Federation) -> tuple[ClusterId, ...]:

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import GUIDE, federation_of
+from hanse.features.federation.members import GUIDE, federation_of, left_over
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import BadWay, ClusterState, Leadership, Liveness, Phase, age
 from hanse.model.kinds.coordination import Lease
@@ -81,21 +82,29 @@ def _member_states(federation: Federation, seen: Snapshot) -> Iterator[MemberSta
     """One entry for each member that anything is known of; what is unknown stays as it stands."""
     standing = {m.cluster_id: m for m in federation.status.members}
     for member in federation.spec.members:
-        before = standing.get(member.cluster_id)
-        answers = reachable(member.cluster_id, seen)
-        if answers is None:
-            if before is not None:
-                yield before
-            continue
-        known = before or MemberState(cluster_id=member.cluster_id)
-        leader = _leader(member.cluster_id, known.leader, answers, seen)
-        same = before is not None and (before.reachable, before.leader) == (answers, leader)
-        yield MemberState(
-            cluster_id=member.cluster_id,
-            reachable=answers,
-            leader=leader,
-            since=known.since if same else seen.now.replace(microsecond=0),
+        entry = MemberState(
+            cluster_id=member.cluster_id, server=member.server, secret=member.secret
         )
+        if told := _state(entry, standing.get(member.cluster_id), seen):
+            yield told
+    for state in left_over(federation, seen):
+        if told := _state(replace(state, leaving=True), state, seen):
+            yield told
+
+
+def _state(entry: MemberState, before: MemberState | None, seen: Snapshot) -> MemberState | None:
+    """An entry with what is known of its member now, and since when that is so."""
+    answers = reachable(entry.cluster_id, seen)
+    if answers is None:
+        kept = before and replace(
+            before, leaving=entry.leaving, server=entry.server, secret=entry.secret
+        )
+        return kept or None
+    known = before or entry
+    leader = _leader(entry.cluster_id, known.leader, answers, seen)
+    same = before is not None and (before.reachable, before.leader) == (answers, leader)
+    since = known.since if same else seen.now.replace(microsecond=0)
+    return replace(entry, reachable=answers, leader=leader, since=since)
 
 
 def reachable(cluster: ClusterId, seen: Snapshot) -> bool | None:
@@ -182,9 +191,11 @@ def _conditions(
 def _reach(
     spec: tuple[Member, ...], members: tuple[MemberState, ...], seen: Snapshot
 ) -> Iterator[Condition]:
-    if len(members) < len(spec):
+    named = {member.cluster_id for member in spec}
+    told = [m for m in members if m.cluster_id in named]
+    if len(told) < len(spec):
         return  # some are still being connected: what stands, stands
-    away = [m.cluster_id for m in members if not m.reachable]
+    away = [m.cluster_id for m in told if not m.reachable]
     if not away:
         yield condition(REACHABLE, True, "AllReachable")
         return

@@ -80,6 +80,9 @@ class MemberState(Value, frozen=True, kw_only=True):
     reachable: Annotated[bool, Schema("Whether its API server answers.")] = False
     leader: Annotated[str, Schema("The supervisor that leads it.", max_length=253)] = ""
     since: Annotated[datetime | None, Schema("Since when this is so.")] = None
+    leaving: Annotated[bool, Schema("Whether it is no longer named, and not left yet.")] = False
+    server: Annotated[str, Schema("The URL that it was named with.", max_length=2048)] = ""
+    secret: Annotated[str, Schema("The Secret that it was named with.", max_length=253)] = ""
 
 
 class FederationStatus(Value, frozen=True, kw_only=True):
