@@ -49,6 +49,8 @@ _OPTIONS = (
     click.option(
         "--network-dns-image",
         default="",
+        envvar="HANSE_NETWORK_DNS_IMAGE",
+        show_envvar=True,
         metavar="IMAGE",
         help="The image of that; by default hanse or coredns.",
     ),

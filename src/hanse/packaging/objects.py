@@ -68,6 +68,7 @@ def _agent(chosen: Choosing) -> list[Wire]:
         "HANSE_DASHBOARD_TOKEN_FILE": f"{TOKEN_FOLDER}/token",
         "HANSE_DASHBOARD_HOST": chosen.value("dashboard.hosts"),
         "HANSE_WEBHOOK_LISTEN": chosen.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
+        "HANSE_NETWORK_DNS_IMAGE": chosen.image(),
         "HANSE_IDENTITY": _of_pod("metadata.name"),
         "HANSE_NAMESPACE": _of_pod("metadata.namespace"),
     }

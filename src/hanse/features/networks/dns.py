@@ -14,6 +14,8 @@ from hanse.model.objects import Meta, Object, Wire
 
 PORT = 53
 REPLICAS = 2
+_PORTS_FOR_ALL = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
+"""Lets who is not root listen on the port of DNS, in the pod's own network alone."""
 READS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("services", "pods")),
     ("discovery.k8s.io", ("endpointslices",)),
@@ -90,8 +92,9 @@ def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpt
         "spec": {
             "serviceAccountName": name.kube_dns,
             "dnsPolicy": "Default",
+            "securityContext": {"sysctls": [_PORTS_FOR_ALL]},
             "containers": [_container(name, spaces, options)],
-            **_volumes(name, options),
+            "volumes": _volumes(name, options),
         },
     }
     return Deployment(
@@ -117,16 +120,20 @@ def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpti
             "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
         },
     }
+    scratch = {"name": "scratch", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
+    container["volumeMounts"] = [scratch]
     if options.dns_workload == "coredns":
         mount = {"name": "config", "mountPath": "/etc/coredns", "readOnly": True}
-        return {**container, "args": ["-conf", "/etc/coredns/Corefile"], "volumeMounts": [mount]}
+        arguments = ["-conf", "/etc/coredns/Corefile"]
+        return {**container, "args": arguments, "volumeMounts": [scratch, mount]}
     arguments = ["dns", "--network", str(name), "--zone", options.domain]
     arguments += [part for space in spaces for part in ("--namespace", space)]
     arguments += ["--listen", f"0.0.0.0:{PORT}", "--forward", "/etc/resolv.conf"]
     return {**container, "args": arguments}
 
 
-def _volumes(name: NetworkName, options: NetworksOptions) -> Wire:
+def _volumes(name: NetworkName, options: NetworksOptions) -> list[Wire]:
+    scratch: Wire = {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}}
     if options.dns_workload != "coredns":
-        return {}
-    return {"volumes": [{"name": "config", "configMap": {"name": name.kube_dns}}]}
+        return [scratch]
+    return [scratch, {"name": "config", "configMap": {"name": name.kube_dns}}]
