@@ -44,7 +44,7 @@ def command(
     chart: Path | None,
     show_values: bool,
 ) -> None:
-    """Print what an installation is made of.
+    """Print what an installation is made of, or write its Helm chart.
 
     The agent with its rights, its Service, its budget and its network policy, the name server, and
     the definitions of all kinds; the Helm chart is made of the same. `hanse join` comes first: it
