@@ -24,6 +24,9 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     assert said.status == 0, said.out + said.err
     assert "mynamespace/store  11/11 ready\n" in said.out
     assert "c1 4, c2 4, c3 3" in said.out
+    assert re.search(r"c1 +~ update +StatefulSet mynamespace/store-c1 +the agent of c1\n", said.out)
+    assert re.search(r"c3 +\+ create +Service mynamespace/store-c3-3 +the agent of c3\n", said.out)
+    assert "store-c2 " not in said.out.partition("CHANGE ")[2].partition("scaled")[0]
     assert "c1 5, c2 4, c3 4" in said.out
     for cluster, count in (("c1", 5), ("c2", 4), ("c3", 4)):
         for n in range(count):

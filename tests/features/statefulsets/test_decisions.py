@@ -12,7 +12,7 @@ from hanse.engine.ownership import Owner, stamped
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import OWNER, part_name, revision_of, why_bad_name
 from hanse.kube.lease import micro_time
-from hanse.model.facts import Fact, Liveness, Phase, Role
+from hanse.model.facts import Fact, Liveness, Outcome, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseSpec
@@ -32,9 +32,9 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.objects import Meta, Object, OwnerReference
+from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref
 from hanse.model.plan import Plan
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import FactChange, Snapshot
 from hanse.testing.builders import cluster, snapshot, stored
 from hanse.testing.time import EPOCH
 from tests.scenarios.shipyard import headless, spec_of
@@ -298,3 +298,22 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
     (status,) = [p for p in plan(SHARES, snap).patches if p.subresource == "status"]
 
     assert status.change["status"]["readyReplicas"] == 0
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        pytest.param(HERE, "it is taken", id="here"),
+        pytest.param(BROKER, "at the door: it is taken", id="at the door"),
+    ],
+)
+def test_what_is_in_the_way_is_reported(where: str, words: str) -> None:
+    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    ref = Ref(Service.kind, "store-lubeck-0", SHOP)
+    taken = Outcome(Place(where, ref), "Foreign", "it is taken", EPOCH)
+    snap = seen(door(1, marks), record(lubeck=1), facts=[taken])
+
+    (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
+
+    assert told.spec.trouble == words
+    assert LOCAL in set(FEATURE.wakes(FactChange(None, taken), snap))

@@ -132,7 +132,7 @@ class StatefulSets:
                 yield from self._everything(seen)
             case Liveness(where) if where == broker_of(seen):
                 yield from self._all_shares(seen)
-            case Outcome(place) if place.where == seen.local:
+            case Outcome(place) if place.where == seen.local or place.ref.kind == Service.kind:
                 yield from self._troubled(place.ref.name, place.ref.namespace, seen)
             case Outcome(place) if place.ref.kind == FederatedStatefulSet.kind:
                 yield from _hosted(place.ref.name, place.ref.namespace, seen)

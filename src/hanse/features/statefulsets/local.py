@@ -67,7 +67,7 @@ def _held(case: _Case, seen: Snapshot, home: str) -> Plan:
     sources = frozenset({case.broker})
     here += [Desired(s, seen.local, step=3, sources=sources, takes_over=True) for s in several]
     there = list(stand_ins(several, seen, case.broker))
-    part = report(door, share, here, seen, home)
+    part = report(door, share, [*here, *there], seen, home)
     if share or part.spec.replicas or part.spec.trouble:
         there.append(Desired(part, case.broker, sources=frozenset({seen.local})))
     return Plan(

@@ -9,7 +9,7 @@ from hanse.model.facts import Outcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.objects import Meta, Place, ref_of
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot
 
@@ -71,11 +71,6 @@ def _troubles(door: Door, desired: list[Desired], seen: Snapshot) -> Iterator[st
     if space is not None and space.terminating:
         yield f"namespace {door.namespace} is being deleted here"
     for one in desired:
-        if (text := trouble_of(one.object, seen)) and one.where == seen.local:
-            yield text
-
-
-def trouble_of(obj: Object, seen: Snapshot) -> str:
-    """Why an object could not be written in this cluster; empty if nothing is known."""
-    outcome = seen.fact(Outcome, Place(seen.local, ref_of(obj)))
-    return outcome.message if outcome is not None and outcome.result in TROUBLE else ""
+        outcome = seen.fact(Outcome, Place(one.where, ref_of(one.object)))
+        if outcome is not None and outcome.result in TROUBLE:
+            yield outcome.message if one.where == seen.local else f"at the door: {outcome.message}"
