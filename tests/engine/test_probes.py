@@ -1,10 +1,12 @@
 """Probes: hysteresis, who is tried and who never, and tries over real sockets."""
 
 import asyncio
+import resource
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -324,6 +326,26 @@ async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() ->
 async def test_what_speaks_no_tls_is_down_for_https() -> None:
     async with server(answer(200)) as (port, _, _):
         assert await tried(Target("HTTPS", "127.0.0.1", port, "shop"), 0.5) != ""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["TCP", "HTTPS"])
+async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
+    kind: Literal["TCP", "HTTPS"],
+) -> None:
+    heard: list[str] = []
+    sockets = Sockets()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with server(answer(200)) as (port, _, _):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            sockets(Target(kind, "127.0.0.1", port), 1.0, heard.append)
+            await asyncio.sleep(0.02)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        await sockets.close()
+
+    assert heard == []
 
 
 def test_a_path_cannot_break_out_of_its_line() -> None:

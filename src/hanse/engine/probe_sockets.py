@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from errno import EINPROGRESS
+from errno import EADDRNOTAVAIL, EAGAIN, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from os import strerror
 from typing import cast
 
@@ -18,6 +18,8 @@ MOST = 4096
 """Bytes of an answer that are looked at."""
 KEPT = 2_000
 """Connections that are kept at most."""
+OUR_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL})
+"""Errors that say nothing about a target: a try that could not be made does not count."""
 
 Done = Callable[[str], None]
 
@@ -33,8 +35,12 @@ class Sockets:
     def __call__(self, target: Target, timeout: float, done: Done, /) -> None:
         if target.type == "HTTPS":
             self._ask_kept(target, timeout, done)
-        else:
+            return
+        try:
             _Exchange(target, timeout, done).start()
+        except OSError as error:
+            if error.errno not in OUR_SHORTAGE:
+                raise
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -73,7 +79,8 @@ class Sockets:
             done("no answer in time")
             return
         except (OSError, ssl.SSLError, ValueError) as error:
-            done(_told(error))
+            if getattr(error, "errno", None) not in OUR_SHORTAGE:
+                done(_told(error))
             return
         if len(self._kept) < KEPT:
             self._kept[target] = kept
@@ -96,6 +103,9 @@ class _Exchange:
 
     def start(self) -> None:
         code = self._sock.connect_ex((self._target.address, self._target.port))
+        if code in OUR_SHORTAGE:
+            self._close()
+            return
         if code not in (0, EINPROGRESS):
             self._end(strerror(code))
             return
@@ -132,14 +142,16 @@ class _Exchange:
             self._end(judged(self._answer))
 
     def _end(self, wrong: str) -> None:
-        if self._over:
-            return
+        if not self._over:
+            self._close()
+            self._done(wrong)
+
+    def _close(self) -> None:
         self._over = True
         self._timer.cancel()
         self._loop.remove_writer(self._sock)
         self._loop.remove_reader(self._sock)
         self._sock.close()
-        self._done(wrong)
 
 
 class _Kept(asyncio.Protocol):
