@@ -11,7 +11,7 @@ import dns.flags
 import dns.message
 import dns.rcode
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanse.dns.by_client import heaviest
@@ -160,6 +160,7 @@ def test_a_member_that_goes_moves_its_own_clients_alone() -> None:
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.integers(0, 2**32))
+@settings(deadline=None)
 def test_one_who_leaves_a_hash_moves_nobody_else(weights: list[int], key: int) -> None:
     names = [bytes((n,)) for n in range(len(weights))]
     chosen = heaviest(str(key).encode(), names, weights)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanse.engine.engine import Engine
@@ -211,6 +211,7 @@ def test_what_must_not_be_tried_is_down_and_says_why() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 5), st.integers(1, 5))
+@settings(deadline=None)
 def test_a_verdict_changes_only_after_its_whole_streak(
     results: list[bool], up: int, down: int
 ) -> None:
@@ -358,5 +359,6 @@ def test_a_path_cannot_break_out_of_its_line() -> None:
 
 
 @given(st.binary(max_size=200))
+@settings(deadline=None)
 def test_whatever_is_answered_is_judged_without_a_crash(told: bytes) -> None:
     assert isinstance(judged(told), str)

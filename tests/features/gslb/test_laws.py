@@ -81,7 +81,7 @@ def seen_in(fleet: dict[str, list[Object]], *more: Object) -> Snapshot:
 
 
 @given(fleets())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_the_order_in_which_objects_are_seen_decides_nothing(
     fleet: dict[str, list[Object]],
 ) -> None:
@@ -97,7 +97,7 @@ def test_the_order_in_which_objects_are_seen_decides_nothing(
 
 
 @given(fleets())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_planning_again_over_what_was_written_wants_the_same(
     fleet: dict[str, list[Object]],
 ) -> None:
@@ -110,7 +110,7 @@ def test_planning_again_over_what_was_written_wants_the_same(
 
 
 @given(fleets())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Object]]) -> None:
     planned = Gslb().plan(KEY, seen_in(fleet)).desired
 
@@ -132,7 +132,7 @@ def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Ob
 
 
 @given(fleets())
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_who_does_not_lead_wants_everything_as_it_stands(fleet: dict[str, list[Object]]) -> None:
     written = [d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME]
     followers = [
