@@ -18,11 +18,13 @@ POD = {"containers": [{"name": "main", "image": "none"}]}
 
 async def two_tenants(city: City) -> tuple[str, str]:
     """Two tenants with their networks; gives a namespace of each."""
-    spaces = []
-    for name in ("acme", "bolt"):
+
+    async def settle(name: str) -> str:
         tenant = await city.welcome(name)
         await city.stage.eventually(city.is_(f"{tenant}.default", "Ready"))
-        spaces.append(await city.space(tenant))
+        return await city.space(tenant)
+
+    spaces = await asyncio.gather(settle("acme"), settle("bolt"))
     return spaces[0], spaces[1]
 
 
