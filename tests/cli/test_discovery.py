@@ -46,7 +46,7 @@ def eventually(check: Callable[[], None]) -> None:
         except AssertionError:
             if time.monotonic() > until:
                 raise
-        time.sleep(0.1)
+        time.sleep(0.5)
 
 
 @pytest.mark.parametrize("asker", ["lubeck", "bergen"])
@@ -60,7 +60,7 @@ def test_a_pod_finds_pods_machines_and_native_services_of_any_cluster(
         code, answered = addresses(views(fleet)[asker], f"{thing}.{SYSTEM}.svc.cluster.local")
         assert code == "NOERROR"
         assert answered == [address_of(fleet, asker, thing)]
-        theirs = behind(fleet, home, thing)[home]
+        theirs = behind(fleet, home, thing).get(home)
         assert theirs, f"{thing} is served in {home}"
         assert behind(fleet, asker, thing).get(home) == theirs
 
@@ -77,7 +77,8 @@ def test_a_machine_finds_them_by_the_name_for_the_world(fleet: Running, thing: s
         assert code == "NOERROR"
         everywhere = behind(fleet, "lubeck", thing)
         assert set(answered) == {a for several in everywhere.values() for a in several}
-        assert everywhere[home] <= set(answered)
+        assert everywhere.get(home, set()) <= set(answered)
+        assert home in everywhere
 
     eventually(found)
 

@@ -53,7 +53,8 @@ async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator
         )
 
     async def ask(name: str, type_: str) -> dns.message.Message:
-        query = dns.message.make_query(f"{name}.svc.{ZONE}", type_)
+        whole = name if name.endswith(".") else f"{name}.svc.{ZONE}"
+        query = dns.message.make_query(whole, type_)
         return await dns.asyncquery.udp(query, "127.0.0.1", timeout=2, port=port)
 
     try:

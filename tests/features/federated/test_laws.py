@@ -5,6 +5,6 @@ import pytest
 from tests.features.federated.schedules import replay
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_every_history_ends_well(seed: int) -> None:
     replay(seed)

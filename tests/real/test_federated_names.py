@@ -1,0 +1,58 @@
+"""A stock CoreDNS answers for what is generated: who finds what across a federation, row by row."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federation.feature import Membership
+from hanse.features.machines.feature import Machines
+from hanse.local.real.fleet import RealFleet
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.federation import SYSTEM
+from hanse.testing.stage import Stage
+from hanse.testing.stage_kubernetes import kubernetes_ground
+from tests.real.test_coredns import PATIENCE, answers, coredns
+from tests.scenarios.guild import GLOBAL, Guild, address, guild_on
+
+THINGS = ("pods", "machine", "native")
+
+
+@pytest.fixture
+async def guild(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[Guild]:
+    def features() -> tuple[Membership, FederatedServices, Machines]:
+        return (Membership(), FederatedServices(), Machines())
+
+    async with (
+        kubernetes_ground(real_clusters, tmp_path) as ground,
+        Stage(ground, "named-guild", features) as stage,
+        guild_on(stage) as guild,
+    ):
+        yield guild
+
+
+async def test_pods_find_pods_machines_and_native_services_of_any_cluster(
+    real_clusters: RealFleet, guild: Guild, tmp_path: Path
+) -> None:
+    stage = guild.stage
+    names = {thing: f"{thing}-{guild.shop}" for thing in THINGS}
+    await guild.join("bergen", 1, name="pods", marks={GLOBAL: names["pods"]})
+    await guild.machine("bergen", "db-1", "10.7.0.1", ports="sql:5432/TCP", joins=names["machine"])
+    guild.web = names["native"]
+    await guild.native("bergen", "queue", internal_ip="10.8.0.1")
+    behind = {"pods": address("bergen", 1), "machine": "10.7.0.1", "native": "10.8.0.1"}
+    for thing, name in names.items():
+        await stage.eventually(guild.everywhere(name, bergen=[behind[thing]]))
+
+    for asker in ("bergen", "lubeck"):
+        folder = tmp_path / asker
+        folder.mkdir()
+        async with coredns(real_clusters, asker, folder) as ask:
+            for name in names.values():
+                found = await guild.find(asker, Service, name)
+                assert found is not None
+                whole = f"{name}.{SYSTEM}.svc.cluster.local."
+                await stage.eventually(
+                    answers(ask, whole, "A", found.spec.cluster_ip), within=PATIENCE
+                )
