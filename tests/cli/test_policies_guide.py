@@ -23,3 +23,5 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     assert "the version of hamburg lost against lubeck's and is kept" in said.out
     assert "acnp/no-telnet: bergen has carried it out" in said.out
     assert "no policy is federated" in said.out.rsplit("no-ftp", 1)[1]
+    assert "Warning: federated.anp.antreaplus.vmware.com: spec.ingress[0].from[0]" in said.err
+    assert "federated policy acnp/local-only: spec.ingress[0].from[0] selects only" in said.out

@@ -1,0 +1,92 @@
+"""`hanse policies resolve`: what is decided where, and what is said when there is nothing to."""
+
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.oops import Oops, Trouble
+from hanse.cli.policies_seen import Decision, _cluster_decided
+from hanse.features.policies.overview import Overruled, PolicySeen, Standing
+from hanse.model.keys import Key
+from tests.cli.programs import hanse
+
+KEY = Key("acnp", "deny")
+LOST = (Overruled("bergen", "Present", {}), Overruled("rome", "Deleted", {}))
+
+
+def policy(overruled: tuple[Overruled, ...] = (), **phases: str) -> PolicySeen:
+    members = {cluster: Standing(phase) for cluster, phase in phases.items()}
+    return PolicySeen("acnp", "", "deny", "Present", "lubeck", members, overruled)
+
+
+@pytest.mark.parametrize(
+    ("seen", "word", "where", "decided"),
+    [
+        pytest.param(
+            policy(lubeck="Applied", bergen="Quarantined"), "keep", "", "bergen", id="one waits"
+        ),
+        pytest.param(
+            policy(rome="Quarantined", bergen="Quarantined"), "yield", "rome", "rome", id="named"
+        ),
+        pytest.param(
+            policy(LOST, lubeck="Applied", bergen="Applied"), "bergen", "", "bergen", id="taken"
+        ),
+        pytest.param(policy(LOST, lubeck="Applied"), "keep", "lubeck", "lubeck", id="kept"),
+    ],
+)
+def test_the_cluster_decided_about_is_the_one_that_waits_or_has_it_applied(
+    seen: PolicySeen, word: str, where: str, decided: str
+) -> None:
+    assert _cluster_decided(seen, Decision(KEY, where, word, 1)) == decided
+
+
+@pytest.mark.parametrize(
+    ("seen", "word", "where", "told"),
+    [
+        pytest.param(
+            policy(rome="Quarantined", bergen="Quarantined"),
+            "keep",
+            "",
+            "acnp/deny waits in bergen, rome; name one with --in",
+            id="two wait",
+        ),
+        pytest.param(
+            policy(lubeck="Applied"), "yield", "", "nothing can give way", id="none waits"
+        ),
+        pytest.param(policy(lubeck="Applied"), "keep", "", "nothing to decide", id="no conflict"),
+        pytest.param(
+            policy(LOST, lubeck="Applied"), "rome", "", "versions are kept of bergen", id="not kept"
+        ),
+        pytest.param(
+            policy(LOST, lubeck="Applied"), "keep", "rome", "not applied in rome", id="elsewhere"
+        ),
+    ],
+)
+def test_a_decision_about_nothing_is_refused_in_one_sentence(
+    seen: PolicySeen, word: str, where: str, told: str
+) -> None:
+    with pytest.raises(Oops, match=told):
+        _cluster_decided(seen, Decision(KEY, where, word, 1))
+
+
+def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
+    with pytest.raises(Trouble, match="applied nowhere yet"):
+        _cluster_decided(policy(LOST, lubeck="Pending"), Decision(KEY, "", "keep", 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("deny", "--keep"), "'deny' is no policy; say acnp/NAME or anp/NAMESPACE/NAME"),
+        (("acnp/deny",), "say what counts: one of --keep, --yield or --take CLUSTER"),
+        (("acnp/deny", "--keep", "--take", "rome"), "one of --keep, --yield or --take CLUSTER"),
+    ],
+)
+def test_bad_input_is_answered_with_one_line(
+    arguments: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    said = hanse("policies", "resolve", *arguments, cwd=tmp_path)
+
+    assert said.status == 2
+    assert told in said.err
+    assert said.err.count("\n") == 1
