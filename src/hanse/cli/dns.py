@@ -112,7 +112,14 @@ _zone = click.option(
     help="Where clusters share there: a cluster whose Lease runs out is not answered.",
 )
 @global_zone_options
-@click.option("--broker-kubeconfig", type=_FILE, metavar="FILE", help="How to reach the broker.")
+@click.option(
+    "--broker-kubeconfig",
+    type=_FILE,
+    envvar="HANSE_BROKER_KUBECONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="How to reach the broker.",
+)
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
 @replica_names
 @click.pass_context

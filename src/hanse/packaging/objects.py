@@ -3,8 +3,6 @@
 from typing import Any
 
 from hanse import __version__, app
-from hanse.dns.global_names import GlobalZone
-from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
 from hanse.engine.pause import PAUSE_WATCHES
 from hanse.features.services.manifests import AGENT, SYSTEM_NAMESPACE, at_home
@@ -47,8 +45,8 @@ def _rights(chosen: Choosing) -> list[Wire]:
 
 
 def _dns_rights() -> list[Wire]:
-    view = View("all")
-    rules = rights((*ServiceZone(view).watches, *GlobalZone(view).watches), Role.LOCAL)
+    everything = app.sources(View("all", global_zones=("example.com",)))
+    rules = rights([watch for source in everything for watch in source.watches], Role.LOCAL)
     made = (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
         *roles(DNS, rules),
@@ -104,20 +102,33 @@ def _agent(chosen: Choosing) -> list[Wire]:
 
 def _dns(chosen: Choosing) -> list[Wire]:
     listens = f"0.0.0.0:{DNS_PORT}"
-    arguments = ["dns", f"--listen={listens}", "--zone", chosen.value("dns.zone")]
+    told = f"0.0.0.0:{METRICS_PORT}"
+    arguments = ["dns", f"--listen={listens}", f"--metrics-listen={told}"]
+    arguments += ["--zone", chosen.value("dns.zone")]
+    arguments += ["--broker-namespace", chosen.value("broker.namespace")]
     environment = {
         "HANSE_CLUSTER_ID": chosen.value("clusterId"),
+        "HANSE_BROKER_KUBECONFIG": chosen.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
     }
     spoken = [("dns", "UDP"), ("dns-tcp", "TCP")]
     container = {
         **_container(chosen, "dns", arguments, environment),
-        "ports": [{"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in spoken],
-        "readinessProbe": {"tcpSocket": {"port": "dns-tcp"}, "periodSeconds": 5},
-        "livenessProbe": {"tcpSocket": {"port": "dns-tcp"}, "periodSeconds": 20},
-        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],  # noqa: S108 - the pod's own
+        "ports": [
+            {"name": "metrics", "containerPort": METRICS_PORT},
+            *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in spoken),
+        ],
+        "livenessProbe": _asked("/healthz", 20),
+        "readinessProbe": _asked("/readyz", 5),
+        "volumeMounts": [
+            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
         "resources": chosen.value("dns.resources"),
     }
-    volumes = [{"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}}]
+    volumes = [
+        _secret_volume("broker", chosen.value("broker.secret")),
+        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
     service = _service(
         DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in spoken]
     )
@@ -137,7 +148,11 @@ def _policies() -> list[Wire]:
             {"port": "webhooks"},
             {"port": "dashboard"},
         ],
-        DNS: [{"port": "dns", "protocol": "UDP"}, {"port": "dns-tcp", "protocol": "TCP"}],
+        DNS: [
+            {"port": "metrics"},
+            {"port": "dns", "protocol": "UDP"},
+            {"port": "dns-tcp", "protocol": "TCP"},
+        ],
     }
     return [
         _object(
