@@ -1,12 +1,16 @@
 """AMKO federation as people see it: copies, conditions, failures, and the three disasters."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
+from hanse.kube.errors import Invalid
+from hanse.kube.request import Request
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,
@@ -15,7 +19,7 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
 )
 from hanse.testing.stage import Check, Features, Stage, told
-from hanse.testing.stage_federation import put
+from hanse.testing.stage_federation import CRDS, put
 from hanse.testing.stage_sites import Sites, balance
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +170,59 @@ async def test_a_secret_that_was_rotated_counts_without_a_restart(
     await put(sites.person("lubeck"), await sites.contexts("hamburg", "bergen"))
 
     await stage.eventually(sites.tells("lubeck", **GOOD))
+
+
+async def test_a_cluster_that_refuses_a_copy_is_told_and_gets_it_when_it_can(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+
+    async with AsyncExitStack() as stack:
+        for follower, status in (
+            ("hamburg", "error in federating to some clusters"),
+            ("bergen", "failure in federation"),
+        ):
+            await stack.enter_async_context(_taking_one_member_only(sites, follower))
+            await stage.eventually(_refuses(sites, follower))
+            await sites.person(follower).delete(GSLBConfig, "gc-1", NAMESPACE)
+            reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig=status))
+            assert f"cluster {follower}: " in reasons["GSLBConfig Federation"]
+            assert "memberClusters" in reasons["GSLBConfig Federation"]
+
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await sites.has("hamburg", GSLBConfig, "gc-1")()
+
+
+@asynccontextmanager
+async def _taking_one_member_only(sites: Sites, cluster: str) -> AsyncIterator[None]:
+    """Let a cluster's definition of GSLBConfig be stricter for a while."""
+    field = "spec/properties/memberClusters/maxItems"
+    path = f"/spec/versions/0/schema/openAPIV3Schema/properties/{field}"
+
+    async def allow(most: int) -> None:
+        body = msgspec.json.encode([{"op": "replace", "path": path, "value": most}])
+        name = "gslbconfigs.amko.vmware.com"
+        content = "application/json-patch+json"
+        request = Request("PATCH", f"{CRDS}/{name}", body=body, content_type=content)
+        await sites.person(cluster).send(request)
+
+    await allow(1)
+    try:
+        yield
+    finally:
+        await allow(100)
+
+
+def _refuses(sites: Sites, cluster: str) -> Check[None]:
+    async def check() -> None:
+        try:
+            await sites.person(cluster).create(sites.config("probe"))
+        except Invalid:
+            return
+        await sites.person(cluster).delete(GSLBConfig, "probe", NAMESPACE)
+        raise AssertionError(f"{cluster} takes it still")
+
+    return check
 
 
 # -- the disasters of the seed

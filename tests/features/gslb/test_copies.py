@@ -1,0 +1,154 @@
+"""What followers get of the leader's configuration, what goes, and what is never deleted."""
+
+from msgspec.structs import replace
+
+from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.names import LED_BY, UUID, site_of
+from hanse.model.facts import ClusterState, Outcome, Phase, Role
+from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
+from hanse.model.objects import Object, Place, ref_of
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import annotated
+from hanse.testing.time import EPOCH
+from tests.features.gslb.fleet import (
+    HOME,
+    amko,
+    config,
+    marked,
+    policy,
+    rule,
+    seen_by_leader,
+)
+from tests.features.gslb.test_standing import conditions
+
+LEADER = amko("lubeck", "hamburg", "bergen", leads=True, epoch=3)
+HAMBURG, BERGEN = site_of("hamburg"), site_of("bergen")
+FOLLOWERS = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen")]}
+
+
+def test_spec_and_uuid_are_copied_and_status_and_our_bookkeeping_are_not() -> None:
+    told = annotated(config("lubeck"), {UUID: "u-1", "hanse.dev/owner-key": "x", "note": "mine"})
+    told = replace(told, status=GSLBConfigStatus(state="fine"))
+    seen = seen_by_leader([LEADER, told], FOLLOWERS)
+
+    copies = {d.where: d.object for d in plan_federation(seen).desired}
+
+    assert set(copies) == {HAMBURG, BERGEN}
+    copy = copies[HAMBURG]
+    assert isinstance(copy, GSLBConfig)
+    assert copy.spec == told.spec
+    assert copy.status == GSLBConfigStatus()
+    assert copy.metadata.annotations == {UUID: "u-1", LED_BY: "3/lubeck"}
+
+
+def test_host_rules_and_policies_are_copied_too() -> None:
+    seen = seen_by_leader([LEADER, policy("lubeck"), rule(), rule("b.example.org", "b")], FOLLOWERS)
+
+    names = [d.object.metadata.name for d in plan_federation(seen).desired if d.where == BERGEN]
+
+    assert sorted(names) == ["b", "gdp", "rule"]
+
+
+def test_what_a_person_made_on_a_follower_is_taken_over() -> None:
+    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), config("elsewhere")]}
+    seen = seen_by_leader([LEADER, config("lubeck")], sites)
+
+    assert all(d.takes_over for d in plan_federation(seen).desired)
+
+
+def test_strays_on_followers_go_by_name_and_uid() -> None:
+    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), config("x", name="stray")]}
+    seen = seen_by_leader([LEADER, config("lubeck")], sites)
+
+    (removal,) = plan_federation(seen).removals
+
+    stray = seen.get(HAMBURG, GSLBConfig, "stray", "avi-system")
+    assert stray is not None
+    assert (removal.place, removal.uid) == (Place(HAMBURG, ref_of(stray)), stray.metadata.uid)
+
+
+def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
+    recovering = ClusterState(
+        HOME, frozenset({Role.LOCAL}), Phase.SYNCED, EPOCH, listed=True, recovering=True
+    )
+    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), marked(config("x"), "3/lubeck")]}
+    seen = seen_by_leader([LEADER], sites, facts=[recovering])
+
+    plan = plan_federation(seen)
+
+    assert plan.removals == ()
+    assert [d.object.metadata.name for d in plan.desired] == ["gc-1"]
+
+
+def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() -> None:
+    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), marked(config("x"), "2/paris")]}
+    seen = seen_by_leader([LEADER], sites)
+
+    plan = plan_federation(seen)
+
+    assert plan.removals == ()
+    told = {t: (s, r) for t, s, r in conditions(seen)}
+    status, reason = told["GSLBConfig Federation"]
+    assert status == "failure in federation"
+    assert "cluster hamburg keeps gc-1 of the leader before this one" in reason
+
+
+def _failing(seen: Snapshot, *where: str) -> list[Outcome]:
+    return [
+        Outcome(Place(d.where, ref_of(d.object)), "Forbidden", "no rights", EPOCH)
+        for d in plan_federation(seen).desired
+        if d.where in where
+    ]
+
+
+def test_one_follower_that_fails_is_some_and_all_are_a_failure() -> None:
+    home = [LEADER, config("lubeck")]
+    copy = marked(config("lubeck"), "3/lubeck")
+    one: dict[str, list[Object]] = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen"), copy]}
+    some = _failing(seen_by_leader(home, one), HAMBURG)
+    every = _failing(seen_by_leader(home, FOLLOWERS), HAMBURG, BERGEN)
+
+    told_of_one = conditions(seen_by_leader(home, one, facts=some))
+    told_of_all = conditions(seen_by_leader(home, FOLLOWERS, facts=every))
+
+    assert told_of_one[3] == (
+        "GSLBConfig Federation",
+        "error in federating to some clusters",
+        "cluster hamburg: no rights",
+    )
+    assert told_of_all[3][1:] == (
+        "failure in federation",
+        "cluster hamburg: no rights, cluster bergen: no rights",
+    )
+
+
+def test_what_is_under_way_leaves_what_was_told() -> None:
+    seen = seen_by_leader([LEADER, config("lubeck")], FOLLOWERS)
+
+    stages = [stage for stage, _, _ in conditions(seen)]
+
+    assert "GSLBConfig Federation" not in stages
+    assert "GDP Federation" in stages
+
+
+def test_every_follower_hears_whom_it_follows() -> None:
+    seen = seen_by_leader([LEADER], FOLLOWERS)
+
+    claims = [p for p in plan_federation(seen).patches if p.place.where != HOME]
+
+    assert {p.place.where for p in claims} == {HAMBURG, BERGEN}
+    assert claims[0].change == {"metadata": {"annotations": {LED_BY: "3/lubeck"}}}
+
+
+def test_a_leader_that_was_stopped_keeps_its_copies_as_they_are() -> None:
+    mine = marked(policy("lubeck"), "3/lubeck")
+    sites: dict[str, list[Object]] = {
+        "hamburg": [amko("hamburg", leads=True), mine],
+        "bergen": [amko("bergen")],
+    }
+    seen = seen_by_leader([LEADER], sites)
+
+    plan = plan_federation(seen)
+
+    assert [(d.where, type(d.object)) for d in plan.desired] == [(HAMBURG, GlobalDeploymentPolicy)]
+    assert plan.removals == ()
