@@ -23,7 +23,7 @@ from tests.features.gslb.test_standing import conditions
 
 LEADER = amko("lubeck", "hamburg", "bergen", leads=True, epoch=3)
 HAMBURG, BERGEN = site_of("hamburg"), site_of("bergen")
-FOLLOWERS = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen")]}
+FOLLOWERS: dict[str, list[Object]] = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen")]}
 
 
 def test_spec_and_uuid_are_copied_and_status_and_our_bookkeeping_are_not() -> None:
@@ -50,14 +50,20 @@ def test_host_rules_and_policies_are_copied_too() -> None:
 
 
 def test_what_a_person_made_on_a_follower_is_taken_over() -> None:
-    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), config("elsewhere")]}
+    sites: dict[str, list[Object]] = {
+        **FOLLOWERS,
+        "hamburg": [amko("hamburg"), config("elsewhere")],
+    }
     seen = seen_by_leader([LEADER, config("lubeck")], sites)
 
     assert all(d.takes_over for d in plan_federation(seen).desired)
 
 
 def test_strays_on_followers_go_by_name_and_uid() -> None:
-    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), config("x", name="stray")]}
+    sites: dict[str, list[Object]] = {
+        **FOLLOWERS,
+        "hamburg": [amko("hamburg"), config("x", name="stray")],
+    }
     seen = seen_by_leader([LEADER, config("lubeck")], sites)
 
     (removal,) = plan_federation(seen).removals
@@ -71,7 +77,10 @@ def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
     recovering = ClusterState(
         HOME, frozenset({Role.LOCAL}), Phase.SYNCED, EPOCH, listed=True, recovering=True
     )
-    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), marked(config("x"), "3/lubeck")]}
+    sites: dict[str, list[Object]] = {
+        **FOLLOWERS,
+        "hamburg": [amko("hamburg"), marked(config("x"), "3/lubeck")],
+    }
     seen = seen_by_leader([LEADER], sites, facts=[recovering])
 
     plan = plan_federation(seen)
@@ -81,7 +90,10 @@ def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
 
 
 def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() -> None:
-    sites = {**FOLLOWERS, "hamburg": [amko("hamburg"), marked(config("x"), "2/paris")]}
+    sites: dict[str, list[Object]] = {
+        **FOLLOWERS,
+        "hamburg": [amko("hamburg"), marked(config("x"), "2/paris")],
+    }
     seen = seen_by_leader([LEADER], sites)
 
     plan = plan_federation(seen)
