@@ -11,6 +11,8 @@ from hanse.cli.federated_seen import Holding, Seen, seen_in
 from hanse.cli.looking import PATIENCE
 from hanse.cli.tables import table
 from hanse.features.federated.names import MANAGED_BY
+from hanse.features.federated.names import US as FEDERATING
+from hanse.features.machines.names import US as SERVING_MACHINES
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
@@ -19,6 +21,8 @@ from hanse.kube.request import Request
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
+
+_OURS = f"{MANAGED_BY} in ({FEDERATING},{SERVING_MACHINES})"
 
 
 async def look_at_federated(ways: Iterable[Way]) -> Seen:
@@ -35,7 +39,7 @@ async def _held_by(way: Way) -> Holding | None:
         return Holding(
             await cluster_id(client, way.name),
             await all_of(client, Service),
-            await all_of(client, EndpointSlice, labels=MANAGED_BY),
+            await all_of(client, EndpointSlice, labels=_OURS),
             await all_of(client, NativeService),
             await all_of(client, VirtualMachine),
         )

@@ -66,11 +66,8 @@ class OutsideZone:
         return tell
 
     def _name(self, text: str) -> bytes | None:
-        try:
-            name = wire_name(text)
-        except BadName:
-            return None
-        return name if is_under(name, self._apex) else None
+        name = _wire(text)
+        return name if name is not None and is_under(name, self._apex) else None
 
     def _answers(self, records: Sequence[DNSRecord]) -> Iterator[Answer]:
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
@@ -80,4 +77,13 @@ class OutsideZone:
             yield from addresses(rdatas, ttl)
             return
         names = [t for r in records if r.record_type == "CNAME" for t in r.targets]
-        yield from alias(wire_name(names[0]), ttl) if names else ()
+        target = _wire(names[0]) if names else None
+        yield from alias(target, ttl) if target is not None else ()
+
+
+def _wire(text: str) -> bytes | None:
+    """A name as it travels; None where somebody wrote what is none."""
+    try:
+        return wire_name(text)
+    except BadName:
+        return None
