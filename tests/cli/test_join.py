@@ -148,7 +148,9 @@ def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: Running) -
             id="a bad lifetime",
         ),
         pytest.param(
-            ("--cluster-id", "rome"), "hanse join: missing option '--broker'", id="no broker"
+            ("--cluster-id", "rome"),
+            "hanse: name what to join: --broker CONTEXT, or --federation NAME, or both",
+            id="no broker",
         ),
     ],
 )

@@ -1,0 +1,95 @@
+"""What other tools read about a federation's clusters, where their kinds are served."""
+
+import msgspec
+
+from hanse.features.federation.feature import PROFILE, PROPERTIES
+from hanse.kube.request import Request
+from hanse.model.conditions import find
+from hanse.model.crds import stand_ins
+from hanse.model.facts import KindServed, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.clusterprofile import ClusterProfile
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Plan
+from hanse.testing.builders import cluster
+from hanse.testing.stage import Stage, told
+from hanse.testing.stage_federation import CRDS, League
+from tests.features.federation.given import FEATURE, HERE, claim, federation, sight
+
+SERVED = (
+    KindServed(HERE, ClusterProperty.kind, True),
+    KindServed(HERE, ClusterProfile.kind, True),
+)
+
+
+def test_properties_stand_beside_claims_where_they_are_served() -> None:
+    said = (claim(CLUSTER_ID, HERE), claim(CLUSTER_SET, "league"), claim("other", "x"))
+
+    plan = FEATURE.plan(PROPERTIES, sight(*said, facts=SERVED))
+    without = FEATURE.plan(PROPERTIES, sight(*said))
+
+    told = {d.object.name: getattr(d.object, "spec").value for d in plan.desired}  # noqa: B009 - of any kind
+    assert told == {"cluster.clusterset.k8s.io": HERE, "clusterset.k8s.io": "league"}
+    assert without == Plan()
+
+
+def test_a_profile_tells_whether_a_cluster_answers() -> None:
+    states = [
+        cluster(HERE, Role.LOCAL, Role.MEMBER),
+        cluster("bergen", Role.MEMBER, phase=Phase.UNREACHABLE),
+    ]
+    seen = sight(federation(HERE, "bergen"), clusters=states, facts=SERVED)
+
+    (away,) = FEATURE.plan(Key(PROFILE, "bergen"), seen).desired
+    (here,) = FEATURE.plan(Key(PROFILE, HERE), seen).desired
+    stranger = FEATURE.plan(Key(PROFILE, "oslo"), seen)
+
+    assert isinstance(away.object, ClusterProfile)
+    assert isinstance(here.object, ClusterProfile)
+    healthy = [find(o.status.conditions, "ControlPlaneHealthy") for o in (here.object, away.object)]
+    assert [c.status for c in healthy if c is not None] == ["True", "False"]
+    assert away.object.metadata.labels == {"x-k8s.io/cluster-manager": "hanse"}
+    assert stranger == Plan()
+
+
+async def _teach(league: League, where: ClusterId) -> None:
+    for definition in stand_ins():
+        if definition["spec"]["names"]["kind"] in ("ClusterProperty", "ClusterProfile"):
+            body = msgspec.json.encode(definition)
+            await league.person(where).send(Request("POST", CRDS, body=body))
+
+
+async def test_kinds_that_come_later_are_filled_and_then_left_alone(
+    stage: Stage, league: League
+) -> None:
+    await _teach(league, "lubeck")
+
+    async def are_there() -> None:
+        profiles = await league.person("lubeck").list(ClusterProfile, namespace=SYSTEM)
+        assert {p.name for p in profiles.objects} == {"lubeck", "hamburg", "bergen"}
+        for profile in profiles.objects:
+            named = {p.name: p.value for p in profile.status.properties}
+            assert named["cluster.clusterset.k8s.io"] == profile.name
+        properties = await league.person("lubeck").list(ClusterProperty)
+        assert {p.name for p in properties.objects} == {
+            "cluster.clusterset.k8s.io",
+            "clusterset.k8s.io",
+        }
+
+    await stage.eventually(are_there)
+    await stage.settled()
+    start = len(stage.network.sent)
+    await stage.kill_agent("lubeck")
+    await stage.start_agent("lubeck")
+    await stage.settled()
+    assert told(stage.writes_since(start)) == []
+
+    await league.name_members("lubeck", "lubeck", "hamburg")
+
+    async def is_gone() -> None:
+        profiles = await league.person("lubeck").list(ClusterProfile, namespace=SYSTEM)
+        assert {p.name for p in profiles.objects} == {"lubeck", "hamburg"}
+
+    await stage.eventually(is_gone)
