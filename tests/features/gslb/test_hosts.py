@@ -12,7 +12,13 @@ from hanse.features.gslb.names import site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import Phase
 from hanse.model.keys import Key
-from hanse.model.kinds.core import ConfigMap, ObservedCondition
+from hanse.model.kinds.core import (
+    ConfigMap,
+    ObservedCondition,
+    Secret,
+    Service,
+    ServiceSpec,
+)
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gateways import (
     BackendReference,
@@ -374,6 +380,22 @@ def test_a_template_says_how_members_are_watched() -> None:
     assert service_in(seen).spec.members[0].monitors == (
         Monitor(type="HTTP", port=8080, path="/healthz", interval=2, up=1),
     )
+
+
+def test_probes_are_kept_from_api_servers_wherever_they_are_named() -> None:
+    text = b"""
+        clusters: [{name: a, cluster: {server: "https://192.0.2.1:6443"}}]
+        {"server": "https://[2001:db8::1]:6443"} server: https://127.0.0.1:6443
+    """
+    secret = Secret(
+        metadata=Meta(name="gslb-config-secret", namespace=NAMESPACE), data={"gslb-members": text}
+    )
+    api = Service(
+        metadata=Meta(name="kubernetes", namespace="default"),
+        spec=ServiceSpec(cluster_ip="10.96.0.1", cluster_ips=("10.96.0.1",)),
+    )
+
+    assert Gslb().forbidden(_alone(secret, api)) == {"192.0.2.1", "2001:db8::1", "10.96.0.1"}
 
 
 # -- what makes no sense changes nothing

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.avi import CONTROLLER, avi_objects
 from hanse.features.gslb.copies import plan_federation
-from hanse.features.gslb.health import probes_of
+from hanse.features.gslb.health import api_addresses, probes_of
 from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, written
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
@@ -25,8 +25,7 @@ from hanse.features.gslb.watching import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLI
 from hanse.model.facts import BadWay, ClusterState, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
-from hanse.model.kinds.core import Secret, Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.core import Secret
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
@@ -203,15 +202,7 @@ class Gslb:
         return tuple(probes_of(service))
 
     def forbidden(self, seen: Snapshot) -> frozenset[str]:
-        found: set[str] = set()
-        for where in (seen.local, *seen.clusters(Role.SITE)):
-            api = seen.get(where, Service, "kubernetes", "default")
-            if api is not None:
-                found.update((api.spec.cluster_ip, *api.spec.cluster_ips))
-            for piece in seen.in_namespace(where, EndpointSlice, "default"):
-                if piece.metadata.labels.get("kubernetes.io/service-name") == "kubernetes":
-                    found.update(a for e in piece.endpoints or () for a in e.addresses)
-        return frozenset(found)
+        return api_addresses(seen)
 
 
 def _uuid(seen: Snapshot) -> Iterator[Patch]:

@@ -1,10 +1,15 @@
 """Whether members are up: by their cluster's word and by probes; and which probes that takes."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from hanse.features.gslb.inputs import SLICES
+from hanse.features.gslb.names import SECRET
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Secret, Service
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
@@ -13,9 +18,11 @@ from hanse.model.kinds.globalservice import (
     MemberHealth,
     Monitor,
 )
+from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Snapshot
 
+_SERVERS = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
 UNREADY = "its cluster has nothing ready behind it"
 UNTRIED = "it was not tried often enough yet"
 
@@ -47,6 +54,24 @@ def probes_of(service: GlobalService) -> Iterator[Probe]:
                     monitor.down,
                 ),
             )
+
+
+def api_addresses(seen: Snapshot) -> frozenset[str]:
+    """Where API servers are, as far as it can be seen: probes must not be made to go there.
+
+    Of loopback others decide: in a federation on one machine everything is there.
+    """
+    found: set[str] = set()
+    for where in (seen.local, *seen.clusters(Role.SITE)):
+        api = seen.get(where, Service, "kubernetes", "default")
+        if api is not None:
+            found.update((api.spec.cluster_ip, *api.spec.cluster_ips))
+        for piece in seen.by(where, SLICES, "default/kubernetes"):
+            found.update(a for e in piece.endpoints or () for a in e.addresses)
+    secret = seen.get(seen.local, Secret, SECRET, NAMESPACE)
+    for text in secret.data.values() if secret is not None else ():
+        found.update(m.decode("ascii", "replace").strip("[]") for m in _SERVERS.findall(text))
+    return frozenset(a for a in found if not a.startswith("127.") and a != "::1")
 
 
 def verdict_on(member: GlobalMember, host: str, before: bool, seen: Snapshot) -> Verdict:
