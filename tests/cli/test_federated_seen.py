@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hanse.cli.federated_seen import Holding, TroubleSeen, document, seen_in
+from hanse.cli.federated_seen import Holding, TroubleSeen, document, findings, seen_in
 from hanse.model.conditions import condition
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec, ServiceStatus
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
@@ -79,6 +79,9 @@ def test_what_people_were_told_is_told_here_too() -> None:
 
     seen = seen_in([Holding("bergen", (service,))])
 
+    [found] = findings(seen)
+    assert found.problem == "Service shop/web: it has no endpoints"
+    assert "kubectl --context bergen -n shop describe service web" in found.remedy
     assert seen.troubles == (
         TroubleSeen("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
     )

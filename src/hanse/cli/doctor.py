@@ -11,6 +11,7 @@ from hanse.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from hanse.cli.charts import Chart
     from hanse.cli.checks import Report
+    from hanse.cli.federated_seen import Seen as Shared
     from hanse.cli.looking import Seen
 
 
@@ -23,8 +24,9 @@ def command(context: click.Context, as_json: bool) -> None:
     Looks at every cluster of the kubeconfig, or of a local federation that runs here: whether it
     answers, whether the credentials last, its version, its clock, our definitions, its agent, its
     nodes, the rights we have there, exports, members, leases, webhooks, forwarded DNS, address
-    pools and federated policies; and between clusters overlapping ranges, two leaders, and agents
-    of versions too far apart. Nothing is changed. The exit status is 1 if anything is wrong.
+    pools, federated Services and policies; and between clusters overlapping ranges, two leaders,
+    and agents of versions too far apart. Nothing is changed. The exit status is 1 if anything is
+    wrong.
 
     \b
     Examples:
@@ -46,10 +48,12 @@ def _examine(settings: Settings) -> "Report":
     import asyncio
     from datetime import UTC, datetime
 
+    from hanse.cli import federated_seen
     from hanse.cli.ailments import ailments
     from hanse.cli.charts import charts_of
     from hanse.cli.checks import RIGHTS, Finding, Known, Report, findings
     from hanse.cli.clusters import is_local, ways
+    from hanse.cli.federated import look_at_federated
     from hanse.cli.looking import look_at
     from hanse.cli.running import run_async, start_logging
     from hanse.kube.errors import BadCredentials
@@ -62,13 +66,15 @@ def _examine(settings: Settings) -> "Report":
         remedy = "name a readable file with --kubeconfig, or start `hanse up`"
         return Report((), (Finding("kubeconfig", str(error), remedy),))
 
-    async def look() -> "tuple[list[Seen], list[Chart]]":
-        return await asyncio.gather(look_at(chosen, RIGHTS), charts_of(chosen))
+    async def look() -> "tuple[list[Seen], list[Chart], Shared]":
+        shared = look_at_federated(chosen)
+        return await asyncio.gather(look_at(chosen, RIGHTS), charts_of(chosen), shared)
 
-    seen, charts = run_async(look)
+    seen, charts, shared = run_async(look)
     now = datetime.now(UTC)
     found = findings(seen, Known(now, crds(), is_local(settings)))
-    return Report(tuple(way.name for way in chosen), (*found, *ailments(charts, now)))
+    told = federated_seen.findings(shared)
+    return Report(tuple(way.name for way in chosen), (*found, *ailments(charts, now), *told))
 
 
 def _show(report: "Report") -> None:

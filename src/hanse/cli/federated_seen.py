@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.cli.checks import Finding
 from hanse.features.federated.names import CLUSTER, FEDERATED, MANAGED_BY
 from hanse.features.federated.names import US as FEDERATING
 from hanse.features.federated.telling import MEMBERSHIP
@@ -78,6 +79,24 @@ def seen_in(holdings: Iterable[Holding]) -> Seen:
         tuple(one for held in several for one in _machines(held)),
         tuple(one for held in several for one in _troubles(held)),
     )
+
+
+def findings(seen: Seen) -> tuple[Finding, ...]:
+    """What people were told, as something to mend: the message says how."""
+    return tuple(
+        Finding(
+            one.cluster,
+            f"{one.object}: {one.message}",
+            f"do as it says; {_look(one)} shows when it is well again",
+        )
+        for one in seen.troubles
+    )
+
+
+def _look(one: TroubleSeen) -> str:
+    kind, _, place = one.object.partition(" ")
+    namespace, _, name = place.partition("/")
+    return f"kubectl --context {one.cluster} -n {namespace} describe {kind.lower()} {name}"
 
 
 def document(seen: Seen) -> dict[str, Any]:
