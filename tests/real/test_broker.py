@@ -396,3 +396,52 @@ async def _until_refused(fleet: Fleet, given: str) -> str:
         await fleet.on("broker", "-n", HOME, "delete", "endpointslice", "bounded")
         await asyncio.sleep(0.1)
     return ""
+
+
+def _service(name: str, served: str = "") -> str:
+    claim = f'{{"feature":"statefulsets","for":"{served}"}}'
+    made: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": {"hanse.dev/owner-key": claim}},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    return msgspec.json.encode(made).decode()
+
+
+async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_of_others(
+    fleet: Fleet,
+) -> None:
+    people = ("-n", "default")
+    await fleet.on("broker", *people, "create", "-f", "-", given=_service("theirs", "hamburg"))
+    change = ("patch", "service", "theirs", "--type=merge", "-p")
+    member = fleet.as_member
+
+    made = await member("lubeck", *people, "create", "-f", "-", given=_service("own", "lubeck"))
+    noted = await member("lubeck", *people, *change, '{"metadata":{"annotations":{"a":"b"}}}')
+    false = await member("lubeck", *people, "create", "-f", "-", given=_service("false", "bergen"))
+    turned = await member("lubeck", *people, *change, '{"spec":{"selector":{"app":"mine"}}}')
+    gone = await member("lubeck", *people, "delete", "service", "theirs")
+    await fleet.on("broker", *people, "delete", "service", "own", "theirs")
+
+    assert (made.status, noted.status) == (0, 0), made.errors + noted.errors
+    for refused in (false, turned, gone):
+        assert "the Service was not made for lubeck" in refused.errors
+
+
+async def test_a_member_reports_its_own_part_only(fleet: Fleet) -> None:
+    def part(cluster: str) -> str:
+        made: dict[str, Any] = {
+            "apiVersion": "hanse.dev/v1alpha1",
+            "kind": "StatefulSetPart",
+            "metadata": {"name": f"of-{cluster}"},
+            "spec": {"namespace": "shop", "name": "store", "cluster": cluster},
+        }
+        return msgspec.json.encode(made).decode()
+
+    own = await fleet.as_member("lubeck", "create", "-f", "-", given=part("lubeck"))
+    false = await fleet.as_member("lubeck", "create", "-f", "-", given=part("hamburg"))
+    await fleet.on("broker", "-n", HOME, "delete", "statefulsetpart", "of-lubeck")
+
+    assert own.status == 0, own.errors
+    assert "spec.cluster must be lubeck" in false.errors

@@ -76,9 +76,11 @@ def test_every_policy_is_bound_to_the_broker_namespace_and_to_its_members() -> N
     bound = [one for one in made if one["kind"] == "ValidatingAdmissionPolicyBinding"]
 
     assert {p["metadata"]["name"] for p in written} == {b["spec"]["policyName"] for b in bound}
+    inside = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": HOME}}}
+    anywhere = {b["metadata"]["name"] for b in bound if "matchResources" not in b["spec"]}
+    assert anywhere == {f"{HOME}-services", f"{HOME}-sets"}, "what users submit in their own"
     for binding in bound:
-        selector = binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]
-        assert selector == {"kubernetes.io/metadata.name": HOME}
+        assert binding["spec"].get("matchResources", inside) == inside
     for policy in written:
         (condition,) = policy["spec"]["matchConditions"]
         assert f"'system:serviceaccount:{HOME}:'" in condition["expression"]

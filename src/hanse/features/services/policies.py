@@ -4,9 +4,11 @@ from msgspec import Struct
 
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest
 from hanse.model.objects import Kind, Wire
 
@@ -49,6 +51,8 @@ class _Law(Struct, frozen=True):
     kind: Kind
     validations: tuple[_Validation, ...]
     status: bool = False
+    anywhere: bool = False
+    """Whether it holds in every namespace: users' own are where sets and Services are submitted."""
     by_rules: bool = False
     """Whether it reads the fleet's rules, the ClusterSet, as `params`."""
 
@@ -102,12 +106,34 @@ _WITHIN_RANGES = _Validation(
     "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
     "' publish addresses outside of its ranges'",
 )
+_MINE = _on_both(
+    "it.metadata.?annotations[?'hanse.dev/owner-key'].orValue('')"
+    ".contains('\"for\":\"' + variables.me + '\"')"
+)
+"""What a member's own agent made and marked as made for that member."""
+
+_OWN_PART = _Validation(
+    _on_both("it.spec.cluster == variables.me"),
+    "'spec.cluster must be ' + variables.me + ': a member reports its own part only'",
+)
+_OWN_SERVICE = _Validation(
+    f"({_MINE}) || (request.operation == 'UPDATE' && request.?subResource.orValue('') == '' && "
+    "object.spec == oldObject.spec)",
+    "'the Service was not made for ' + variables.me + ': a member annotates those of others only'",
+)
+_OWN_SET = _Validation(
+    _MINE,
+    "'the set was not passed on by ' + variables.me + ': a member writes those it hosts only'",
+)
 _LAWS = (
     _Law("slices", EndpointSlice.kind, (_OWN_SLICE,)),
     _Law("imports", ServiceImport.kind, (_OWN_IMPORT,), status=True),
     _Law("ranges", EndpointSlice.kind, (_WITHIN_RANGES,), by_rules=True),
     _Law("leases", Lease.kind, (_OWN_LEASE, _LASTING_UID)),
     _Law("tokens", _TOKENS, (_OWN_TOKEN,)),
+    _Law("parts", StatefulSetPart.kind, (_OWN_PART,)),
+    _Law("services", Service.kind, (_OWN_SERVICE,), status=True, anywhere=True),
+    _Law("sets", FederatedStatefulSet.kind, (_OWN_SET,), anywhere=True),
 )
 
 
@@ -145,13 +171,10 @@ def _policy(law: _Law, home: str) -> Manifest:
 
 def _bound(law: _Law, home: str) -> Manifest:
     name = f"{home}-{law.name}"
-    spec: Wire = {
-        "policyName": name,
-        "validationActions": ["Deny"],
-        "matchResources": {
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": home}}
-        },
-    }
+    spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
+    if not law.anywhere:
+        inside = {"matchLabels": {"kubernetes.io/metadata.name": home}}
+        spec["matchResources"] = {"namespaceSelector": inside}
     if law.by_rules:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
     return manifest(POLICY_BINDING, name, body={"spec": spec}, optional=True)
