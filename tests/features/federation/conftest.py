@@ -1,6 +1,7 @@
 """A federation on embedded clusters and virtual time, for what takes hours or goes wrong oddly."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -23,11 +24,10 @@ def anyio_backend() -> object:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    async with (
-        embedded_ground() as ground,
-        Stage(ground, SHOP, lambda: (Membership(), Flag(SHOP))) as stage,
-    ):
-        yield stage
+    async with embedded_ground() as ground:
+        ground.calm = timedelta(seconds=40)  # leases are renewed every two seconds: time costs
+        async with Stage(ground, SHOP, lambda: (Membership(), Flag(SHOP))) as stage:
+            yield stage
 
 
 @pytest.fixture

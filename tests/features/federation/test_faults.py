@@ -104,6 +104,29 @@ async def test_without_any_supervisor_a_cluster_says_so_and_keeps_what_it_has(
     assert await flag_uid(league, "bergen") == flag
 
 
+async def test_of_two_replicas_only_the_one_that_works_stands_and_the_other_takes_over(
+    stage: Stage, league: League
+) -> None:
+    await stage.stop_agent("lubeck")
+    await stage.stop_agent("hamburg")
+    await stage.start_agent("lubeck", "a")
+    await stage.eventually(league.is_led("bergen", "lubeck"))
+    await stage.start_agent("lubeck", "b")
+    await asyncio.sleep(30)
+    lease = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+    assert lease.spec.holder_identity == "lubeck_a"
+    assert stage.agent("lubeck/b").leaders.members == frozenset()
+
+    await stage.kill_agent("lubeck/a")
+
+    async def is_held() -> None:
+        held = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+        assert held.spec.holder_identity == "lubeck_b"
+
+    await stage.eventually(is_held, TAKEOVER * 2)
+    assert (await league.told("lubeck")).status.leaders == ("lubeck",)
+
+
 # -- leaving
 
 
@@ -405,7 +428,7 @@ async def test_what_turns_bad_is_told_in_an_event_once(stage: Stage, league: Lea
     assert "bergen" in events[0].message
 
 
-async def test_a_member_that_flaps_away_for_hours_changes_status_only_twice(
+async def test_a_member_that_is_long_away_changes_what_is_told_only_twice(
     stage: Stage, league: League
 ) -> None:
     start = len(stage.network.sent)
