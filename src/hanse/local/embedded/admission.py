@@ -106,7 +106,7 @@ class Admission:
         asked = event.call.resource
         variants = [asked]
         if spec.get("matchPolicy") != "Exact":
-            variants += [r for r in self._registry if r.store == asked.store and r is not asked]
+            variants += [r for r in self._registry.in_store(asked.store) if r is not asked]
         for variant in variants:
             if any(_rule_matches(rule, variant, event) for rule in spec.get("rules") or ()):
                 return variant

@@ -135,6 +135,11 @@ class Registry:
             None,
         )
 
+    def in_store(self, store: str) -> Iterator[Resource]:
+        """The resources that show the objects of one store, each in another version."""
+        yield from self._builtins.stores.get(store, ())
+        yield from self._custom.get(store, ())
+
     def __iter__(self) -> Iterator[Resource]:
         """Every resource in every served version; built-ins first, preferred versions first."""
         yield from self._builtins.resources
@@ -188,6 +193,9 @@ class Builtins:
         self.resources = resources
         self.paths = {(r.group, r.version, r.plural): r for r in resources}
         self.kinds = {(r.api_version, r.kind): r for r in resources}
+        self.stores: dict[str, list[Resource]] = {}
+        for resource in resources:
+            self.stores.setdefault(resource.store, []).append(resource)
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:

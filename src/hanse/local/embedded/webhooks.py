@@ -8,6 +8,9 @@ from typing import Any
 import aiohttp
 from msgspec import Struct
 
+KEPT = timedelta(seconds=15)
+"""How long a connection is kept that nobody uses."""
+
 
 class WebhookFailed(Exception):
     """A webhook could not be asked, or gave no answer that can be used."""
@@ -43,29 +46,61 @@ def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
 
 
 async def call_over_https(call: WebhookCall) -> bytes:
-    """POST a review over verified TLS."""
-    if not call.url.startswith("https://"):
-        raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
+    """POST a review over verified TLS, on a connection of its own."""
+    caller = HttpsCaller()
     try:
-        context = ssl.create_default_context(cadata=call.authority.decode() or None)
-    except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise WebhookFailed(f"unable to load root certificates: {error}") from error
-    timeout = aiohttp.ClientTimeout(total=call.timeout.total_seconds())
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(
-                call.url,
-                data=call.body,
-                headers={"content-type": "application/json"},
-                ssl=context,
-                server_hostname=call.server_name or None,
-            ) as response,
-        ):
-            answered = await response.read()
-            if response.status != 200:
-                text = answered[:200].decode("utf-8", "replace")
-                raise WebhookFailed(f"the server responded with {response.status}: {text}")
-            return answered
-    except (aiohttp.ClientError, OSError) as error:
-        raise WebhookFailed(f'Post "{call.url}": {error}') from error
+        return await caller(call)
+    finally:
+        await caller.close()
+
+
+class HttpsCaller:
+    """Asks webhooks over verified TLS, on connections that are kept for a while."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[bytes, aiohttp.ClientSession] = {}
+
+    async def __call__(self, call: WebhookCall) -> bytes:
+        if not call.url.startswith("https://"):
+            raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
+        session = self._session(call.authority)
+        try:
+            try:
+                return await _posted(session, call)
+            except aiohttp.ServerDisconnectedError:  # a kept connection that had ended meanwhile
+                return await _posted(session, call)
+        except (aiohttp.ClientError, OSError) as error:
+            raise WebhookFailed(f'Post "{call.url}": {error}') from error
+
+    async def close(self) -> None:
+        """End every connection."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    def _session(self, authority: bytes) -> aiohttp.ClientSession:
+        known = self._sessions.get(authority)
+        if known is not None:
+            return known
+        try:
+            context = ssl.create_default_context(cadata=authority.decode() or None)
+        except (ssl.SSLError, UnicodeDecodeError) as error:
+            raise WebhookFailed(f"unable to load root certificates: {error}") from error
+        connector = aiohttp.TCPConnector(ssl=context, keepalive_timeout=KEPT.total_seconds())
+        made = self._sessions[authority] = aiohttp.ClientSession(connector=connector)
+        return made
+
+
+async def _posted(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
+    async with session.post(
+        call.url,
+        data=call.body,
+        headers={"content-type": "application/json"},
+        server_hostname=call.server_name or None,
+        timeout=aiohttp.ClientTimeout(total=call.timeout.total_seconds()),
+    ) as response:
+        answered = await response.read()
+        if response.status != 200:
+            text = answered[:200].decode("utf-8", "replace")
+            raise WebhookFailed(f"the server responded with {response.status}: {text}")
+        return answered

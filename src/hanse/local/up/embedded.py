@@ -18,6 +18,7 @@ from hanse.local.embedded.controllers.suite import ALL, BROKER, Controllers, Sim
 from hanse.local.embedded.dialling import Dialled, Listed
 from hanse.local.embedded.http import serve
 from hanse.local.embedded.users import ADMIN, User
+from hanse.local.embedded.webhooks import HttpsCaller, WebhookCaller
 from hanse.local.kubeconfig import Context
 from hanse.local.up.composition import Member
 from hanse.local.up.failures import UpError
@@ -35,10 +36,10 @@ async def embedded_clusters(
     members: Sequence[Member], folder: Folder
 ) -> AsyncIterator[dict[str, "EmbeddedCluster"]]:
     """All members running, until the block ends; what they hold is kept if the folder does so."""
-    clock = WallClock()
+    clock, caller = WallClock(), HttpsCaller()
     async with asyncio.TaskGroup() as group:  # what dies by itself ends the federation
         clusters = {
-            member.name: EmbeddedCluster(member, folder, clock, group) for member in members
+            member.name: EmbeddedCluster(member, folder, clock, group, caller) for member in members
         }
         try:
             for cluster in clusters.values():
@@ -47,13 +48,19 @@ async def embedded_clusters(
         finally:
             for cluster in clusters.values():
                 await cluster.end()
+            await caller.close()
 
 
 class EmbeddedCluster:
     """An API server and its controllers, which live and die together."""
 
     def __init__(
-        self, member: Member, folder: Folder, clock: Clock, group: asyncio.TaskGroup
+        self,
+        member: Member,
+        folder: Folder,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        call_webhook: WebhookCaller,
     ) -> None:
         self.member = member
         self._folder = folder
@@ -70,6 +77,7 @@ class EmbeddedCluster:
             advertise=str(ranges.api_server),
             port=self._port,
             snapshot=folder.load(member.name),
+            call_webhook=call_webhook,
         )
         hosts = (*LOOPBACK, "kubernetes.default.svc", str(ranges.services[1]))
         self._tls = server_context(self._authority.server(member.name, hosts))
