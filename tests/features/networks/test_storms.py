@@ -24,7 +24,7 @@ from tests.scenarios.city import HERE, City
 
 pytestmark = pytest.mark.anyio
 
-SEEDS = (0, 1, 2, 3, 123)
+SEEDS = (0, 1, 123)
 STEPS = 40
 STORM = Weather(refused=0.1, lost=0.1, breaks=0.02, delay=timedelta(milliseconds=20))
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/27"}]
