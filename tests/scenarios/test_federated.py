@@ -249,3 +249,15 @@ async def test_what_is_generated_says_so(guild: Guild) -> None:
     assert FEDERATED in found.metadata.annotations
     assert found.spec.selector == {}
     assert found.spec.cluster_ip not in ("", "None")
+
+
+async def test_a_load_balancer_with_a_host_name_stands_as_that_name_until_it_is_known(
+    guild: Guild,
+) -> None:
+    await guild.join("bergen", 1, **SOMEBODY_ELSES)
+    status = {"status": {"loadBalancer": {"ingress": [{"hostname": "lb.invalid"}]}}}
+    await guild.edit("bergen", Service, "web", status, subresource="status")
+
+    for cluster in ("lubeck", "hamburg"):
+        await guild.stage.eventually(guild.has(cluster, bergen=["lb.invalid"]))
+    await guild.stage.eventually(guild.has("bergen", bergen=[B1]))
