@@ -45,13 +45,17 @@ class Definitions:
         self._clock = clock
         self._remove = remove
         self._leaving: set[str] = set()
+        self._unsettled: set[str] = set()
+        """Groups in which a CRD came, changed or went: names are taken within their group."""
         storage.subscribe(self._note, CRDS)
 
     def settle(self, resource: Resource) -> None:
         """After a write: accept a CRD's names, or go on cleaning up one that is leaving."""
         if resource.store == CRDS:
+            groups, self._unsettled = self._unsettled, set()
             for crd in [*self._storage.objects(CRDS)]:
-                self._settle_one(crd)
+                if crd["spec"]["group"] in groups:
+                    self._settle_one(crd)
         if self._leaving and (resource.store == CRDS or resource.store in self._leaving):
             for name in [*self._leaving]:
                 self._clean_up(name)
@@ -101,6 +105,7 @@ class Definitions:
 
     def _serve(self, crd: Object, *, gone: bool) -> None:
         name = crd["metadata"]["name"]
+        self._unsettled.add(crd["spec"]["group"])
         if gone:
             self._leaving.discard(name)
         elif crd["metadata"].get("deletionTimestamp"):
