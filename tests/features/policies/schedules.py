@@ -62,7 +62,7 @@ class Schedule:
         )
         self.namespaced = self.random.random() < 0.4
         self.make = anp if self.namespaced else acnp
-        self.believed = {name: Believed(self.names) for name in ("deny", "allow")}
+        self.believed = {name: Believed(self.names) for name in ("deny", "allow", "other")}
         self.complaints: list[str] = []
         self.witness = Witness(self.realm, self.believed, self.complaints.append)
         self.backups: dict[str, tuple[Snapshot, int]] = {}
@@ -128,7 +128,11 @@ class Schedule:
         return self.random.choice(self.names)
 
     def _name(self) -> str:
-        return self.random.choice(sorted(self.believed))
+        """A policy; what was left to its cluster is plain, and left alone until all agree."""
+        return self.random.choice([n for n in sorted(self.believed) if n not in self._orphans()])
+
+    def _orphans(self) -> list[str]:
+        return [name for name, believed in self.believed.items() if ORPHANED in believed.ever]
 
     async def _create(self) -> None:
         where, name = self._cluster(), self._name()
@@ -163,7 +167,7 @@ class Schedule:
             self._acted(where, name, said(after))
             if where == self.outside and VERSION_MARK not in after.metadata.annotations:
                 self.believed[name].made_outside(said(after))
-        else:
+        elif VERSION_MARK not in after.metadata.annotations:  # or that is still to be taken off
             self.believed[name].plain[where] = after.metadata.resource_version
 
     async def _delete(self) -> None:
@@ -184,7 +188,7 @@ class Schedule:
     async def _unannotate(self) -> None:
         where, name = self._cluster(), self._name()
         standing = await self.realm.find(where, self.make(name))
-        if standing is None or not is_federated(standing):
+        if standing is None or not is_federated(standing) or len(self._orphans()) > 1:
             return
         with self.witness.by_hand(where):
             change = {"metadata": {"annotations": {FEDERATED: None}}}
