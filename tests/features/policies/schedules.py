@@ -190,6 +190,8 @@ class Schedule:
         standing = await self.realm.find(where, self.make(name))
         if standing is None or not is_federated(standing) or len(self._orphans()) > 1:
             return
+        if where == self.outside:
+            return
         with self.witness.by_hand(where):
             change = {"metadata": {"annotations": {FEDERATED: None}}}
             await self.realm.edit(where, standing, change)
