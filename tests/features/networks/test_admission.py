@@ -230,8 +230,16 @@ def test_other_labels_are_peoples_own_and_the_agent_may_change_all() -> None:
         user="system:serviceaccount:hanse-system:hanse-agent",
     )
 
+    leads = asked(
+        "Service",
+        labels={"hanse.dev/owner": "federated-1"},
+        user="system:serviceaccount:antrea-plus-system:lubeck",
+        groups=("system:serviceaccounts", "system:serviceaccounts:antrea-plus-system"),
+    )
+
     assert hook.review(mine, world()) == Allow()
     assert hook.review(ours, world()) == Allow()
+    assert hook.review(leads, world()) == Allow()
 
 
 def test_a_tenant_cannot_take_the_gate_away_or_say_that_the_network_is_ready() -> None:

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from hanse.model.kinds.federation import SYSTEM
+
 BUILT_IN_TEMPLATE = '{"metadata": {"name": "default"}, "spec": {"type": "flat"}}'
 
 
@@ -21,6 +23,7 @@ class NetworksOptions(Struct, frozen=True):
         "system:nodes",
         "system:serviceaccounts:kube-system",
         "system:serviceaccounts:hanse-system",
+        f"system:serviceaccounts:{SYSTEM}",  # supervisors, who write here as leaders
     )
     """Groups whose members may do to a tenant's network what tenants may not."""
     guard: bool = False
