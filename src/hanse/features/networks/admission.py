@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.features.networks.names import NETWORK, OURS, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.sight import network_of
 from hanse.model.facts import Answer
@@ -58,6 +58,12 @@ def is_trusted(review: Review, options: NetworksOptions) -> bool:
         or review.user in SYSTEM_USERS
         or any(group in options.admins for group in review.groups)
     )
+
+
+def is_planned(review: Review, options: NetworksOptions) -> bool:
+    """Whether it is a part of a network that this feature itself writes, as it has to be."""
+    mark = labels_of(review.object).get(OURS, "")
+    return mark.startswith("networks-") and is_trusted(review, options)
 
 
 def labels_of(wire: Wire) -> dict[str, str]:

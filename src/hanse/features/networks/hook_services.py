@@ -6,13 +6,14 @@ from hanse.features.networks.admission import (
     IN_TENANTS,
     Missing,
     Refused,
+    is_planned,
     is_trusted,
     labels_of,
     placed,
 )
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hook_slices import is_foreign
-from hanse.features.networks.names import NETWORK, OURS, TENANT, NetworkName
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.ranges import range_in
 from hanse.features.networks.service_addresses import ServiceAddresses, gets_an_address
 from hanse.model.kinds.networking import ServiceCIDR
@@ -52,8 +53,8 @@ class ServicesHook:
 
     def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
         labels = labels_of(review.object)
-        if OURS in labels and is_trusted(review, self._feature.options):
-            return Allow()  # our own, whose address is planned
+        if is_planned(review, self._feature.options):
+            return Allow()
         at = placed(labels, review.namespace, seen, "metadata.labels")
         if at.network.metadata.deletion_timestamp is not None:
             raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")

@@ -7,12 +7,13 @@ from hanse.features.networks.admission import (
     IN_TENANTS,
     Missing,
     Refused,
+    is_planned,
     is_trusted,
     labels_of,
     placed,
 )
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.names import KUBE_SERVICE, NETWORK, OURS, TENANT, NetworkName
+from hanse.features.networks.names import KUBE_SERVICE, NETWORK, TENANT, NetworkName
 from hanse.features.networks.sight import POD_ADDRESSES
 from hanse.model.kinds.core import Service
 from hanse.model.objects import Wire
@@ -45,7 +46,7 @@ class SlicesHook:
 
     def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
         labels = labels_of(review.object)
-        if OURS in labels and is_trusted(review, self._feature.options):
+        if is_planned(review, self._feature.options):
             return Allow()
         called = review.name if review.kind == "Endpoints" else labels.get(KUBE_SERVICE, "")
         service = seen.get(seen.local, Service, called, review.namespace)
