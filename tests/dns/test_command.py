@@ -240,7 +240,10 @@ def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -
     with _dns(fleet, "--context", "lubeck", *near) as serving:
         answers = {_ask(serving.port, "a.global.test", "A").records for _ in range(4)}
         unknown = _ask(serving.port, "b.global.test", "A").code
+        query = dns.message.make_query("a.global.test", "A")
+        streamed = told_in(dns.query.tcp(query, "127.0.0.1", port=serving.port, timeout=PATIENCE))
 
+    assert streamed.records == ("10.3.0.1",)
     assert answers == {("10.3.0.1",)}
     assert unknown == "NXDOMAIN"
 
