@@ -38,7 +38,10 @@ class Schedule:
         """Do one thing, and let some time pass."""
         random = self.random
         act = random.choice(
-            (self.cut, self.heal, self.crash, self.start, self.promote, self.demote, self.edit)
+            (
+                *(self.cut, self.heal, self.crash, self.start, self.promote, self.demote),
+                *(self.edit, self.drift, self.restart),
+            )
         )
         await act(random.choice(self.stage.names))
         await asyncio.sleep(random.choice((0.05, 1, 5, 40)))
@@ -76,6 +79,17 @@ class Schedule:
                 COPIED[1], policy.metadata.name, NAMESPACE, change
             )
 
+    async def drift(self, cluster: str) -> None:
+        """Somebody deletes a follower's copy of the policy."""
+        own = await self.sites.person(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
+        if not own.spec.is_leader and cluster != "lubeck":
+            listed = await self.sites.person(cluster).list(COPIED[1], namespace=NAMESPACE)
+            for policy in listed.objects:
+                await self.sites.person(cluster).delete(COPIED[1], policy.metadata.name, NAMESPACE)
+
+    async def restart(self, cluster: str) -> None:
+        await self.stage.ground.restart_server(cluster)
+
     def look(self) -> None:
         """What was once answered is answered by every agent that knows its own cluster."""
         for name in self.stage.actors:
@@ -89,7 +103,8 @@ class Schedule:
         for name in self.stage.names:
             await self.start(name)
         await asyncio.sleep(60)
-        leader = self.random.choice(self.stage.names)
+        whole = [n for n in self.stage.names if await self._has_policy(n)]
+        leader = self.random.choice(whole)
         for name in self.stage.names:
             if name != leader:
                 await self.sites.lead(name, False)
@@ -97,6 +112,10 @@ class Schedule:
         await self.sites.lead(leader)
         await self.stage.settled(timedelta(minutes=30))
         return leader
+
+    async def _has_policy(self, cluster: str) -> bool:
+        listed = await self.sites.person(cluster).list(COPIED[1], namespace=NAMESPACE)
+        return bool(listed.objects)
 
     async def judge(self, leader: str) -> None:
         """One leads, all have what it has, and every answer is the same."""

@@ -69,6 +69,7 @@ from tests.features.gslb.fleet import (
     balancer,
     config,
     ingress,
+    marked,
     policy,
     rule,
     seen_by_leader,
@@ -550,6 +551,19 @@ def test_of_two_leaders_neither_changes_what_serves() -> None:
     seen = seen_by_leader(home, {"hamburg": [amko("hamburg", leads=True)]})
 
     assert service_in(seen).spec == standing.spec
+
+
+def test_a_new_leader_without_any_policy_does_not_end_what_another_served() -> None:
+    inherited = marked(_standing(("lubeck", "10.1.0.5"), up=True), "1/paris")
+    own = marked(_standing(("lubeck", "10.1.0.5"), up=True), "2/lubeck")
+    leader = amko("lubeck", leads=True, epoch=2)
+
+    kept = seen_by_leader([leader, CONFIG, inherited])
+    ended = seen_by_leader([leader, CONFIG, own])
+
+    assert service_in(kept).spec == inherited.spec
+    assert service_in(kept).metadata.annotations == inherited.metadata.annotations
+    assert planned(ended) == []
 
 
 # -- records for others to publish

@@ -10,7 +10,7 @@ from hanse.features.gslb.health import api_addresses, probes_of
 from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, written
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.policy import Config, config_of, fault_in_rule
+from hanse.features.gslb.policy import Config, config_of, fault_in_rule, policies_of
 from hanse.features.gslb.publishing import endpoint_for
 from hanse.features.gslb.standing import (
     GUIDE,
@@ -84,7 +84,7 @@ class Gslb:
 
     def _plan_host(self, host: str, seen: Snapshot) -> Plan:
         standing = standing_of(seen)
-        if not isinstance(standing, Leading):
+        if not isinstance(standing, Leading) or _is_inherited(host, standing, seen):
             return Plan(desired=tuple(self._kept(host, seen)))
         outcome = service_for(host, standing, seen, self.options)
         match outcome:
@@ -203,6 +203,16 @@ class Gslb:
 
     def forbidden(self, seen: Snapshot) -> frozenset[str]:
         return api_addresses(seen)
+
+
+def _is_inherited(host: str, standing: Leading, seen: Snapshot) -> bool:
+    """Whether a service is another leader's and this one has no policy at all.
+
+    Who never had what its predecessor went by does not end what that one served.
+    """
+    service = seen.get(seen.local, GlobalService, host, NAMESPACE)
+    term = term_on(service) if service is not None else None
+    return term is not None and term.context != standing.context and not policies_of(seen)
 
 
 def _uuid(seen: Snapshot) -> Iterator[Patch]:
