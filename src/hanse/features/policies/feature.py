@@ -57,10 +57,26 @@ from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
-from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+from hanse.model.snapshot import (
+    Change,
+    FactChange,
+    Index,
+    ObjectChange,
+    Snapshot,
+    Watch,
+    Writes,
+)
 
 RECORDS = f"{LEDGER}={POLICIES}"
 _DEFINITIONS = {definition_name(Key(topic)): topic for topic in KINDS}
+
+
+def _namespace_told(told: ConfigMap) -> Iterable[str]:
+    key = key_in(told)
+    return [key.namespace] if key is not None and key.namespace else []
+
+
+BY_NAMESPACE = Index(ConfigMap, "policies-namespace", _namespace_told)
 
 
 class _Share(Struct, frozen=True):
@@ -78,7 +94,14 @@ class Policies:
 
     name = "policies"
     watches: tuple[Watch, ...] = (
-        Watch(Role.MEMBER, ConfigMap, namespace=SYSTEM, labels=RECORDS, writes=Writes.OBJECTS),
+        Watch(
+            Role.MEMBER,
+            ConfigMap,
+            namespace=SYSTEM,
+            labels=RECORDS,
+            indexes=(BY_NAMESPACE,),
+            writes=Writes.OBJECTS,
+        ),
         Watch(Role.LED, ClusterNetworkPolicy, writes=Writes.OBJECTS),
         Watch(Role.LED, AntreaNetworkPolicy, writes=Writes.OBJECTS),
         Watch(Role.LED, Namespace),
@@ -100,8 +123,7 @@ class Policies:
                     case Namespace() as home if home.metadata.name == SYSTEM:
                         return _all_keys(seen)
                     case Namespace() as home:
-                        name = home.metadata.name
-                        return [k for k in _all_keys(seen) if k.namespace == name]
+                        return _keys_in(home.metadata.name, seen)
                     case CustomResourceDefinition() as defined:
                         topic = _DEFINITIONS.get(defined.metadata.name)
                         return [k for k in _all_keys(seen) if k.topic == topic]
@@ -281,6 +303,12 @@ def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterable[Key]:
             return [Key(t, ref.name, ref.namespace) for t in topics if KINDS[t].kind == ref.kind]
         case _:
             return ()
+
+
+def _keys_in(namespace: str, seen: Snapshot) -> Iterable[Key]:
+    """The policies of a namespace that some ledger knows."""
+    found = (told for m in members_of(seen) for told in seen.by(m, BY_NAMESPACE, namespace))
+    return {key for told in found if (key := key_in(told)) is not None}
 
 
 def _all_keys(seen: Snapshot) -> list[Key]:
