@@ -234,6 +234,18 @@ def test_without_being_asked_for_there_is_no_guard() -> None:
     assert wanted(plan, ClusterNetworkPolicy) == []
 
 
+def test_a_service_of_another_feature_is_somebody_who_uses_a_network() -> None:
+    lab = network("acme.lab")
+    ends = replace(lab.metadata, deletion_timestamp=lab.metadata.creation_timestamp)
+    labels = {TENANT: "acme", NETWORK: "lab", "hanse.dev/owner": "services-1"}
+    wire = {"metadata": {"name": "derived", "namespace": "acme-web", "labels": labels}}
+    derived = stored(msgspec.convert(wire, Service))
+
+    plan = FEATURE.plan(Key("network", "acme.lab"), world(replace(lab, metadata=ends), derived))
+
+    assert status(plan)["message"] == "waiting for Service acme-web/derived to be deleted"
+
+
 def test_names_that_are_too_long_are_shortened_and_stay_apart() -> None:
     long = "n" * 63
     seen = world(network(f"acme.{long}"))

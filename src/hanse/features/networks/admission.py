@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.names import NETWORK, OURS, TENANT, NetworkName
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName, is_ours
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.sight import network_of
 from hanse.model.facts import Answer
@@ -62,8 +62,7 @@ def is_trusted(review: Review, options: NetworksOptions) -> bool:
 
 def is_planned(review: Review, options: NetworksOptions) -> bool:
     """Whether it is a part of a network that this feature itself writes, as it has to be."""
-    mark = labels_of(review.object).get(OURS, "")
-    return mark.startswith("networks-") and is_trusted(review, options)
+    return is_ours(labels_of(review.object)) and is_trusted(review, options)
 
 
 def labels_of(wire: Wire) -> dict[str, str]:

@@ -12,11 +12,11 @@ from hanse.features.networks.names import (
     DEFAULT,
     KUBE_SERVICE,
     NETWORK,
-    OURS,
     RANGE_OF,
     TENANT,
     NetworkName,
     fitted,
+    is_ours,
     parsed,
 )
 from hanse.features.networks.options import NetworksOptions
@@ -160,7 +160,7 @@ class Networks:
             peers=tuple(peers_agreed(tenant, seen)),
             users=tuple(
                 sorted(
-                    (p for p in own if OURS not in p.metadata.labels),
+                    (p for p in own if not is_ours(p.metadata.labels)),
                     key=lambda p: p.metadata.name,
                 )
             ),
@@ -209,7 +209,7 @@ class Networks:
                 yield from self._by_member(obj, seen)
             case EndpointSlice() if (meta.namespace, meta.labels.get(KUBE_SERVICE)) == _API:
                 yield from self._everything(seen)
-            case NetworkPolicy() if OURS not in meta.labels:
+            case NetworkPolicy() if not is_ours(meta.labels):
                 if tenant_of(meta.namespace, seen):
                     yield Key("isolation", meta.namespace)
             case ServiceCIDR():

@@ -22,10 +22,10 @@ from hanse.features.networks.guards import pool_guard
 from hanse.features.networks.names import (
     DNS,
     FINALIZER,
-    OURS,
     RANGE_OF,
     NetworkName,
     fitted,
+    is_ours,
     parsed,
 )
 from hanse.features.networks.options import NetworksOptions
@@ -221,7 +221,7 @@ def dns_ip(network: Network, seen: Snapshot) -> str:
     name = parsed(network.metadata.name)
     service = seen.get(seen.local, Service, name.kube_dns, name.dns_namespace)
     return (
-        service.spec.cluster_ip if service is not None and OURS in service.metadata.labels else ""
+        service.spec.cluster_ip if service is not None and is_ours(service.metadata.labels) else ""
     )
 
 
@@ -254,7 +254,7 @@ def users_of(name: NetworkName, seen: Snapshot) -> list[Object]:
     """Pods and Services that are in a network, other than our own."""
     pods = [p for p in seen.by(seen.local, PODS, str(name)) if DNS not in p.metadata.labels]
     services = [
-        s for s in seen.by(seen.local, SERVICES, str(name)) if OURS not in s.metadata.labels
+        s for s in seen.by(seen.local, SERVICES, str(name)) if not is_ours(s.metadata.labels)
     ]
     return [*pods, *services]
 
@@ -290,7 +290,7 @@ def _left(network: Network, seen: Snapshot) -> Iterator[Object]:
     """What of ours still stands for a network."""
     name = parsed(network.metadata.name)
     for service in seen.by(seen.local, SERVICES, str(name)):
-        if OURS in service.metadata.labels:
+        if is_ours(service.metadata.labels):
             yield service
     for pod in seen.by(seen.local, PODS, str(name)):
         if DNS in pod.metadata.labels:

@@ -77,3 +77,8 @@ def fitted(name: str, most: int = MOST_OF_A_NAME) -> str:
         return name
     digest = blake2b(name.encode(), digest_size=5).hexdigest()
     return f"{name[: most - len(digest) - 1].rstrip('-.')}-{digest}"
+
+
+def is_ours(labels: dict[str, str]) -> bool:
+    """Whether labels are of something that this feature made; others of Hanse's have theirs."""
+    return labels.get(OURS, "").startswith("networks-")
