@@ -98,6 +98,14 @@ async def test_a_bad_password_is_told_without_it(avi: AviServer) -> None:
     assert "not-it" not in str(told.value)
 
 
+async def test_an_authority_that_is_no_certificate_is_named(avi: AviServer) -> None:
+    bad = msgspec.structs.replace(controller(avi), ca="not a certificate")
+    system = AviController(lambda: bad)
+
+    with pytest.raises(BadCredentials, match="certificateAuthorityData"):
+        await system.list(AviGslbService)
+
+
 async def test_a_controller_that_does_not_lead_is_not_used(avi: AviServer) -> None:
     avi.leads = False
 

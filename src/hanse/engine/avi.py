@@ -74,7 +74,7 @@ class AviController:
         self._at: Controller | None = None
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
-        self._led_by: str | None = None
+        self._trust: ssl.SSLContext | bool = True
 
     async def list(self, kind: type[K]) -> Sequence[K]:
         if kind not in _PATHS:
@@ -142,6 +142,7 @@ class AviController:
         """Log in, and make sure that this controller leads."""
         timeout = aiohttp.ClientTimeout(total=PATIENCE.total_seconds())
         jar = aiohttp.CookieJar(unsafe=True)  # controllers are mostly named by address
+        self._trust = _trust_in(controller)
         self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=jar)
         self._token = ""
         try:
@@ -182,7 +183,7 @@ class AviController:
                 f"{controller.url}{path}",
                 json=body,
                 headers=headers,
-                ssl=_trust(controller),
+                ssl=self._trust,
             ) as answer:
                 told = {name.lower(): value for name, value in answer.headers.items()}
                 return Response(answer.status, await answer.read(), told)
@@ -195,8 +196,16 @@ class AviController:
         return next((c.value for c in self._session.cookie_jar if c.key == name), "")
 
 
-def _trust(controller: Controller) -> ssl.SSLContext | bool:
-    return ssl.create_default_context(cadata=controller.ca) if controller.ca else True
+def _trust_in(controller: Controller) -> ssl.SSLContext | bool:
+    """What its certificate is judged by; raises `BadCredentials` for an authority that is none."""
+    if not controller.ca:
+        return True
+    try:
+        return ssl.create_default_context(cadata=controller.ca)
+    except ssl.SSLError:
+        raise BadCredentials(
+            f"{controller.url}: certificateAuthorityData of its Secret is no certificate in PEM"
+        ) from None
 
 
 def _told(answer: Response) -> Wire:
