@@ -194,7 +194,7 @@ async def _change(federation: Assembly, address: str) -> float:
     await federation.person(where).patch(EndpointSlice, "s0-0-pods", SHOP, {"endpoints": endpoints})
     waiting = set(federation.names)
     while waiting:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.005)
         for name in list(waiting):
             found = await federation.person(name).list(EndpointSlice, namespace=HOME)
             if any(address in e.addresses for s in found.objects for e in s.endpoints or ()):
@@ -206,7 +206,7 @@ def _simulated(effort: Effort) -> dict[str, float]:
     few, many = 3, effort.of(100, 9)
     services = effort.of(200, 6)
     small, large = run(cost(few, services)), run(cost(many, services))
-    taken = run(changes(effort.of(30, 6), effort.of(100, 10)))
+    taken = run(changes(effort.of(30, 6), effort.of(50, 10)))
     named = {"many": large, "few": small}
     return {
         **{f"{what}, {size}": v for size, costs in named.items() for what, v in costs.items()},
