@@ -31,5 +31,7 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     assert re.search(r"globex\.lab +· +✓ +· +·", said.out), said.out
     assert re.search(r"globex\.lab +· +✓ +✓ +·", said.out), said.out
     assert re.search(r"trial +ClusterIP +10\.77\.0\.\d+ ", said.out), said.out
+    assert re.search(r"globex\.default +flat +Ready +10\.[0-9.]+ +1 +1\n", said.out), said.out
+    assert re.search(r"globex\.lab +flat +Ready +10\.77\.0\.10 +0 +1\n", said.out), said.out
     assert "waiting for Service globex-web/trial to be deleted" in said.out
     assert "tenant globex has no network initech" in said.err + said.out

@@ -20,9 +20,46 @@ def command() -> None:
 
     \b
     Examples:
-      hanse networks matrix
+      hanse networks list
       hanse networks matrix --context lubeck --json
     """
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """Show every network: whose, of which type, how far it is, and how much is in it.
+
+    The exit status is 1 if one is Failed or Unknown.
+
+    \b
+    Examples:
+      hanse networks list
+      hanse networks list --json | jq '.[] | select(.phase != "Ready")'
+    """
+    from hanse.cli.networks_seen import seen_networks
+    from hanse.cli.reaching import way_to
+    from hanse.cli.running import run_async, start_logging
+    from hanse.cli.tables import table
+
+    settings = settings_of(context)
+    start_logging(settings)
+    way = way_to(settings)
+    found = run_async(lambda: seen_networks(way))
+    if as_json:
+        import msgspec
+
+        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+    elif not found:
+        click.echo(f"{way.name} has no networks; create a Tenant, and it gets one")
+    else:
+        head = ("NETWORK", "TYPE", "PHASE", "DNS", "PODS", "SERVICES", "WHY")
+        rows = [
+            (n.name, n.type, n.phase, n.dns, str(n.pods), str(n.services), n.message) for n in found
+        ]
+        click.echo(table(head, rows))
+    context.exit(WRONG if any(n.phase in ("Failed", "Unknown") for n in found) else 0)
 
 
 @command.command("matrix")

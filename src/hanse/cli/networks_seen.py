@@ -1,16 +1,20 @@
 """What the matrix of networks is made of, read from one cluster."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
 from hanse.features.networks.matrix import Matrix, matrix
-from hanse.features.networks.names import TENANT, parsed
+from hanse.features.networks.names import DNS, NETWORK, TENANT, is_ours, parsed
 from hanse.kube.errors import NotFound
-from hanse.model.kinds.core import Namespace, Pod
+from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
+from hanse.model.objects import Object
 
 
 class Seen(Struct, frozen=True):
@@ -18,6 +22,49 @@ class Seen(Struct, frozen=True):
 
     matrix: Matrix
     leaks: tuple[tuple[str, str], ...]
+
+
+class NetworkSeen(Struct, frozen=True):
+    """One network at a glance."""
+
+    name: str
+    type: str
+    phase: str
+    dns: str
+    pods: int
+    services: int
+    message: str
+
+
+async def seen_networks(way: Way) -> list[NetworkSeen]:
+    """Read a cluster's networks, and count what is in them."""
+    async with reached(way) as client:
+        try:
+            networks = (await client.list(Network)).objects
+        except NotFound:
+            raise Trouble(f"{way.name} has no tenant networks; see `hanse crds`") from None
+        pods = Counter(_networks_of((await client.list(Pod, labels=NETWORK)).objects))
+        services = Counter(_networks_of((await client.list(Service, labels=NETWORK)).objects))
+    return [
+        NetworkSeen(
+            n.metadata.name,
+            n.spec.type,
+            n.status.phase or "New",
+            n.status.dns_service_ip,
+            pods[n.metadata.name],
+            services[n.metadata.name],
+            n.status.message,
+        )
+        for n in sorted(networks, key=lambda n: n.metadata.name)
+    ]
+
+
+def _networks_of(members: Iterable[Object]) -> Iterator[str]:
+    """The network of each that is not a network's own part."""
+    for one in members:
+        labels = one.metadata.labels
+        if DNS not in labels and not is_ours(labels):
+            yield f"{labels.get(TENANT, '')}.{labels[NETWORK]}"
 
 
 async def seen_matrix(way: Way) -> Seen:
