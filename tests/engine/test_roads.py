@@ -11,7 +11,7 @@ from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.leaders import MEMBER_LEASES, Leaders
 from hanse.engine.leaving import leave
-from hanse.engine.roads import access_by
+from hanse.engine.roads import Roads, access_by
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import Terms
@@ -19,7 +19,9 @@ from hanse.local.embedded.api import InProcess
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.ways import Direct, InKubeconfig
+from hanse.model.objects import Object
+from hanse.model.snapshot import Snapshot, Watch
+from hanse.model.ways import Direct, Direction, InKubeconfig
 from hanse.testing.builders import configmap, namespace
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.world import World
@@ -168,3 +170,28 @@ def test_secrets_never_show_in_a_way() -> None:
     text = InKubeconfig(b"token: hush", "bergen", "a Secret")
 
     assert "hush" not in f"{direct!r}{text!r}"
+
+
+class Confused:
+    """A guide that fails on what it reads."""
+
+    name = "confused"
+    watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
+    guided_by: tuple[type[Object], ...] = (ConfigMap,)
+
+    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+        raise ValueError("a sign that nobody can read")
+
+
+async def test_a_guide_that_fails_ends_neither_the_agent_nor_what_stands(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+        home = world.client("lubeck")
+        roads = Roads(engine, leaders, home, [Confused()], random=world.random)
+        async with roads.running():
+            await home.create(configmap("sign", SHOP, text="?"))
+            await asyncio.sleep(30)
+
+            assert "child" in engine.fleet.connections
+            assert "guide failed" in caplog.text

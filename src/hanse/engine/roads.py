@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from random import Random
 from typing import Protocol, assert_never
 
@@ -18,7 +19,7 @@ from hanse.engine.ownership import owner_of, sources_of
 from hanse.kube import credentials
 from hanse.kube.access import Access, Credentials, Endpoint, Handed, Identity
 from hanse.kube.client import Client
-from hanse.kube.errors import BadCredentials
+from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
 from hanse.kube.served import Bell
@@ -28,6 +29,9 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
 
 log = logging.getLogger(__name__)
+
+DOUBT = timedelta(seconds=5)
+"""How long it takes until it counts that all clusters are gone at once."""
 
 
 class Dial(Protocol):
@@ -91,6 +95,8 @@ class Roads:
         self.known: dict[ClusterId, Road] = {}
         """The connections that were made, by cluster."""
         self._partings: dict[ClusterId, asyncio.Task[None]] = {}
+        self._doubts: dict[str, float] = {}
+        """Since when a guide names none of several clusters any more."""
         self._news = Bell()
 
     @asynccontextmanager
@@ -138,7 +144,11 @@ class Roads:
         seen = self._engine.snapshot()
         for guide in self._guides:
             if all(_is_known(kind, seen) for kind in guide.guided_by):
-                self._told[guide.name] = self._asked(guide, seen)
+                try:
+                    said = self._asked(guide, seen)
+                    self._told[guide.name] = await self._believed(guide, said)
+                except Exception:  # one guide's mistake must not end the agent: what stands, stands
+                    log.exception("guide failed", extra={"guide": guide.name})
         self._tell_troubles()
         wanted = self._wanted()
         for cluster, way in self._left_over(wanted):
@@ -149,6 +159,35 @@ class Roads:
             await self._go(cluster, way)
         if len(self._told) == len(self._guides):
             self._forget_the_unnamed(wanted)
+
+    async def _believed(self, guide: Guide, said: Told) -> Told:
+        """What a guide says; that all clusters are gone at once, only after a second look.
+
+        Whoever removes a kind deletes its objects first: that is no wish to leave everybody.
+        """
+        before = self._told.get(guide.name, Told())
+        if said.ways or said.troubles or len(before.ways) < 2:
+            self._doubts.pop(guide.name, None)
+            return said
+        loop = asyncio.get_running_loop()
+        rest = self._doubts.setdefault(guide.name, loop.time()) - loop.time()
+        if rest + DOUBT.total_seconds() <= 0:
+            if await self._is_sure_of(guide):
+                del self._doubts[guide.name]
+                return said
+            self._doubts[guide.name], rest = loop.time(), 0.0
+        loop.call_later(rest + DOUBT.total_seconds(), self.look_again)
+        return before
+
+    async def _is_sure_of(self, guide: Guide) -> bool:
+        """Whether home answers, at this very moment, for all that a guide goes by."""
+        try:
+            for watch in guide.watches:
+                if watch.role is Role.LOCAL and watch.kind in guide.guided_by:
+                    await self._home.newest(watch.kind, namespace=watch.namespace)
+        except KubeError:
+            return False
+        return True
 
     def _asked(self, guide: Guide, seen: Snapshot) -> Told:
         """What a guide says now; where it knows no good way, the one before stays."""
@@ -181,9 +220,9 @@ class Roads:
         return Told({**kept, **ways}, leaving, frozenset(retired), frozenset(abandoned), troubles)
 
     def _trouble_with(self, guide: Guide, way: Way) -> BadWay | None:
-        taken = self._fleet.connections.get(way.cluster)
-        if taken is not None and Role.BROKER in taken.roles:
-            text = f"{way.cluster!r} is the name of the broker here; give the cluster another id"
+        ours = way.cluster in self.known or way.cluster == self._fleet.local
+        if way.cluster in self._fleet.connections and not ours:
+            text = f"{way.cluster!r} is something else here; give the cluster another id"
             return BadWay(guide.name, way.cluster, way.field, "NameTaken", text)
         try:
             access_by(way.entrance)
@@ -272,7 +311,8 @@ class Roads:
 
     async def _part(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
         """Leave a cluster that is no longer wanted, as it was said that it be left."""
-        if any(cluster in told.abandoned for told in self._told.values()):
+        given_up = any(cluster in told.abandoned for told in self._told.values())
+        if given_up and cluster != self._fleet.local:  # nobody gives up home
             await self._part_by_force(cluster)
         elif any(cluster in told.retired for told in self._told.values()):
             await self._let_go(cluster)

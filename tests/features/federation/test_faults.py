@@ -11,7 +11,7 @@ from hanse.features.federation.members import ABANDONED
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
 from hanse.model.conditions import find
-from hanse.model.facts import Departed
+from hanse.model.facts import Departed, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
@@ -201,6 +201,27 @@ async def test_a_dead_member_that_is_given_up_holds_up_nobody(stage: Stage, leag
         assert "bergen" not in fleet.connections
         assert fleet.facts.get(Departed, "bergen") is not None
     assert await flag_uid(league, "bergen"), "what is given up stays behind"
+
+
+async def test_nobody_gives_up_its_own_home(stage: Stage, league: League) -> None:
+    marks = {"metadata": {"annotations": {ABANDONED: "lubeck"}}}
+    await league.person("lubeck").patch(Federation, NAME, "", marks)
+    await league.name_members("lubeck", "hamburg", "bergen")
+    await asyncio.sleep(60)
+
+    home = stage.agent("lubeck").engine.fleet.connections["lubeck"]
+    assert Role.LOCAL in home.roles
+    assert Role.MEMBER not in home.roles
+
+
+async def test_a_member_of_a_name_that_means_something_else_is_told(
+    stage: Stage, league: League
+) -> None:
+    entry = {"clusterID": "broker", "server": "https://x.example", "secret": "member-bergen"}
+    await league.edit("lubeck", {"members": [entry]})
+
+    await stage.eventually(says(league, "lubeck", "Valid", "'broker' is something else here"))
+    assert Role.BROKER in stage.agent("lubeck").engine.fleet.connections["broker"].roles
 
 
 async def test_a_member_that_comes_back_while_it_is_being_left_stays(
@@ -454,10 +475,16 @@ async def test_a_restarted_api_server_of_a_member_costs_nothing_but_time(
     await league.all_led()()
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["one of two", "the last supervisor"])
 async def test_a_federation_that_vanishes_with_its_kind_moves_nobody(
-    stage: Stage, league: League
+    stage: Stage, league: League, last: bool
 ) -> None:
     """Somebody deletes the CRD: that is not a person's wish to leave everything."""
+    if last:
+        await league.person("hamburg").delete(Federation, NAME, "")
+        await league.person("hamburg").delete(ClusterClaim, SUPERVISOR, "")
+        await stage.eventually(league.is_led("bergen", "lubeck"), TAKEOVER)
+        await stage.settled()
     flags = {m: await flag_uid(league, m) for m in league.members}
     path = "customresourcedefinitions/federations.antreaplus.vmware-tanzu.com"
 

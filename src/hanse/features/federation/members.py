@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hanse.features.federation.claims import claims_of, supervisors
-from hanse.model.facts import BadWay, Departed, Role
+from hanse.model.facts import BadWay, Departed, KindServed, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Federation, Member, MemberState
 from hanse.model.naming import CLUSTER_ID
@@ -45,6 +45,8 @@ def _age(federation: Federation) -> tuple[str, str]:
 
 def directions(seen: Snapshot) -> tuple[Direction, ...]:
     """Every member by its way; who has no federation or is no supervisor goes nowhere."""
+    if _is_unserved(seen):
+        return tuple(_kept(seen))
     federation = federation_of(seen)
     claims = claims_of(seen, seen.local)
     if federation is None or claims is None or not claims.supervisor:
@@ -88,6 +90,18 @@ def abandoned_in(federation: Federation) -> tuple[ClusterId, ...]:
     """The clusters that a person gave up."""
     told = federation.metadata.annotations.get(ABANDONED, "")
     return tuple(name.strip() for name in told.split(",") if name.strip())
+
+
+def _is_unserved(seen: Snapshot) -> bool:
+    served = seen.fact(KindServed, (seen.local, Federation.kind))
+    return served is not None and not served.served
+
+
+def _kept(seen: Snapshot) -> Iterator[BadWay]:
+    """Whoever removes the kind has not asked to leave anybody: every way stays as it is."""
+    text = "the kind Federation is served no longer; apply the definitions of Hanse again"
+    for cluster in seen.clusters(Role.MEMBER):
+        yield BadWay(GUIDE, cluster, "kind", "KindNotServed", text)
 
 
 def _handed_over(seen: Snapshot) -> Iterator[Retired]:
