@@ -2,9 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import monotonic
 
+import dns.message
+import dns.query
 import pytest
 import yaml
 
@@ -117,3 +121,54 @@ def test_the_account_of_leaders_may_write_in_one_namespace_alone(tmp_path: Path)
     }
     assert verbs == {"get", "list", "watch"}
     assert documents[-1]["subjects"][0]["name"] == "boss"
+
+
+def test_a_member_whose_socket_is_closed_leaves_the_answers_and_comes_back(fleet: Running) -> None:
+    first, port = _listening("127.0.0.5", 0)
+    second, _ = _listening("127.0.0.6", port)
+    monitor = {"type": "TCP", "port": str(port), "interval": "1", "up": "1", "down": "1"}
+    spec = {
+        "fqdn": "sockets.global.test",
+        "healthMonitorTemplate": "quick",
+        "controlPlaneHmOnly": False,
+        "thirdPartyMembers": [{"vip": "127.0.0.5"}, {"vip": "127.0.0.6"}],
+    }
+    _apply(fleet, {"apiVersion": "v1", "kind": "ConfigMap", "data": monitor}, "quick")
+    rule = {"apiVersion": "amko.vmware.com/v1alpha1", "kind": "GSLBHostRule", "spec": spec}
+    _apply(fleet, rule, "sockets")
+    try:
+        _await_answers(fleet, {"127.0.0.5", "127.0.0.6"})
+        first.close()
+        _await_answers(fleet, {"127.0.0.6"})
+        first, _ = _listening("127.0.0.5", port)
+        _await_answers(fleet, {"127.0.0.5", "127.0.0.6"})
+    finally:
+        first.close()
+        second.close()
+
+
+def _listening(host: str, port: int) -> tuple[socket.socket, int]:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((host, port))
+    made.listen(64)
+    return made, made.getsockname()[1]
+
+
+def _apply(fleet: Running, body: Mapping[str, object], name: str) -> None:
+    file = fleet.folder / f"{name}.json"
+    meta = {"name": name, "namespace": "avi-system"}
+    file.write_text(json.dumps({**body, "metadata": meta}))
+    said = fleet.kubectl("apply", "-f", str(file))
+    assert said.status == 0, said.err
+
+
+def _await_answers(fleet: Running, wanted: set[str]) -> None:
+    host, _, port = json.loads(fleet.beside("status", "--json").out)["dns"].partition(":")
+    query = dns.message.make_query("sockets.global.test", "A")
+    end = monotonic() + 30
+    told: set[str] = set()
+    while told != wanted:
+        assert monotonic() < end, f"{told} is answered, not {wanted}"
+        answers = [dns.query.udp(query, host, port=int(port), timeout=5) for _ in range(8)]
+        told = {rdata.address for one in answers for rrset in one.answer for rdata in rrset}
