@@ -329,6 +329,8 @@ class Schedule:
         if self.outside:
             self._join()
             return
+        if not self.realm.agents:
+            return  # nobody would notice that it was away
         member = self.names[-1]
         force = self.random.random() < 0.5
         if not force:
