@@ -76,3 +76,8 @@ def test_in_a_crowd_others_get_more_time() -> None:
 
     assert not crowded.ripe_at(5, create(1))
     assert crowded.ripe_at(11, create(1))
+
+
+def test_what_others_wait_for_is_written_at_once_by_the_first_in_the_order() -> None:
+    assert Waiting().ripe_at(0, replace(create(0), awaited=True))
+    assert not Waiting().ripe_at(0, replace(create(1), awaited=True))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.engine.compare import difference, recorded
 from hanse.engine.ownership import Owner, owner_of, stamped
@@ -115,3 +116,19 @@ def test_defaults_that_the_server_fills_into_a_list_of_open_parts_are_no_differe
     )
 
     assert difference(wanted, stored(standing)) == {}
+
+
+async def test_a_patch_that_is_ours_alone_is_sent_at_once() -> None:
+    class Greeter(Founder):
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            plan = super().plan(key, seen)
+            return Plan(plan.desired, patches=tuple(replace(p, rank=None) for p in plan.patches))
+
+    world = World(("lubeck",), lambda: (Greeter(),))
+    async with world.agents_running():
+        await world.settle()
+        await world.client(BROKER).create(configmap("guest"))
+        await asyncio.sleep(0.1)
+
+        guest = await world.client(BROKER).read(ConfigMap, "guest", "default")
+        assert guest.data == {"greeted": "yes"}

@@ -34,6 +34,7 @@ class Create(Struct, frozen=True):
     as_leader_of: ClusterId | None = None
     rank: int | None = None
     """The place in the order of those who may write a shared object; None: it is ours alone."""
+    awaited: bool = False
 
 
 class Update(Struct, frozen=True):
@@ -46,6 +47,7 @@ class Update(Struct, frozen=True):
     step: int
     as_leader_of: ClusterId | None = None
     rank: int | None = None
+    awaited: bool = False
 
 
 class Delete(Struct, frozen=True):
@@ -176,7 +178,9 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
     wanted = recorded(stamped(obj, owner, desired.sources, epoch))
     standing = seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
     if standing is None:
-        sink.actions.append(Create(where, wanted, desired.step, desired.as_leader_of, rank))
+        sink.actions.append(
+            Create(where, wanted, desired.step, desired.as_leader_of, rank, desired.awaited)
+        )
         return
     if not _ours_to_write(standing, owner, desired, epoch, place, sink):
         sink.blocked_by.add(place)
@@ -196,6 +200,7 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
                 desired.step,
                 desired.as_leader_of,
                 rank,
+                desired.awaited,
             )
         )
 

@@ -30,7 +30,7 @@ REPEATS = 5
 WHILE = 300.0
 MOST_PLACES = 20_000
 SETTLE = 0.3
-"""Seconds that a shared object waits for what else is about to change it: nobody waits for it."""
+"""Seconds that a shared object waits for what else is about to change it, where nobody waits."""
 
 CROWDED = 9.0
 """Seconds more for each who is before us where keys crowd: others have a backlog as we have."""
@@ -163,7 +163,8 @@ class Patience:
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
         others = action.rank * (1 + CROWDED * self._crowd())
-        return self._noticed[item][place_of(action)].since + SETTLE + others - now
+        settle = 0.0 if action.awaited else SETTLE
+        return self._noticed[item][place_of(action)].since + settle + others - now
 
     def _refused(self, action: Action, now: float) -> float:
         refusal = self._refusals.get(place_of(action))

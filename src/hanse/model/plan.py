@@ -27,6 +27,8 @@ class Desired(Struct, frozen=True):
     """Whether a foreign object of that name is overwritten; only where the spec says so."""
     rank: int = 0
     """For shared objects: how many seconds to leave the write to agents before us in the order."""
+    awaited: bool = False
+    """For shared objects that others wait for: the first in the order writes at once."""
     unowned: bool = False
     """Made where it is missing and nobody's from then on: we never change or delete it."""
 
@@ -51,7 +53,7 @@ class Patch(Struct, frozen=True):
     subresource: Literal["", "status", "scale"] = ""
     step: int = 0
     as_leader_of: ClusterId | None = None
-    rank: int = 0
+    rank: int | None = None
     """Where all agents say the same: how many seconds to leave it to those before us."""
 
 

@@ -86,7 +86,8 @@ def _rank(local: ClusterId, everyone: tuple[Member, ...]) -> int:
 
 
 def _shared(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
-    return Desired(record, broker, sources=frozenset({broker}), shared=True, rank=rank)
+    sources = frozenset({broker})
+    return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
 
 
 def _fleet(door: Door, everyone: tuple[Member, ...]) -> _Fleet:
