@@ -32,9 +32,8 @@ def features() -> Features:
 async def sites(stage: Stage) -> AsyncIterator[Sites]:
     """One host in three clusters; lubeck leads and watches them every second."""
     made = await balance(stage)
-    for cluster in made.members:
-        quick = ConfigMap(metadata=Meta(name="quick", namespace=NAMESPACE), data=QUICK)
-        await put(made.person(cluster), quick)
+    quick = ConfigMap(metadata=Meta(name="quick", namespace=NAMESPACE), data=QUICK)
+    await put(made.person("lubeck"), quick)
     await made.policy("lubeck", healthMonitorTemplate="quick")
     for cluster, address in zip(made.members, (LUBECK, HAMBURG, BERGEN), strict=True):
         await made.serve(cluster, address)
@@ -72,6 +71,27 @@ async def test_the_next_priority_serves_when_all_above_it_are_down_and_gives_way
 
     sites.hosts.down.clear()
     await stage.eventually(sites.answers("hamburg", LUBECK))
+
+
+async def test_a_new_leader_watches_members_as_the_old_one_did(sites: Sites, stage: Stage) -> None:
+    await stage.eventually(_has_monitor(sites, "hamburg"))
+    await stage.kill_agent("lubeck")
+    stage.network.cut("hamburg", site_of("lubeck"))
+    await sites.lead("hamburg")
+
+    sites.hosts.down.add(BERGEN)
+
+    await stage.eventually(sites.answers("hamburg", LUBECK, HAMBURG))
+    (found,) = await sites.has("hamburg", GlobalDeploymentPolicy, "gdp")()
+    assert found.status.error_status == ""
+
+
+def _has_monitor(sites: Sites, cluster: str) -> Check[None]:
+    async def check() -> None:
+        found = await sites.person(cluster).read(ConfigMap, "quick", NAMESPACE)
+        assert found.data == QUICK
+
+    return check
 
 
 async def test_a_member_that_comes_back_for_a_moment_is_not_trusted_yet(

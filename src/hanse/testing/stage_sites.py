@@ -110,6 +110,8 @@ class Sites:
                     await self.person(cluster).send(Request("DELETE", path))
             with suppress(NotFound):
                 await self.person(cluster).delete(Secret, SECRET, NAMESPACE)
+            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+            await self.person(cluster).send(Request("DELETE", path))
 
     # -- doing
 

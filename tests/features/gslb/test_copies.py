@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.names import LED_BY, UUID, site_of
 from hanse.model.facts import ClusterState, Outcome, Phase, Role
+from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
-from hanse.model.objects import Object, Place, ref_of
+from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.snapshot import Snapshot
 from hanse.testing.builders import annotated
 from hanse.testing.time import EPOCH
@@ -141,6 +142,29 @@ def test_what_is_under_way_leaves_what_was_told() -> None:
 
     assert "GSLBConfig Federation" not in stages
     assert "GDP Federation" in stages
+
+
+def test_monitors_that_are_named_go_with_the_policy_and_others_do_not() -> None:
+    named, other = (
+        ConfigMap(metadata=Meta(name=n, namespace="avi-system"), data={"type": "TCP", "port": "1"})
+        for n in ("quick", "other")
+    )
+    said = policy("lubeck", health_monitor_template="quick")
+    seen = seen_by_leader([LEADER, config("lubeck"), said, named, other], FOLLOWERS)
+
+    copies = [d for d in plan_federation(seen).desired if isinstance(d.object, ConfigMap)]
+
+    assert [(d.where, d.object.metadata.name, d.takes_over) for d in copies] == [
+        (HAMBURG, "quick", False),
+        (BERGEN, "quick", False),
+    ]
+
+
+def test_a_copied_monitor_stays_with_a_follower() -> None:
+    copy = ConfigMap(metadata=Meta(name="quick", namespace="avi-system"), data={"type": "TCP"})
+    seen = seen_by_leader([amko("lubeck"), marked(copy, "2/paris")])
+
+    assert [d.object.metadata.name for d in plan_federation(seen).desired] == ["quick"]
 
 
 def test_every_follower_hears_whom_it_follows() -> None:

@@ -17,6 +17,7 @@ from hanse.features.gslb.names import (
     UUID,
     context_of,
 )
+from hanse.features.gslb.policy import monitor_names
 from hanse.features.gslb.standing import (
     COPIED,
     Leading,
@@ -31,6 +32,7 @@ from hanse.features.gslb.standing import (
 )
 from hanse.model.facts import ClusterState, Outcome, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,
@@ -90,6 +92,23 @@ def held(seen: Snapshot) -> Iterator[Desired]:
                 term = term_on(obj)
                 if term is not None and (own is None or term.context == own.spec.cluster_context):
                     yield Desired(_bare(obj), where)
+    for where in (seen.local, *seen.clusters(Role.SITE)):
+        for told in seen.in_namespace(where, ConfigMap, NAMESPACE):
+            if term_on(told) is not None:
+                yield Desired(_bare(told), where, shared=True)
+
+
+def _monitors(standing: Leading, seen: Snapshot) -> Iterator[Desired]:
+    """The monitors that policies name, wherever may lead next; those of others stay as they are."""
+    mark = {LED_BY: standing.mark}
+    for name in monitor_names(seen):
+        told = seen.get(seen.local, ConfigMap, name, NAMESPACE)
+        if told is None:
+            continue
+        meta = Meta(name=name, namespace=NAMESPACE, annotations=mark)
+        for where in standing.followers:
+            copy = ConfigMap(metadata=meta, data=told.data)
+            yield Desired(copy, where, sources=frozenset({seen.local}), shared=True)
 
 
 def copy_of(obj: Object, mark: str) -> Object:
@@ -120,7 +139,7 @@ def _leading(standing: Leading, seen: Snapshot) -> Plan:
         if d.where not in standing.followers and Place(d.where, ref_of(d.object)) not in named
     ]
     return Plan(
-        desired=(*(d for s in shares for d in s.desired), *others),
+        desired=(*(d for s in shares for d in s.desired), *_monitors(standing, seen), *others),
         removals=tuple(r for s in shares for r in s.removals),
         patches=(*_claims(standing, seen), *_told_here(conditions, seen)),
         notices=tuple(_notices(conditions, seen)),

@@ -128,6 +128,14 @@ def rule_for(host: str, seen: Snapshot) -> GSLBHostRule | None:
     )
 
 
+def monitor_names(seen: Snapshot) -> tuple[str, ...]:
+    """Every monitor that the policy or a host rule of this cluster names."""
+    specs: list[GlobalDeploymentPolicySpec | GSLBHostRuleSpec] = [p.spec for p in policies_of(seen)]
+    specs += [r.spec for r in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE)]
+    names = [n for s in specs for n in (*s.health_monitor_refs, s.health_monitor_template)]
+    return tuple(sorted({name for name in names if name}))
+
+
 def monitors_named(refs: Iterable[str], template: str, seen: Snapshot) -> tuple[Monitor, ...]:
     """The monitors that ConfigMaps of these names describe; those that cannot be read are not."""
     names = [template] if template else list(refs)

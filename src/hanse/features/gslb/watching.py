@@ -76,6 +76,7 @@ AT_SITES: tuple[Watch, ...] = (
     Watch(Role.SITE, GSLBConfig, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, GSLBHostRule, namespace=NAMESPACE, writes=Writes.OBJECTS),
+    Watch(Role.SITE, ConfigMap, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, GlobalService, namespace=NAMESPACE, writes=Writes.OBJECTS | Writes.STATUS),
     *_inputs(Role.SITE),
 )
