@@ -109,11 +109,14 @@ async def test_each_replica_gets_a_balancer_that_stands_at_the_door_too(
     assert at_door is not None
     assert at_door.metadata.annotations["statefulsets.hanse.dev/cluster"] == "lubeck"
 
-    headless = await shipyard.found(BROKER, Service, "etcd")
-    assert headless is not None
-    marks = headless.metadata.annotations
-    assert marks["federation.kubernetes.io/statefulset-lb-needed"] == "true"
-    assert marks["federation.kubernetes.io/stateful-replica-list"] == ", ".join(names)
+    async def listed() -> None:
+        headless = await shipyard.found(BROKER, Service, "etcd")
+        assert headless is not None
+        marks = headless.metadata.annotations
+        assert marks.get("federation.kubernetes.io/statefulset-lb-needed") == "true"
+        assert marks.get("federation.kubernetes.io/stateful-replica-list") == ", ".join(names)
+
+    await stage.eventually(listed)
     await stage.eventually(labelled(shipyard, "lubeck"))
 
     await shipyard.person("lubeck").delete(Pod, "store-lubeck-0", stage.shop)
