@@ -1,12 +1,14 @@
 """Global hosts as ExternalDNS gets them: one writer, which changes with the leader."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import msgspec
 import pytest
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
+from hanse.kube.errors import AlreadyExists
 from hanse.kube.request import Request
 from hanse.model.crds import stand_ins
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -31,7 +33,8 @@ async def sites(stage: Stage) -> AsyncIterator[Sites]:
     definition = next(d for d in stand_ins() if d["spec"]["names"]["kind"] == "DNSEndpoint")
     for cluster in stage.names:
         body = msgspec.json.encode(definition)
-        await stage.person(cluster).send(Request("POST", CRDS, body=body))
+        with suppress(AlreadyExists):
+            await stage.person(cluster).send(Request("POST", CRDS, body=body))
     made = await balance(stage)
     await made.policy("lubeck", controlPlaneHmOnly=True, ttl=20)
     await made.serve("hamburg", HAMBURG)
