@@ -323,6 +323,8 @@ class Schedule:
             believed.plain.pop(cluster, None)
             if standing is not None and not is_federated(standing):
                 believed.unsure = True
+                if VERSION_MARK not in standing.metadata.annotations:
+                    believed.plain[cluster] = standing.metadata.resource_version
 
     async def _leave_or_join(self) -> None:
         """A member is taken out of the federation, cleanly or not, or taken in again."""

@@ -697,3 +697,21 @@ async def test_a_policy_deleted_for_the_second_time_is_forgotten_again() -> None
             await realm.delete(BERGEN, DENY)
             await asyncio.sleep(timedelta(minutes=15).total_seconds())
             assert {await realm.record(name, DENY) for name in CLUSTERS} == {None}
+
+
+async def test_a_policy_made_in_a_partition_follows_its_namesake_out_of_the_federation() -> None:
+    """Leaving beats what crossed it: nobody ends up federated with plain policies around."""
+    async with federation() as realm:
+        realm.network.cut(LUBECK, BERGEN)
+        await asyncio.sleep(A_WHILE)
+        await realm.create(LUBECK, acnp("deny", 1))
+        await realm.create(BERGEN, acnp("deny", 2))
+        await asyncio.sleep(A_WHILE)
+        await realm.edit(HAMBURG, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
+
+        realm.network.heal_all()
+        await asyncio.sleep(2 * A_WHILE)
+
+        assert await realm.priorities(DENY) == {LUBECK: 1, HAMBURG: 1, BERGEN: 2}
+        for name in CLUSTERS:
+            assert is_plain(await realm.find(name, DENY)), name

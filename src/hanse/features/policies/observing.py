@@ -260,12 +260,13 @@ def _decided(it: _Standing, own: Record, merged: History, content: Content, dige
 
 
 def _created(it: _Standing, own: Record, known: History, flips: int) -> Draft:
-    """Somebody made it here: it ends tombstones, and stands beside what others made."""
+    """Somebody made it here: it ends tombstones known here, and stands beside everything else."""
     merged = merge(own.history, known)
     winner = merged.winner
     if winner is not None and flips_of(winner, it.sight.member, it.digest) >= flips:
         return _quarantine(it, merged, "Flapping", own)
-    beside = [e.dot for e in merged.entries if e.state == "Present"]
+    ended = [e.dot for e in own.history.entries if e.state != "Present"]
+    beside = [e.dot for e in merged.entries if e.dot not in ended]
     base = Record(merged, own.here, own.actor)
     return _edited(it, base, known, beside, flips)
 
