@@ -52,6 +52,12 @@ def says(league: League, cluster: ClusterId, type_: str, words: str) -> Check[No
 # -- taking over
 
 
+async def test_supervisors_that_start_together_share_the_work(league: League) -> None:
+    leaders = await league.all_led()()
+
+    assert (leaders["lubeck"], leaders["hamburg"]) == ("lubeck", "hamburg")
+
+
 async def test_a_dead_leader_is_followed_within_the_lease_and_two_tries(
     stage: Stage, league: League
 ) -> None:
