@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,11 +39,21 @@ class Desk:
         return Sights({"lubeck": seen})
 
     async def get(self, path: str, **headers: str) -> aiohttp.ClientResponse:
-        return await self.http.get(self.url + path, headers=headers, allow_redirects=False)
+        """An answer, read to its end."""
+        return await _read(self.http.get(self.url + path, headers=headers, allow_redirects=False))
+
+    async def post(self, path: str, **sent: Any) -> aiohttp.ClientResponse:
+        return await _read(self.http.post(self.url + path, **sent))
 
     @property
     def bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.entry.token}"}
+
+
+async def _read(asked: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+    answer = await asked
+    await answer.read()
+    return answer
 
 
 async def double(wish: Mapping[str, Any]) -> Any:
@@ -111,11 +121,9 @@ async def test_another_sites_page_is_refused() -> None:
 async def test_a_cookie_alone_orders_nothing() -> None:
     async with desk() as at:
         cookies = {COOKIE: at.entry.token}
-        url = f"{at.url}/api/resolve"
-        without = await at.http.post(url, json={"n": 2}, cookies=cookies)
-        from_page = await at.http.post(
-            url, json={"n": 2}, cookies=cookies, headers={"X-Hanse": "1"}
-        )
+        wish: dict[str, Any] = {"json": {"n": 2}, "cookies": cookies}
+        without = await at.post("/api/resolve", **wish)
+        from_page = await at.post("/api/resolve", **wish, headers={"X-Hanse": "1"})
 
         assert without.status == 401
         assert await from_page.json() == {"twice": 4}
@@ -124,7 +132,7 @@ async def test_a_cookie_alone_orders_nothing() -> None:
 @pytest.mark.parametrize(("body", "status"), [("[]", 400), ("{", 400), ('{"n": "x"}', 422)])
 async def test_what_makes_no_sense_is_refused_in_a_sentence(body: str, status: int) -> None:
     async with desk() as at:
-        answered = await at.http.post(f"{at.url}/api/resolve", data=body, headers=at.bearer)
+        answered = await at.post("/api/resolve", data=body, headers=at.bearer)
 
         assert answered.status == status
         assert (await answered.json())["refused"]
@@ -145,7 +153,7 @@ async def told(stream: aiohttp.StreamReader) -> tuple[str, Any]:
 
 async def test_a_page_is_told_everything_first_and_then_what_changes() -> None:
     async with desk() as at, asyncio.timeout(20):
-        answer = await at.get("/api/events", **at.bearer)
+        answer = await at.http.get(f"{at.url}/api/events", headers=at.bearer)
         hello, first = await told(answer.content), await told(answer.content)
         whole = first[1]
         while not whole["put"].get("clusters"):
