@@ -1,0 +1,93 @@
+"""The scenarios can fail: with one protection taken away, the one that is about it does."""
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from hanse.features.policies import guards, observing, page
+from hanse.features.policies.sight import Ledgers
+from hanse.features.policies.versions import NOTHING
+from hanse.testing.time import run
+from tests.features.policies import test_hazards as hazards
+
+Scenario = Callable[[], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Broken replication complains a lot."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(page, "_all_know", lambda *_: True)
+
+
+def whatever_is_gone_was_deleted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(guards, "find_out", lambda *_: guards.Deleted())
+
+
+def copies_carry_no_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(observing, "mark_in", lambda *_: None)
+
+
+def collected_tombstones_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledgers, "collected", lambda *_: NOTHING)
+
+
+def nobody_notices_who_was_away(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledgers, "has_joined", lambda self, member, _: member in self.pages)
+
+
+def deletions_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    def nothing(_: Any, own: Any, known: Any) -> observing.Draft:
+        return observing._draft(own, known, observing._cleared(own.here))
+
+    patch.setattr(observing, "_absent", nothing)
+
+
+def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(observing, "flips_of", lambda *_: 0)
+
+
+@pytest.mark.parametrize(
+    ("weaken", "scenario"),
+    [
+        (tombstones_go_at_once, hazards.test_member_away_for_a_week),
+        (
+            whatever_is_gone_was_deleted,
+            hazards.test_too_many_that_vanish_at_once_are_held_until_a_person_says_so,
+        ),
+        (
+            copies_carry_no_mark,
+            hazards.test_a_late_copy_of_a_leader_that_was_replaced_does_not_bring_a_policy_back,
+        ),
+        (
+            collected_tombstones_are_forgotten,
+            lambda: hazards.test_etcd_restored_from_backup(watched=True),
+        ),
+        (
+            nobody_notices_who_was_away,
+            lambda: hazards.test_member_removed_and_rejoined_with_a_stale_copy(force=True),
+        ),
+        (deletions_are_not_looked_for, hazards.test_delete_during_a_partition),
+        (
+            nobody_counts_how_often_something_comes_back,
+            hazards.test_gitops_recreating_what_was_deleted,
+        ),
+    ],
+    ids=lambda value: value.__name__ if value.__name__ != "<lambda>" else "",
+)
+def test_without_a_protection_its_scenario_fails(
+    weaken: Callable[[pytest.MonkeyPatch], None],
+    scenario: Scenario,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    weaken(monkeypatch)
+
+    with pytest.raises(AssertionError):
+        run(scenario())
