@@ -334,6 +334,8 @@ class Schedule:
         if not self.realm.agents:
             return  # nobody would notice that it was away
         member = self.names[-1]
+        if any(b.last.get(member) == ORPHANED for b in self.believed.values()):
+            return  # whether that was heard of before it left, nobody can tell
         force = self.random.random() < 0.5
         if not force:
             self.realm.network.heal_all()
