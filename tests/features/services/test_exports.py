@@ -10,12 +10,14 @@ from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, record_of
 from hanse.model.conditions import condition
 from hanse.model.facts import Liveness, Outcome, Phase, WriteResult
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus, ServiceImport
 from hanse.model.objects import Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Plan
-from hanse.model.snapshot import FactChange, Snapshot
+from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from hanse.testing.builders import stored
 from hanse.testing.time import EPOCH
 from tests.features.services.given import (
@@ -317,6 +319,27 @@ def test_a_bad_annotation_is_told_and_the_rest_goes_on(marks: dict[str, str]) ->
     assert conditions(result)["SettingsValid"] == ("False", "InvalidSetting")
     assert next(iter(marks)) in message(result, "SettingsValid")
     assert conditions(result)["Ready"] == ("True", "Exported")
+
+
+def test_a_cluster_that_never_joined_is_told_once_it_is_known_who_has() -> None:
+    mine = export(marks={TO_CLUSTERS: "bergn"})
+    on = published(mine, service())
+    joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
+
+    known = plan(seen([mine, service()], [*on, joined]))
+
+    assert conditions(known)["SettingsValid"] == ("False", "InvalidSetting")
+    assert "no cluster 'bergn' has joined; there are bergen" in message(known, "SettingsValid")
+
+
+def test_a_lease_that_appears_wakes_the_exports_that_name_its_cluster() -> None:
+    mine = export(marks={TO_CLUSTERS: "bergen"})
+    view = seen([mine, service()], [])
+    joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
+
+    woken = FEATURE.wakes(ObjectChange(BROKER, None, joined), view)
+
+    assert list(woken) == [Key("export", mine.name, mine.namespace)]
 
 
 def test_exported_labels_that_cannot_be_labels_are_left_out_and_told() -> None:

@@ -9,6 +9,7 @@ from hanse.features.services.fleet import (
     BACKENDS,
     alive_for_us,
     broker_of,
+    members_of,
     rules_of,
     settings_of,
     slices_of,
@@ -157,7 +158,7 @@ def _publish(case: _Case, seen: Snapshot, home: str) -> Plan:
     ready = _readiness(case, desired, seen)
     wanted = [
         _VALID,
-        *settings_at_fault(export),
+        *settings_at_fault(export, members_of(seen, case.broker, home)),
         *_addresses_at_fault(case, slices),
         *_import_at_fault(case, seen),
     ]

@@ -19,8 +19,10 @@ from hanse.features.services.names import (
     MANAGED_BY,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
+    TO_CLUSTERS,
     US,
 )
+from hanse.features.services.records import clusters_in
 from hanse.model.facts import ClusterState, KindServed, Liveness, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
@@ -29,6 +31,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
+from hanse.model.objects import ClusterId
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
@@ -116,6 +119,10 @@ class Services:
         if isinstance(change.object, ClusterSet):
             yield from self._everything(seen)
             return
+        if isinstance(change.object, Lease):
+            if change.before is None or change.after is None:
+                yield from _exports_to(change.object.metadata.name, seen)
+            return
         for obj in (change.before, change.after):
             if isinstance(obj, EndpointSlice):
                 yield from _published_keys(obj, seen)
@@ -163,6 +170,14 @@ class Services:
 def _export_of(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
     if name and seen.get(seen.local, ServiceExport, name, namespace) is not None:
         yield Key("export", name, namespace)
+
+
+def _exports_to(cluster: ClusterId, seen: Snapshot) -> Iterator[Key]:
+    """The exports that name a cluster, which has joined or left just now."""
+    for export in seen.all(seen.local, ServiceExport):
+        meta = export.metadata
+        if cluster in clusters_in(meta.annotations.get(TO_CLUSTERS, "")):
+            yield Key("export", meta.name, meta.namespace)
 
 
 def _published_keys(piece: EndpointSlice, seen: Snapshot) -> Iterator[Key]:

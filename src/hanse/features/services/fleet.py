@@ -12,6 +12,7 @@ from hanse.features.services.names import (
 )
 from hanse.model.facts import Liveness, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
 from hanse.model.objects import ClusterId
@@ -56,6 +57,14 @@ def rules_of(seen: Snapshot, broker: ClusterId) -> ClusterSetSpec:
     """The fleet's rules: of the ClusterSet on the broker, or the defaults."""
     found = sorted(seen.all(broker, ClusterSet), key=lambda c: c.metadata.name)
     return found[0].spec if found else ClusterSetSpec()
+
+
+def members_of(seen: Snapshot, broker: ClusterId, home: str) -> frozenset[ClusterId] | None:
+    """The clusters that have joined: each has a Lease on the broker; None where that is unknown."""
+    if not seen.listed(broker, Lease):
+        return None
+    leases = seen.in_namespace(broker, Lease, home)
+    return frozenset(lease.metadata.name for lease in leases) | {seen.local}
 
 
 def settings_of(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:

@@ -7,7 +7,7 @@ import msgspec
 
 from hanse.features.services.marks import annotations_allowed, labels_allowed
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
-from hanse.features.services.records import MOST_PRIORITY, MOST_WEIGHT, number_in
+from hanse.features.services.records import MOST_PRIORITY, MOST_WEIGHT, clusters_in, number_in
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Place, ref_of
@@ -34,19 +34,26 @@ def told(export: ServiceExport, seen: Snapshot, wanted: Sequence[Condition]) -> 
     return Plan(patches=(Patch(place, change, "status"),), notices=notices)
 
 
-def settings_at_fault(export: ServiceExport) -> list[Condition]:
-    """What a person asked for that cannot be done; once told, also that it is mended."""
-    faults = list(_faults(export))
+def settings_at_fault(export: ServiceExport, members: frozenset[str] | None) -> list[Condition]:
+    """What a person asked for that cannot be done; once told, also that it is mended.
+
+    `members` are the clusters that have joined the broker; while they are not known, nothing is
+    said that rests on them.
+    """
+    faults = list(_faults(export, members))
     if faults:
         text = "; ".join(faults)[:32000]
         return [condition(SETTINGS, False, "InvalidSetting", text)]
+    if members is None and TO_CLUSTERS in export.metadata.annotations:
+        return []
     if find(export.status.conditions, SETTINGS) is not None:
         return [condition(SETTINGS, True, "Valid")]
     return []
 
 
-def _faults(export: ServiceExport) -> Iterator[str]:
+def _faults(export: ServiceExport, members: frozenset[str] | None) -> Iterator[str]:
     marks, spec = export.metadata.annotations, export.spec
+    yield from _strangers(marks.get(TO_CLUSTERS, ""), members)
     for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):
         value = marks.get(name, "")
         if name in marks and number_in(value, most) is None:
@@ -65,6 +72,17 @@ def _faults(export: ServiceExport) -> Iterator[str]:
         if left := sorted(given.keys() - allowed.keys()):
             shown = ", ".join(name[:60] for name in left[:3])
             yield f"{field}: {shown} cannot stand on imports; it is left out"
+
+
+def _strangers(named: str, members: frozenset[str] | None) -> Iterator[str]:
+    """Clusters that are named and have not joined: nobody imports the service by that name."""
+    strange = [name for name in clusters_in(named) if members is not None and name not in members]
+    if strange:
+        shown, known = (
+            ", ".join(repr(s[:40]) for s in strange[:3]),
+            ", ".join(sorted(members or ())),
+        )
+        yield f"annotation {TO_CLUSTERS}: no cluster {shown} has joined; there are {known}"
 
 
 def _turned(now: Condition, before: Condition | None) -> bool:
