@@ -155,3 +155,26 @@ def test_an_agent_of_a_version_too_far_away_is_told() -> None:
     agent = {"metadata": {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": "9.9.0"}}}
 
     assert "its agent is version 9.9.0" in only(chart(deployments=[agent])).problem
+
+
+def test_what_objects_say_of_themselves_is_found() -> None:
+    def told(type_: str, status: str = "False") -> dict[str, Any]:
+        return {"conditions": [{"type": type_, "status": status, "message": f"no {type_}"}]}
+
+    wrong = chart(
+        tenants=[named("acme", status=told("Ready")), named("fine", status=told("Ready", "True"))],
+        services=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Federated")}],
+        sets=[{"metadata": {"name": "store", "namespace": "shop"}, "status": told("Valid")}],
+        networks=[named("acme.default", status={"phase": "Failed", "message": "ranges overlap"})],
+        policies=[named("gdp", status={"errorStatus": "spec.ttl: too long"})],
+        rules=[named("rule", status={"status": "Rejected", "error": "no cluster oslo"})],
+    )
+
+    assert [f.problem for f in ailments([wrong], NOW)] == [
+        "Tenant acme: no Ready",
+        "Service shop/web: no Federated",
+        "StatefulSet shop/store: no Valid",
+        "Network acme.default: ranges overlap",
+        "GlobalDeploymentPolicy gdp: spec.ttl: too long",
+        "GSLBHostRule rule: no cluster oslo",
+    ]

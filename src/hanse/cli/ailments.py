@@ -11,6 +11,7 @@ from hanse import __version__
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
 from hanse.cli.policy_ailments import local_peers, unsettled
+from hanse.cli.told_ailments import told_wrong
 from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 
@@ -242,6 +243,7 @@ def _apart(one: str, other: str) -> int:
 
 _ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
     _members,
+    told_wrong,
     _webhooks,
     _forwarding,
     _pools,

@@ -17,9 +17,10 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM, Federation
-from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBHostRule
+from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
-from hanse.model.kinds.networks import Network
+from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.objects import Wire
 
 Items = tuple[Wire, ...]
@@ -29,6 +30,12 @@ PATHS: Mapping[str, str] = {
     "leases": path_of(Lease.kind, SYSTEM),
     "amko": path_of(AMKOCluster.kind),
     "networks": path_of(Network.kind),
+    "tenants": path_of(Tenant.kind),
+    "services": "/api/v1/services",
+    "sets": "/apis/apps/v1/statefulsets",
+    "hosted": path_of(FederatedStatefulSet.kind),
+    "policies": path_of(GlobalDeploymentPolicy.kind),
+    "rules": path_of(GSLBHostRule.kind),
     "acnps": path_of(ClusterNetworkPolicy.kind),
     "anps": path_of(AntreaNetworkPolicy.kind),
     "ledger": path_of(ConfigMap.kind, SYSTEM),

@@ -59,4 +59,7 @@ def _trouble(told: dict[str, dict[str, Any]]) -> str:
         return str(conflict.get("message") or conflict.get("reason"))
     if ready.get("status") == "False" and ready.get("reason") != "Pending":
         return str(ready.get("message") or ready.get("reason"))
+    for name in ("SettingsValid", "AddressesAllowed", "ImportedHere"):
+        if told.get(name, {}).get("status") == "False":
+            return str(told[name].get("message") or told[name].get("reason"))
     return ""

@@ -1,0 +1,63 @@
+"""What objects say of themselves is wrong, in their conditions and phases; pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from hanse.cli.charts import Chart
+from hanse.cli.checks import Finding
+from hanse.model.objects import Wire
+
+CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "tenants": ("Tenant", ("Ready",)),
+    "services": ("Service", ("Federated", "FederatedNameFree")),
+    "sets": ("StatefulSet", ("Valid", "Placed")),
+    "hosted": ("FederatedStatefulSet", ("Valid", "Placed")),
+}
+"""By list: the kind, and the conditions that are wrong when they are False."""
+
+
+def told_wrong(chart: Chart) -> Iterator[Finding]:
+    """Everything that says of itself that somebody has to look at it."""
+    for what, (kind, types) in CONDITIONS.items():
+        for obj in chart[what]:
+            yield from (_finding(chart, kind, obj, told) for told in _untrue(obj, types))
+    for what, (kind, read) in STATUSES.items():
+        for obj in chart[what]:
+            if told := read(obj.get("status") or {}):
+                yield _finding(chart, kind, obj, told)
+
+
+def _untrue(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
+    for one in (obj.get("status") or {}).get("conditions") or ():
+        if one.get("type") in types and one.get("status") == "False":
+            yield one.get("message") or one.get("reason", "")
+
+
+def _failed(status: Wire) -> str:
+    return str(status.get("message", "")) if status.get("phase") in ("Failed", "Unknown") else ""
+
+
+def _rejected(status: Wire) -> str:
+    return str(status.get("error", "")) if status.get("status") == "Rejected" else ""
+
+
+def _erroneous(status: Wire) -> str:
+    return str(status.get("errorStatus", ""))
+
+
+STATUSES: Mapping[str, tuple[str, Callable[[Wire], str]]] = {
+    "networks": ("Network", _failed),
+    "policies": ("GlobalDeploymentPolicy", _erroneous),
+    "rules": ("GSLBHostRule", _rejected),
+}
+
+
+def _finding(chart: Chart, kind: str, obj: Wire, told: str) -> Finding:
+    meta = obj["metadata"]
+    name, namespace = meta["name"], meta.get("namespace", "")
+    place = f"{namespace}/{name}" if namespace else name
+    where = f" -n {namespace}" if namespace else ""
+    return Finding(
+        chart.name,
+        f"{kind} {place}: {told}",
+        f"as it says; kubectl --context {chart.name}{where} describe {kind.lower()} {name}",
+    )
