@@ -93,6 +93,7 @@ async def test_a_code_opens_the_door_once() -> None:
         assert "SameSite=Strict" in cookie
         assert at.entry.token not in first.headers["Location"]
         assert "Set-Cookie" not in second.headers
+        assert second.headers["Location"] == "/#/spent"
 
 
 def test_a_code_is_good_for_some_minutes_only() -> None:

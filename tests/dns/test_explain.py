@@ -95,7 +95,7 @@ def test_local_first_is_told_as_the_reason() -> None:
             "example.org",
             1,
             "REFUSED",
-            f"{ZONE} is the only zone that is served here",
+            f"it is in no zone that is served here, such as {ZONE}",
             id="outside",
         ),
         pytest.param(WEB, 255, "REFUSED", "questions for everything are refused", id="ANY"),

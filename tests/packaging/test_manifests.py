@@ -124,9 +124,12 @@ def test_a_choice_in_a_template_is_one_that_exists() -> None:
     ("arguments", "says"),
     [
         ((), "clusterId is not chosen"),
-        (("--cluster-id", "Lübeck"), "$.clusterId"),
-        (("--cluster-id", "a", "--set", "dns.enabled=maybe"), "$.dns.enabled"),
-        (("--cluster-id", "a", "--set", "dns.colour=red"), "colour"),
+        (("--cluster-id", "Lübeck"), "is not a DNS label"),
+        (
+            ("--cluster-id", "a", "--set", "dns.enabled=maybe"),
+            "dns.enabled: expected bool, got str",
+        ),
+        (("--cluster-id", "a", "--set", "dns.colour=red"), "there is no value dns.colour"),
         (("--cluster-id", "a", "--set", "dns"), "NAME=VALUE"),
         (("--cluster-id", "a", "--values", "missing.yaml"), "missing.yaml"),
     ],

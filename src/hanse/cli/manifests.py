@@ -1,11 +1,14 @@
 """`hanse manifests`: what an agent, its rights and the name server are made of, to be applied."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hanse.cli.oops import Oops
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 if TYPE_CHECKING:
     from hanse.packaging.values import Values
@@ -83,6 +86,7 @@ def _write(files: dict[str, str], folder: Path) -> None:
 def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
     import msgspec
 
+    from hanse.model.naming import CLUSTER_ID
     from hanse.packaging.values import Values
 
     tree = _read(file) if file is not None else {}
@@ -90,12 +94,28 @@ def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "V
         _set(tree, setting)
     if cluster_id:
         tree["clusterId"] = cluster_id
-    if not tree.get("clusterId"):
+    named = tree.get("clusterId")
+    if not named:
         raise Oops("clusterId is not chosen; name this cluster with --cluster-id")
+    if isinstance(named, str) and not CLUSTER_ID.fullmatch(named):
+        raise Oops(
+            f"--cluster-id {named[:70]!r} is not a DNS label; use at most 63 lower-case letters, "
+            "digits and hyphens, such as lubeck"
+        )
     try:
         return msgspec.convert(tree, Values)
     except msgspec.ValidationError as error:
-        raise Oops(f"{error}; see `hanse manifests --show-values`") from None
+        raise Oops(f"{_in_words(str(error))}; see `hanse manifests --show-values`") from None
+
+
+def _in_words(error: str) -> str:
+    """What a decoder says of a value, as people say it: the value's name first."""
+    what, _, where = error.partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown is not None:
+        return f"there is no value {path + '.' if path else ''}{unknown[1]}"
+    return f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -104,7 +124,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(file.read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        why = " ".join((getattr(error, "strerror", "") or str(error)).split())
+        why = getattr(error, "strerror", "") or getattr(error, "problem", "") or "it is not YAML"
         raise Oops(f"--values {file}: {why}; name a YAML file") from None
     if not isinstance(tree, dict):
         raise Oops(f"--values {file}: it holds no names and values; see --show-values")

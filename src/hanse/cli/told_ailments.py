@@ -41,7 +41,7 @@ def _rejected(status: Wire) -> str:
 
 
 def _erroneous(status: Wire) -> str:
-    return str(status.get("errorStatus", ""))
+    return str(status.get("errorStatus") or "")
 
 
 STATUSES: Mapping[str, tuple[str, Callable[[Wire], str]]] = {

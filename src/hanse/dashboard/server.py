@@ -158,9 +158,10 @@ class _Site:
 
     async def enter(self, request: web.Request) -> web.Response:
         """Exchange a code for the cookie; the token itself is never in a URL."""
+        if not self._entry.redeem(request.match_info["code"]):
+            return web.Response(status=303, headers={"Location": "/#/spent"})
         answer = web.Response(status=303, headers={"Location": "/"})
-        if self._entry.redeem(request.match_info["code"]):
-            self._let_in(answer)
+        self._let_in(answer)
         return answer
 
     async def log_in(self, request: web.Request) -> web.Response:

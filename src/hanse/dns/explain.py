@@ -92,7 +92,9 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
         return _explain_global(everywhere, rtype, view, seen)
     zone = ServiceZone(view)
     if not is_under(wire, zone.zones[0]):
-        return Explanation("REFUSED", (), f"{view.zone} is the only zone that is served here")
+        return Explanation(
+            "REFUSED", (), f"it is in no zone that is served here, such as {view.zone}"
+        )
     if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     compiler = Compiler(view, [zone])

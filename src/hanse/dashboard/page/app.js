@@ -68,9 +68,10 @@ function logIn() {
     const answered = await fetch("/api/enter", { method: "POST", body: JSON.stringify({ token: field.value }) });
     if (answered.ok) location.reload(); else why.textContent = "That is not the token of this dashboard.";
   } }, field, h("button", { class: "primary" }, "Enter"));
+  const spent = location.hash === "#/spent" && h("p", { class: "note" }, "That link was used already, or is older than ten minutes; ask for another.");
   const about = h("p", { class: "muted" }, "In a local federation ", h("code", {}, "hanse dashboard"),
     " prints a link that lets you in. An agent's token is in the Secret that its installation names.");
-  main.replaceChildren(h("div", { class: "panel login" }, h("div", { class: "body" }, h("h1", {}, "This dashboard needs its token"), about, form, why)));
+  main.replaceChildren(h("div", { class: "panel login" }, h("div", { class: "body" }, h("h1", {}, "This dashboard needs its token"), spent, about, form, why)));
   pulse.textContent = "not signed in"; field.focus();
 }
 
