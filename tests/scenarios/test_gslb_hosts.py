@@ -153,7 +153,7 @@ async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
     await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
 
 
-async def test_what_makes_no_sense_is_told_and_changes_no_answer(
+async def test_what_makes_no_sense_is_told_and_only_who_is_ready_changes_answers(
     sites: Sites, stage: Stage
 ) -> None:
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=[{"cluster": "paris"}])
@@ -163,8 +163,9 @@ async def test_what_makes_no_sense_is_told_and_changes_no_answer(
         assert found.status.error_status.startswith("spec.trafficSplit[0].cluster: paris")
 
     await stage.eventually(told)
-    await sites.stop_serving("bergen")
     await stage.always(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN), CALM)
+    await sites.stop_serving("bergen")
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
 
     mended = {"spec": {"trafficSplit": None}}
     await sites.person("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, mended)
@@ -173,6 +174,10 @@ async def test_what_makes_no_sense_is_told_and_changes_no_answer(
     await sites.rule("lubeck", publicIP=[{"cluster": "paris", "ip": "192.0.2.1"}])
     await stage.eventually(_rule_says(sites, "Rejected", "spec.publicIP[0].cluster: paris"))
     await sites.answers("lubeck", LUBECK, HAMBURG)()
+    await sites.stop_serving("hamburg")
+    await stage.eventually(sites.answers("lubeck", LUBECK))
+    await sites.serve("hamburg", HAMBURG)
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
 
 
 def _rule_says(sites: Sites, status: str, error: str) -> Check[None]:

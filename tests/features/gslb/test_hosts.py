@@ -57,7 +57,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.probes import Health
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import ObjectChange, Snapshot
 from hanse.testing.builders import stored
 from hanse.testing.time import EPOCH
 from tests.features.gslb.fleet import (
@@ -522,6 +522,49 @@ def test_a_bad_rule_is_rejected_and_what_serves_goes_on(wrong: dict[str, Any], e
     assert patch.change["status"]["status"] == "Rejected"
     assert patch.change["status"]["error"].startswith(error)
     assert service_in(seen).spec == standing.spec
+
+
+WRONG: list[Any] = [
+    pytest.param([policy("lubeck", ttl=-1)], id="policy"),
+    pytest.param([policy("lubeck"), policy("lubeck", name="second")], id="two policies"),
+    pytest.param([policy("lubeck"), rule(ttl=-1)], id="rule"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_readiness_counts_while_what_was_said_makes_no_sense(wrong: list[Object]) -> None:
+    split = (TrafficSplit(cluster="lubeck", weight=7),)
+    serving = [LEADER, CONFIG, balancer("10.1.0.9", 80, hostname=HOST)]
+    before = [*serving, policy("lubeck", traffic_split=split), backends("db", True)]
+    standing = service_in(seen_by_leader(before, {"hamburg": [FOLLOWER]}))
+
+    def now(*behind: bool) -> GlobalService:
+        home = [*serving, standing, backends("db", *behind), *wrong]
+        return service_in(seen_by_leader(home, {"hamburg": [FOLLOWER]}))
+
+    assert now(True).spec == standing.spec
+    assert [(m.ready, m.weight) for m in now(False).spec.members] == [(False, 7)]
+    assert now(False).status.members[0].reason == UNREADY
+
+
+def test_a_member_that_is_gone_is_not_ready_while_what_was_said_makes_no_sense() -> None:
+    before = [LEADER, CONFIG, policy("lubeck"), balancer("10.1.0.9", 80, hostname=HOST)]
+    standing = service_in(seen_by_leader(before, {"hamburg": [FOLLOWER]}))
+
+    seen = _alone(standing, rule(ttl=-1))
+
+    assert [m.ready for m in service_in(seen).spec.members] == [False]
+
+
+def test_what_a_member_came_from_wakes_its_host_whatever_it_is_called_now() -> None:
+    own = balancer("10.1.0.9", 80)
+    named = policy("lubeck", default_domain="example.org")
+    standing = service_in(_alone(own, said=named), "db.shop.example.org")
+    seen = _alone(own, standing, said=policy("lubeck"))
+
+    change = ObjectChange(HOME, None, backends("db", False))
+
+    assert Key("host", "db.shop.example.org") in set(Gslb().wakes(change, seen))
 
 
 def test_of_two_rules_for_a_host_the_older_has_the_say() -> None:

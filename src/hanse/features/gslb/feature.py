@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hanse.features.gslb.avi import CONTROLLER, avi_objects
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.health import api_addresses, probes_of
-from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, written
+from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, still_serving, written
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import Config, config_of, fault_in_rule, policies_of
@@ -94,7 +94,7 @@ class Gslb:
                 standing_service = seen.get(seen.local, GlobalService, host, NAMESPACE)
                 if standing_service is None:
                     return Plan()
-                spec = standing_service.spec
+                spec = still_serving(standing_service, standing, seen)
             case spec:
                 pass
         service = written(spec, standing.mark, seen)

@@ -7,13 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.gslb.health import status_of
-from hanse.features.gslb.inputs import Found, found_in, objects_for
+from hanse.features.gslb.inputs import Found, found_in, objects_for, source_of
 from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import (
     Bad,
     fault_in_rule,
     monitors_named,
+    policies_of,
     policy_of,
     rule_for,
 )
@@ -40,7 +41,7 @@ THIRD_PARTY = "third-party"
 
 
 class Unchanged(Struct, frozen=True):
-    """What was serving goes on as it is, because something that was said makes no sense."""
+    """Who serves, and with which part, stays: something that was said makes no sense."""
 
     why: str
 
@@ -77,6 +78,35 @@ def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOption
     if not members:
         return Nothing()
     return _spec(host, members, policy, rule.spec if rule is not None else None)
+
+
+def still_serving(service: GlobalService, leading: Leading, seen: Snapshot) -> GlobalServiceSpec:
+    """A service while what was said of it makes no sense: as it was, but for who is ready now."""
+    said = [match for policy in policies_of(seen) for match in policy.spec.match_clusters]
+    by_probes = {match.cluster for match in said if match.sync_vip_only}
+    members = tuple(
+        member
+        if member.third_party or member.cluster in by_probes
+        else replace(member, ready=_is_ready_now(member, service.spec.host, leading, seen))
+        for member in service.spec.members
+    )
+    return replace(service.spec, members=members)
+
+
+def _is_ready_now(member: GlobalMember, host: str, leading: Leading, seen: Snapshot) -> bool:
+    """Whether a member's cluster says that it can serve; of what it cannot say, as before."""
+    where = _connection(member.cluster, leading, seen)
+    if not member.source or _is_unseen(where, seen):
+        return member.ready
+    source = source_of(member.source, where, seen)
+    if source is None or source.metadata.deletion_timestamp is not None:
+        return False
+    found = found_in(source, host, where, seen)
+    return any(one.ready for one in found if one.address == member.address)
+
+
+def _connection(context: str, leading: Leading, seen: Snapshot) -> ClusterId:
+    return seen.local if context == leading.context else site_of(context)
 
 
 def written(spec: GlobalServiceSpec, mark: str, seen: Snapshot) -> GlobalService:
@@ -126,7 +156,7 @@ def _members(
     generated: tuple[Monitor, ...] = ()
     for match in policy.match_clusters:
         context = match.cluster
-        where = seen.local if context == leading.context else site_of(context)
+        where = _connection(context, leading, seen)
         if _is_unseen(where, seen):
             yield from _kept(context, standing, shares)
             continue

@@ -99,6 +99,16 @@ def objects_for(host: str, domain: str, where: ClusterId, seen: Snapshot) -> Ite
     yield from seen.by(where, HTTPROUTE_HOSTS, host)
 
 
+def source_of(told: str, where: ClusterId, seen: Snapshot) -> Object | None:
+    """The object of a cluster that brought a member, by the words that the member has for it."""
+    for kind in INPUTS:
+        title = f"{kind.kind} "
+        if told.startswith(title):
+            namespace, _, name = told.removeprefix(title).partition("/")
+            return seen.get(where, kind, name, namespace)
+    return None
+
+
 def led_to(service: str, where: ClusterId, seen: Snapshot) -> Iterator[Object]:
     """The objects of a cluster whose readiness is that of a Service, itself among them."""
     namespace, _, name = service.partition("/")

@@ -7,7 +7,7 @@ from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to
 from hanse.features.gslb.names import KUBE_SERVICE
 from hanse.features.gslb.policy import RULES, policies_of
 from hanse.features.gslb.standing import GUIDE
-from hanse.features.gslb.watching import BY_ADDRESS
+from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import BadWay, ClusterState, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -21,7 +21,7 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId, Object, ref_of
 from hanse.model.probes import Health
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
@@ -130,6 +130,8 @@ def _woken_by_input(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
     for one in concerned:
         if one is not None:
             yield from _hosts(one, seen)
+            for service in seen.by(seen.local, BY_SOURCE, str(ref_of(one))):
+                yield host_key(service.metadata.name)  # it may have another name by now
 
 
 def _woken_by_rule(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:

@@ -31,6 +31,9 @@ from hanse.model.snapshot import Index, Watch, Writes
 BY_ADDRESS = Index(
     GlobalService, "gslb-address", lambda s: {member.address for member in s.spec.members}
 )
+BY_SOURCE = Index(
+    GlobalService, "gslb-source", lambda s: {member.source for member in s.spec.members}
+)
 
 
 def _inputs(role: Role) -> tuple[Watch, ...]:
@@ -49,7 +52,7 @@ SERVICES = Watch(
     Role.LOCAL,
     GlobalService,
     namespace=NAMESPACE,
-    indexes=(BY_ADDRESS,),
+    indexes=(BY_ADDRESS, BY_SOURCE),
     writes=Writes.OBJECTS | Writes.STATUS,
 )
 
