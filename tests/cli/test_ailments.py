@@ -5,9 +5,14 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+import pytest
+
 from hanse.cli.ailments import ailments
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
+from hanse.cli.gslb_seen import Seen, Site
+from hanse.model.kinds.gslb import AMKOCluster
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -149,6 +154,25 @@ def test_two_leaders_are_told() -> None:
     found = only(chart(amko=leads), chart("bergen", amko=follows), chart("rome", amko=leads))
 
     assert "lubeck and rome both lead" in found.problem
+
+
+@pytest.mark.parametrize(("epochs", "old"), [((1, 2), "lubeck"), ((10, 9), "rome")])
+def test_of_two_leaders_the_one_of_the_earlier_term_is_to_be_demoted(
+    epochs: tuple[int, int], old: str
+) -> None:
+    def leader(name: str, epoch: int) -> dict[str, Any]:
+        notes = {"gslb.hanse.dev/epoch": str(epoch)}
+        return {"metadata": {"name": name, "annotations": notes}, "spec": {"isLeader": True}}
+
+    both = [
+        (name, leader("amkocluster", e)) for name, e in zip(("lubeck", "rome"), epochs, strict=True)
+    ]
+    sites = [Site(name, clusters=(msgspec.convert(own, AMKOCluster),)) for name, own in both]
+
+    assert (
+        only(*(chart(name, amko=[own]) for name, own in both)).remedy == f"hanse gslb demote {old}"
+    )
+    assert Seen(tuple(sites)).problems[0].endswith(f"run `hanse gslb demote {old}`")
 
 
 def test_an_agent_of_a_version_too_far_away_is_told() -> None:

@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
+from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
-from hanse.features.gslb.standing import COPIED
+from hanse.features.gslb.standing import COPIED, epoch_in
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport
@@ -82,7 +83,8 @@ class Seen(Struct, frozen=True):
                 pass
             case several:
                 names = " and ".join(several)
-                found.append(f"{names} lead both; run `hanse gslb demote {several[-1]}`")
+                old = first_to_demote({s.name: epoch_in(s.epoch) for s in self.leaders})
+                found.append(f"{names} lead both; run `hanse gslb demote {old}`")
         found += [f"{s.name} cannot be reached: {s.unreachable}" for s in sites if s.unreachable]
         found += [
             f"{s.name} is not in step with {self.leaders[0].name}"
@@ -187,7 +189,7 @@ def document(seen: Seen) -> dict[str, Any]:
                 "name": site.name,
                 "reachable": not site.unreachable,
                 "leads": site.leads,
-                "epoch": int(site.epoch or 0),
+                "epoch": epoch_in(site.epoch),
                 "inStep": seen.in_step(site),
                 "conditions": [
                     msgspec.to_builtins(c) for o in site.clusters for c in o.status.conditions

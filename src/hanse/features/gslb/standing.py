@@ -142,7 +142,7 @@ def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], seen: Snapshot) -> Sta
         )
         told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=faults)
         return Passive((*first, told), context)
-    epoch = _epoch_in(own.metadata.annotations.get(TERM, ""))
+    epoch = epoch_in(own.metadata.annotations.get(TERM, ""))
     latest = latest_term(own, clients.passed, seen)
     if not epoch or (_outranks(latest, epoch, context) and _has_stepped_down(latest, seen)):
         return Taking(latest.epoch + 1)
@@ -188,13 +188,13 @@ def term_on(obj: Object) -> Term | None:
 
 def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], seen: Snapshot) -> Term:
     """The last term that anything we can see was written in."""
-    found = [Term(_epoch_in(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)]
+    found = [Term(epoch_in(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)]
     for where in (seen.local, *sites):
         for kind in _TELLING:
             found += [t for o in seen.all(where, kind) if (t := term_on(o)) is not None]
         if where != seen.local:
             found += [
-                Term(_epoch_in(other.metadata.annotations.get(TERM, "")), context_of(where))
+                Term(epoch_in(other.metadata.annotations.get(TERM, "")), context_of(where))
                 for other in seen.in_namespace(where, AMKOCluster, NAMESPACE)
             ]
     return max(found, key=lambda term: (term.epoch, term.context != own.spec.cluster_context))
@@ -288,5 +288,6 @@ def _current(status: str, reason: str = "") -> StageCondition:
     return StageCondition(type=CURRENT, status=status, reason=reason)
 
 
-def _epoch_in(text: str) -> int:
+def epoch_in(text: str) -> int:
+    """The number of a term as it is written down; 0 where none is."""
     return int(text) if text.isdecimal() else 0
