@@ -130,8 +130,8 @@ def _woken_by_input(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
     for one in concerned:
         if one is not None:
             yield from _hosts(one, seen)
-            for service in seen.by(seen.local, BY_SOURCE, str(ref_of(one))):
-                yield host_key(service.metadata.name)  # it may have another name by now
+            for served in seen.by(seen.local, BY_SOURCE, str(ref_of(one))):
+                yield host_key(served.metadata.name)  # it may have another name by now
 
 
 def _woken_by_rule(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
