@@ -65,13 +65,13 @@ class Local(Struct, frozen=True):
     def _text(self, text: str, name: str) -> str:
         if name in UNLIKE and text:
             return f"${name}"
-        if name == "cells":
-            text = AGE.sub("$age", text)
         text = text.replace(self.webhook, "$webhook")
         for quad in set(QUAD.findall(text)):
             text = text.replace(quad, "$address") if self._is_inside(quad) else text
         for pattern, sign in SIGNS.items():
             text = pattern.sub(sign, text)
+        if name == "cells":  # after uids, of which a part may look like an age: `-512d-`
+            text = AGE.sub("$age", text)
         return text.replace(self.namespace, "$ns")
 
     def _is_inside(self, quad: str) -> bool:

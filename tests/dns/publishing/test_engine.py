@@ -76,9 +76,13 @@ async def test_names_follow_the_services_of_a_cluster(theirs: Theirs) -> None:
     async def answers(*addresses: str) -> bool:
         return (await theirs.ask(WEB)).records == addresses
 
+    async def served_by_port() -> bool:
+        told = await theirs.ask(f"_http._tcp.{WEB}", "SRV")
+        return told.records == (f"0 50 80 {WEB}.{ZONE}.",)
+
     async with publishing(world, theirs):
         await until(lambda: answers("10.2.0.1"))
-        assert (await theirs.ask(f"_http._tcp.{WEB}", "SRV")).records == (f"0 50 80 {WEB}.{ZONE}.",)
+        await until(served_by_port)
 
         await client.create(piece("hamburg", "10.1.0.1"))
         await until(lambda: answers("10.1.0.1", "10.2.0.1"))
