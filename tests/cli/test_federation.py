@@ -18,6 +18,7 @@ from tests.cli.programs import Running, Said, hanse, running
 GUIDES = Path(__file__).parents[2] / "docs/guides"
 IN_ROME = ("join", "--context", "rome", "--supervises")
 BOTH = ("--supervisor", "rome", "--supervisor", "paris")
+LEAGUE = ("leave", "--federation", "league")
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +145,36 @@ def test_tokens_are_never_printed(fleet: Running) -> None:
             "--force needs --supervisor CONTEXT",
             id="forgotten by nobody",
         ),
+        pytest.param(
+            (*LEAGUE, "--cluster-id", "oslo", "--context", "paris", *BOTH),
+            "paris says that it is 'paris'",
+            id="a member that is another",
+        ),
+        pytest.param(
+            (*LEAGUE, "--cluster-id", "oslo", "--context", "paris", *BOTH, "--dry-run"),
+            "paris says that it is 'paris'",
+            id="a member that is another, tried",
+        ),
+        pytest.param(
+            (*LEAGUE, "--cluster-id", "paris", "--context", "rome", "--supervisor", "paris"),
+            "rome says that it is 'rome'",
+            id="a supervisor in the place of a member",
+        ),
+        pytest.param(
+            ("leave", "--federation", "nope", "--cluster-id", "rome", "--context", "rome"),
+            "there is no Federation 'nope' in rome, which belongs to 'league'",
+            id="a federation that is another",
+        ),
+        pytest.param(
+            ("leave", "--federation", "nope", "--cluster-id", "oslo", *BOTH, "--force"),
+            "there is no Federation 'nope' in rome",
+            id="given up by a federation that is not there",
+        ),
+        pytest.param(
+            (*LEAGUE, "--cluster-id", "atlantis", *BOTH, "--force"),
+            "Federation 'league' has no member 'atlantis'",
+            id="given up and never a member",
+        ),
     ],
 )
 def test_bad_wishes_are_refused_in_one_line(
@@ -154,6 +185,22 @@ def test_bad_wishes_are_refused_in_one_line(
     assert said.status == 2
     assert sentence in said.err
     assert said.err.count("\n") == 1
+    listed = [m["clusterID"] for m in _federation(fleet, "rome")["spec"]["members"]]
+    assert {"rome", "paris"} <= set(listed)
+
+
+def test_a_cluster_whose_supervisors_lost_their_account_can_leave(fleet: Running) -> None:
+    assert _join(fleet, "oslo", *BOTH).status == 0
+    _soon(lambda: bool(_federation(fleet, "oslo").get("status", {}).get("leaders")))
+    account = ("delete", "serviceaccount", "hanse-supervisor", "-n", "antrea-plus-system")
+    assert fleet.kubectl("--context", "oslo", *account).status == 0
+
+    left = _leave(fleet, "oslo", *BOTH)
+    again = _leave(fleet, "oslo", *BOTH)
+
+    assert left.out.endswith("oslo has left federation league\n"), left.err
+    assert again.status == 2
+    assert again.err.startswith("hanse: there is no Federation 'league' in oslo")
 
 
 def _commands() -> str:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.applying import apply, define, remove, show, standing
+from hanse.cli.claimed import check_id, claimed
 from hanse.cli.clusters import Way
 from hanse.cli.joining import watches
 from hanse.cli.looking import expiry_of
@@ -23,6 +24,7 @@ from hanse.kube.access import Access, Endpoint, Fixed, Identity
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport
+from hanse.kube.lease import Sighting
 from hanse.kube.request import Request
 from hanse.kube.requests import path_of
 from hanse.model.kinds.coordination import Lease
@@ -109,11 +111,13 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
             if force or way.name != wish.member.name
         ]
         if force:
+            await _check_given_up(supervisors, wish)
             for party in supervisors:
                 await _strike(party, wish, abandon=True, dry_run=dry_run)
             click.echo(f"{wish.cluster} is given up; what was written there stays behind")
             return
         member = Party(wish.member, await stack.enter_async_context(reached(wish.member)))
+        await _check_leaving(member, wish)
         gone = await remove(member.client, [_federation(wish, {})], dry_run=dry_run)
         show(member.name, gone, dry_run=dry_run)
         for party in supervisors:
@@ -126,7 +130,8 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
         rules = manifests.rules_for(watches(BROKER_NAMESPACE), wish.cluster)
         said = manifests.claims(wish.cluster, wish.federation, supervisor=True)[1:]
         account = [m for m in manifests.account(rules) if m.kind.name != "Namespace"]
-        left = await remove(member.client, [*said, *reversed(account)], dry_run=dry_run)
+        # the claim that it is a member goes last: until then, leaving can be taken up again
+        left = await remove(member.client, reversed([*said, *account]), dry_run=dry_run)
         show(member.name, left, dry_run=dry_run)
     if not dry_run:
         click.echo(f"{wish.cluster} has left federation {wish.federation}")
@@ -134,13 +139,8 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
 
 async def _check(member: Party, others: Sequence[Party], wish: Membership) -> None:
     """Refuse what would end badly, before anything is written."""
-    claims = await _claims(member.client)
-    known = claims.get(CLUSTER_ID, "")
-    if known and known != wish.cluster:
-        raise Oops(
-            f"{member.name} says that it is {known!r} (ClusterClaim {CLUSTER_ID}); "
-            f"use --cluster-id {known}"
-        )
+    claims = await claimed(member.client)
+    check_id(claims, member.name, wish.cluster)
     if claims.get(CLUSTER_SET, wish.federation) != wish.federation:
         raise Oops(
             f"{member.name} belongs to {claims[CLUSTER_SET]!r} (ClusterClaim {CLUSTER_SET}); "
@@ -149,7 +149,7 @@ async def _check(member: Party, others: Sequence[Party], wish: Membership) -> No
     if not others and not wish.supervises:
         raise Oops("name the supervisors with --supervisor, or let this one be with --supervises")
     for party in others:
-        said = await _claims(party.client)
+        said = await claimed(party.client)
         if spelled(said, SUPERVISOR_MARK) in (None, "false"):
             raise Oops(
                 f"{party.name} is no supervisor; let it join as one first: hanse join "
@@ -157,11 +157,43 @@ async def _check(member: Party, others: Sequence[Party], wish: Membership) -> No
             )
 
 
-async def _claims(client: Client) -> dict[str, str]:
-    try:
-        return {c.about: c.value for c in (await client.list(ClusterClaim)).objects}
-    except NotFound:
-        return {}  # the kind itself is not there
+async def _check_leaving(member: Party, wish: Membership) -> None:
+    """Refuse to take another cluster, or one that is not in it, for the one that leaves."""
+    claims = await claimed(member.client)
+    check_id(claims, member.name, wish.cluster)
+    belongs = claims.get(CLUSTER_SET, "")
+    if belongs == wish.federation:
+        return
+    if belongs:
+        raise Oops(
+            f"there is no Federation {wish.federation!r} in {member.name}, which belongs to "
+            f"{belongs!r} (ClusterClaim {CLUSTER_SET}); use --federation {belongs}"
+        )
+    if await standing(member.client, _federation(wish, {})) is None:
+        raise _no_federation(member, wish)
+
+
+async def _check_given_up(supervisors: Sequence[Party], wish: Membership) -> None:
+    """Refuse to give up what no supervisor knows; one given up before may be so again."""
+    known: set[str] = set()
+    for party in supervisors:
+        found = await standing(party.client, _federation(wish, {}))
+        if found is None:
+            raise _no_federation(party, wish)
+        known |= {one["clusterID"] for one in found.get("spec", {}).get("members") or ()}
+        known |= _given_up(found)
+    if wish.cluster not in known:
+        raise Oops(
+            f"Federation {wish.federation!r} has no member {wish.cluster!r}; "
+            f"there is: {', '.join(sorted(known))}"
+        )
+
+
+def _no_federation(party: Party, wish: Membership) -> Oops:
+    return Oops(
+        f"there is no Federation {wish.federation!r} in {party.name}; "
+        f"see: kubectl --context {party.name} get federations"
+    )
 
 
 async def _members(others: Sequence[Party], wish: Membership) -> dict[str, Member]:
@@ -240,7 +272,7 @@ async def _copy(
             token = found.data.get(TOKEN, b"").decode("ascii", "replace")
             return (manifests.member_secret(member.cluster_id, token, found.data.get(CA, b"")),)
     for party in others:
-        if (await _claims(party.client)).get(CLUSTER_ID) == member.cluster_id:
+        if (await claimed(party.client)).get(CLUSTER_ID) == member.cluster_id:
             ca = (await party.way.credentials.access()).endpoint.ca
             token = "" if dry_run else await _token(party.client, wish)
             return (manifests.member_secret(member.cluster_id, token, ca),)
@@ -261,8 +293,7 @@ async def _strike(party: Party, wish: Membership, *, abandon: bool, dry_run: boo
     left = [one for one in listed if one["clusterID"] != wish.cluster]
     change: Wire = {"spec": {"members": left}}
     if abandon:
-        marks = found["metadata"].get("annotations") or {}
-        given_up = {n for n in marks.get(ABANDONED, "").split(",") if n} | {wish.cluster}
+        given_up = _given_up(found) | {wish.cluster}
         change["metadata"] = {"annotations": {ABANDONED: ",".join(sorted(given_up))}}
     elif left == listed:
         click.echo(f"{party.name}: nothing to change")
@@ -273,26 +304,35 @@ async def _strike(party: Party, wish: Membership, *, abandon: bool, dry_run: boo
     click.echo(f"{party.name}: {verb} {wanted}")
 
 
+def _given_up(federation: Wire) -> set[str]:
+    marks = federation["metadata"].get("annotations") or {}
+    return {name for name in marks.get(ABANDONED, "").split(",") if name}
+
+
 async def _withdrawn(member: Party, wish: Membership) -> None:
-    """Wait until no supervisor leads the cluster any more: then nothing of theirs is left."""
-    try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
-            while await _leader(member.client, wish):  # noqa: ASYNC110 - the cluster must be asked
-                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
-    except TimeoutError:
-        leader = await _leader(member.client, wish)
-        raise Trouble(
-            f"{leader} still leads {wish.cluster} after {int(PATIENCE.total_seconds())} s; "
-            "name every supervisor with --supervisor, or see `hanse doctor`"
-        ) from None
+    """Wait until no supervisor leads the cluster any more: then nothing of theirs is left.
+
+    A Lease that is not renewed before our eyes leads nobody: its holder cannot come back for it.
+    """
+    now = asyncio.get_running_loop().time
+    seen = Sighting(await _lease(member.client, wish), now())
+    began = seen.since
+    while seen.lease is not None and seen.lease.spec.holder_identity and now() < seen.expires:
+        if now() - began > PATIENCE.total_seconds():
+            leader = seen.lease.spec.holder_identity.partition("_")[0]
+            raise Trouble(
+                f"{leader} still leads {wish.cluster} after {int(PATIENCE.total_seconds())} s; "
+                "name every supervisor with --supervisor, or see `hanse doctor`"
+            )
+        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+        seen = seen.after(await _lease(member.client, wish), now())
 
 
-async def _leader(client: Client, wish: Membership) -> str:
+async def _lease(client: Client, wish: Membership) -> Lease | None:
     try:
-        lease = await client.read(Lease, wish.cluster, SYSTEM)
+        return await client.read(Lease, wish.cluster, SYSTEM)
     except NotFound:
-        return ""
-    return lease.spec.holder_identity.partition("_")[0]
+        return None
 
 
 def _what_next(wish: Membership) -> str:
