@@ -141,6 +141,11 @@ def test_tokens_are_never_printed(fleet: Running) -> None:
             id="half a wish",
         ),
         pytest.param(
+            ("join", "--broker", "broker", "--cluster-id", "paris", "--context", "rome"),
+            "rome says that it is 'rome'",
+            id="another's id at the broker",
+        ),
+        pytest.param(
             ("leave", "--federation", "league", "--cluster-id", "oslo", "--force"),
             "--force needs --supervisor CONTEXT",
             id="forgotten by nobody",

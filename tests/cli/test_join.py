@@ -13,7 +13,7 @@ from tests.cli.programs import Running, Said, running
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Two clusters without a part in the fleet that is formed here."""
-    arguments = ("--clusters", "rome,paris", "--no-sample")
+    arguments = ("--clusters", "rome,paris", "--no-sample", "--no-federation")
     with running(tmp_path_factory.mktemp("fleet"), *arguments) as found:
         said = found.beside("broker", "init", "--context", "broker", "--namespace", "league")
         assert said.status == 0, said.err
@@ -101,6 +101,13 @@ def test_an_id_of_another_cluster_is_refused(fleet: Running, joined: Said) -> No
     assert said.status == 2
     assert said.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
     assert said.err.endswith("kubectl --context broker -n league delete lease rome\n")
+
+
+def test_members_of_a_local_federation_hold_their_ids_from_the_start(fleet: Running) -> None:
+    said = fleet.beside("join", "--broker", "broker", "--cluster-id", "rome", "--context", "paris")
+
+    assert said.status == 2
+    assert said.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
 
 
 def test_a_cluster_has_one_id(fleet: Running, joined: Said) -> None:

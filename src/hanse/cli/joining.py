@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hanse import app
 from hanse.cli.applying import apply, define, show
+from hanse.cli.claimed import check_id, claimed
 from hanse.cli.clusters import Way
 from hanse.cli.looking import expiry_of
 from hanse.cli.oops import Oops, Trouble
@@ -98,7 +99,8 @@ async def _cluster_sets(client: Client) -> tuple[ClusterSet, ...]:
 
 
 async def _check_member(member: Client, wish: Joining) -> None:
-    """Refuse a cluster that is a member by another id: two ids for one cluster never end well."""
+    """Refuse a cluster that goes by another id: two ids for one cluster never end well."""
+    check_id(await claimed(member), wish.member.name, wish.cluster)
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, manifests.SYSTEM_NAMESPACE)
     except NotFound:

@@ -4,6 +4,8 @@ from msgspec import Struct
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.services.manifests import FIRST_LEASE_SECONDS
+from hanse.features.services.policies import CLUSTER_UID
 from hanse.local.up.composition import Member
 from hanse.local.up.outside import FEDERATED, things_outside
 from hanse.model.crds import crds, stand_ins
@@ -19,6 +21,8 @@ FORMER_WEBHOOKS = tuple(
     for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 )
 SIGNS_OF_LIFE = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
+IDENTITY = "/api/v1/namespaces/kube-system"
+"""The namespace whose uid tells clusters apart."""
 
 
 class Wanted(Struct, frozen=True):
@@ -50,6 +54,18 @@ def foundation(member: Member) -> tuple[Wanted, ...]:
     if member.runs_workloads:
         return made
     return (*made, _namespace(BROKER_NAMESPACE), CLUSTER_SET)
+
+
+def place_of(member: Member, uid: str) -> Wanted:
+    """A member's Lease on the broker as joining makes it: its id is that cluster's only."""
+    marks = {"name": member.name, "namespace": BROKER_NAMESPACE, "annotations": {CLUSTER_UID: uid}}
+    made: Wire = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": marks,
+        "spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS},
+    }
+    return Wanted(SIGNS_OF_LIFE, made)
 
 
 def sample(member: Member) -> tuple[Wanted, ...]:

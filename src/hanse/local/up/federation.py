@@ -17,7 +17,14 @@ from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, Nowhere
 from hanse.local.up.clusters import Cluster
 from hanse.local.up.composition import Member
-from hanse.local.up.contents import FORMER_WEBHOOKS, definitions, foundation, sample, submitted
+from hanse.local.up.contents import (
+    FORMER_WEBHOOKS,
+    definitions,
+    foundation,
+    place_of,
+    sample,
+    submitted,
+)
 from hanse.local.up.control import listening
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.failures import Unknown, UpError
@@ -30,7 +37,9 @@ from hanse.local.up.installing import (
     install,
     install_definitions,
     install_new,
+    mark,
     renew,
+    uid_of,
 )
 from hanse.local.up.league import form
 from hanse.local.up.orders import (
@@ -198,10 +207,26 @@ class Federation:
                 await renew(transport, contexts_secret(self._wishes.members, contexts))
 
         await self._in_each(fill)
+        await self._give_places()
         if not self._wishes.federation:
             return
         endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
         await form(self._wishes.members, endpoints, self._wishes.rules_for, self._in_each)
+
+    async def _give_places(self) -> None:
+        """Write down on the broker which cluster each id belongs to, so that no other takes it."""
+        uids: dict[Member, str] = {}
+
+        async def tell(member: Member, transport: Transport) -> None:
+            if member.runs_workloads:
+                uids[member] = await uid_of(transport)
+
+        async def note(member: Member, transport: Transport) -> None:
+            if not member.runs_workloads:
+                await asyncio.gather(*(mark(transport, place_of(m, u)) for m, u in uids.items()))
+
+        await self._in_each(tell)
+        await self._in_each(note)
 
     async def submit(self) -> None:
         """Ask the federation itself for the rest of a new sample, once every agent is there."""

@@ -10,7 +10,14 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.contents import CLUSTER_SET, DEFINITIONS, SIGNS_OF_LIFE, Wanted, is_ready
+from hanse.local.up.contents import (
+    CLUSTER_SET,
+    DEFINITIONS,
+    IDENTITY,
+    SIGNS_OF_LIFE,
+    Wanted,
+    is_ready,
+)
 
 PATIENCE = timedelta(seconds=30)
 _LOOK_AGAIN = timedelta(milliseconds=20)
@@ -46,6 +53,23 @@ async def renew(transport: Transport, wanted: Wanted) -> None:
     answer = await transport.send(request)
     if answer.status != 404:
         _successful(answer)
+
+
+async def mark(transport: Transport, wanted: Wanted) -> None:
+    """Create an object; of one that is there only the annotations are ours."""
+    if await install_new(transport, wanted):
+        return
+    marks = {"annotations": wanted.object["metadata"]["annotations"]}
+    body = msgspec.json.encode({"metadata": marks})
+    request = Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
+    _successful(await transport.send(request))
+
+
+async def uid_of(transport: Transport) -> str:
+    """What tells a cluster from every other; a new server takes a moment until it has it."""
+    while (answer := await transport.send(Request("GET", IDENTITY))).status == 404:  # noqa: ASYNC110 - the same
+        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+    return str(msgspec.json.decode(_successful(answer).body)["metadata"]["uid"])
 
 
 async def follow_profile(transport: Transport, profile: str) -> None:
