@@ -134,6 +134,11 @@ def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:
             id="no Service",
         ),
         pytest.param(
+            ("kubernetes", "-n", "default"),
+            "hanse: the API server's own Service is never exported; name another than",
+            id="the API server",
+        ),
+        pytest.param(
             ("web", "--to-clusters", "Ro me"),
             "hanse: --to-clusters: 'Ro me' is no cluster id; name them as lubeck,hamburg",
             id="a bad cluster",

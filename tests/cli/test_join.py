@@ -3,10 +3,13 @@
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from hanse.cli.looking import expiry_of
+from hanse.kube.access import Identity
 from tests.cli.programs import Running, Said, running
 
 
@@ -87,6 +90,17 @@ def test_a_token_that_the_broker_no_longer_knows_is_renewed(fleet: Running, join
     assert "broker: created ServiceAccount league/rome\n" in again.out
     assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
     assert _kubeconfig(fleet, "rome") != before
+
+
+def test_a_token_lasts_a_week_unless_asked_otherwise(fleet: Running, joined: Said) -> None:
+    fleet.kubectl("--context", "rome", "-n", "hanse-system", "delete", "secret", "hanse-broker")
+    _join(fleet, "rome")
+    token = _kubeconfig(fleet, "rome")["users"][0]["user"]["token"]
+
+    expires = expiry_of(Identity(token=token))
+
+    assert expires is not None
+    assert timedelta(days=6) < expires - datetime.now(UTC) <= timedelta(days=7)
 
 
 def test_a_token_past_half_its_life_is_renewed(fleet: Running, joined: Said) -> None:

@@ -11,6 +11,7 @@ from hanse.cli.clusters import Way
 from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
+from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.overview import Problem, ServiceSeen, port_text, services_in
 from hanse.kube.client import Client
@@ -95,6 +96,8 @@ async def export(wish: Exporting) -> Result:
 
 async def _check(client: Client, wish: Exporting, name: str, namespace: str) -> None:
     where = wish.way.name
+    if (namespace, name) == API_SERVER:
+        raise Oops(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
     await refresh(client)
     if client.kinds.known is not None and client.kinds.known.version_of(ServiceExport) is None:
         raise Trouble(

@@ -56,7 +56,7 @@ class Membership(Struct, frozen=True):
     supervisors: tuple[Way, ...] = ()
     supervises: bool = False
     server: str = ""
-    lifetime: timedelta = timedelta(days=365)
+    lifetime: timedelta = timedelta(days=7)
 
 
 class Party(Struct, frozen=True):

@@ -63,10 +63,10 @@ _LONGEST = timedelta(days=3650)
 )
 @click.option(
     "--token-lifetime",
-    default="365d",
+    default="7d",
     show_default=True,
     metavar="DURATION",
-    help="How long the token for the broker or for supervisors holds; joining again renews it.",
+    help="How long the token for the broker or for supervisors holds; agents renew it halfway.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context

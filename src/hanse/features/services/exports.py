@@ -42,6 +42,11 @@ BUSY = timedelta(seconds=30)
 IMPORTED_HERE = "ImportedHere"
 TROUBLE = ("Foreign", "Refused", "Forbidden")
 
+API_SERVER = ("default", "kubernetes")
+"""The namespace and the name of the API server's own Service, which every cluster has."""
+
+NEVER_EXPORTED = "the API server's own Service is never exported"
+
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
 _AGREED = condition("Conflict", False, "NoConflicts", "all exports of this service agree")
 
@@ -85,9 +90,8 @@ def plan_export(key: Key, seen: Snapshot, home: str) -> Plan:
 
 def _why_not(key: Key, service: Service | None) -> tuple[Condition, ...]:
     """The conditions of what cannot be exported; none where it can."""
-    if (key.namespace, key.name) == ("default", "kubernetes"):
-        text = "the API server's own Service is never exported"
-        return _refused("InvalidServiceType", text)
+    if (key.namespace, key.name) == API_SERVER:
+        return _refused("InvalidServiceType", NEVER_EXPORTED)
     if service is None or service.metadata.deletion_timestamp is not None:
         return (
             condition("Valid", False, "NoService", f"there is no Service {key.name} here"),
