@@ -25,6 +25,7 @@ from hanse.testing.stage_sites import Sites, balance
 pytestmark = pytest.mark.anyio
 
 CALM = timedelta(seconds=3)
+SECONDS = timedelta(seconds=5)
 FEDERATED = "federated to all valid clusters successfully"
 GOOD = {
     "current": "valid AMKOCluster object",
@@ -334,3 +335,18 @@ async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(
     reasons = await stage.eventually(sites.tells("lubeck", **stopped))
     assert "cluster hamburg leads since epoch 2" in reasons["member cluster validation"]
     await stage.always(_ttl_of(sites, "bergen", 5), CALM)
+
+
+async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
+    sites: Sites, stage: Stage
+) -> None:
+    async def follows() -> None:
+        (own,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
+        assert [c.status for c in own.status.conditions] == ["won't federate objects"]
+        assert "gslb.hanse.dev/epoch" not in own.metadata.annotations
+
+    for _ in range(12):
+        await stage.eventually(sites.tells("lubeck", **GOOD), within=SECONDS)
+        await sites.lead("lubeck", False)
+        await stage.eventually(follows, within=SECONDS)
+        await sites.lead("lubeck")
