@@ -11,6 +11,7 @@ import pytest
 from hanse.cli.ailments import ailments
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
+from hanse.cli.gslb_ailments import faults_in_hosts
 from hanse.cli.gslb_seen import Seen, Site
 from hanse.model.kinds.gslb import AMKOCluster
 
@@ -154,6 +155,22 @@ def test_two_leaders_are_told() -> None:
     found = only(chart(amko=leads), chart("bergen", amko=follows), chart("rome", amko=leads))
 
     assert "lubeck and rome both lead" in found.problem
+
+
+def test_a_balanced_service_whose_host_name_is_none_is_told() -> None:
+    def service(host: str, kind: str = "LoadBalancer") -> dict[str, Any]:
+        notes = {"external-dns.alpha.kubernetes.io/hostname": host}
+        meta = {"name": "db", "namespace": "shop", "annotations": notes}
+        return {"metadata": meta, "spec": {"type": kind}}
+
+    own = {"metadata": {"name": "amkocluster", "namespace": "avi-system"}}
+    bad, good = service("not a host!"), service("Shop.example.org., b.example.org")
+    found = only(chart(amko=[own], services=[bad, good, service("not a host!", "ClusterIP")]))
+
+    assert found.problem.startswith("Service shop/db: annotation external-dns")
+    assert "'not a host!' is no name of one host" in found.problem
+    assert ailments([chart(services=[bad])], NOW) == []
+    assert len(faults_in_hosts([bad, good])) == 1
 
 
 @pytest.mark.parametrize(("epochs", "old"), [((1, 2), "lubeck"), ((10, 9), "rome")])

@@ -36,7 +36,12 @@ def hosts_of(obj: Object) -> Iterator[str]:
 
     What is no name of one host, a wildcard among them, gets no global service.
     """
-    return (h for h in _told_hosts(obj) if h.startswith(UNNAMED) or _HOST.fullmatch(h))
+    return (h for h in _told_hosts(obj) if h.startswith(UNNAMED) or is_host(h))
+
+
+def is_host(told: str) -> bool:
+    """Whether a name is that of one host, however it is written."""
+    return _HOST.fullmatch(told.strip().lower().removesuffix(".")) is not None
 
 
 def _told_hosts(obj: Object) -> Iterator[str]:

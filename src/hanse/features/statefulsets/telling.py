@@ -18,6 +18,7 @@ from hanse.model.plan import Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 MOST_OF_A_MESSAGE = 1000
+UNCHANGED = "; until that is mended no share, template or load balancer changes"
 _QUIET = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"})
 
 
@@ -123,8 +124,8 @@ def _share(cluster: ClusterId, replicas: int, situation: Situation) -> ClusterSh
 def _conditions(situation: Situation, standing: Sequence[Condition]) -> Iterator[Condition]:
     door = situation.door
     if door.faults:
-        text = "; ".join(door.faults)
-        yield condition("Valid", False, "Invalid", text[:MOST_OF_A_MESSAGE])
+        text = "; ".join(door.faults)[: MOST_OF_A_MESSAGE - len(UNCHANGED)]
+        yield condition("Valid", False, "Invalid", text + UNCHANGED)
     else:
         yield condition("Valid", True, "Valid", "it can be spread")
     yield _placed(situation)
