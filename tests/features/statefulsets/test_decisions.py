@@ -288,6 +288,45 @@ def test_an_address_that_comes_late_or_changes_is_told_at_the_door() -> None:
     assert told("198.19.0.7") == [("198.19.0.7",)]
 
 
+MAYBE = {"federation.kubernetes.io/statefulset-lb-needed": "maybe"}
+
+
+def own_set(snap: Snapshot) -> StatefulSet:
+    (found,) = [
+        d.object
+        for d in plan(LOCAL, snap).desired
+        if isinstance(d.object, StatefulSet) and d.where == HERE
+    ]
+    assert isinstance(found, StatefulSet)
+    return found
+
+
+def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now() -> None:
+    made = own_set(seen(door(1), record(lubeck=1)))
+    standing = stored(stamped(made, Owner("statefulsets", LOCAL, HERE)))
+    changed = door(9, MAYBE, image="etcd:9")
+
+    grown = own_set(seen(changed, record(lubeck=3), here=[standing]))
+    anew = own_set(seen(door(9, MAYBE), record(lubeck=2)))
+
+    assert (grown.spec.replicas, anew.spec.replicas) == (3, 2)
+    assert grown.spec.template == made.spec.template
+    assert grown.metadata.annotations == made.metadata.annotations
+
+
+def test_an_invalid_set_says_that_nothing_changes_until_it_is_mended() -> None:
+    (told,) = [
+        c
+        for p in plan(SHARES, seen(door(9, MAYBE), record(lubeck=3))).patches
+        for c in p.change.get("status", {}).get("conditions", ())
+        if c["type"] == "Valid"
+    ]
+
+    assert told["message"].endswith(
+        "until that is mended no share, template or load balancer changes"
+    )
+
+
 def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
     snap = seen(
         door(2),

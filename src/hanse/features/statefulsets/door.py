@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import (
     BALANCERS,
     ON_LEAVE,
     ORPHANED,
+    OWNER,
     PREFERENCES,
     REBALANCE,
     UPDATE,
@@ -21,6 +23,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetSharesSpec
 from hanse.model.objects import ClusterId, Ref, ref_of
 from hanse.model.snapshot import Snapshot
 
@@ -104,6 +107,24 @@ def door_at(key: Key, seen: Snapshot, broker: ClusterId) -> Door | None:
         return plain_door(plain)
     placed = seen.get(broker, FederatedStatefulSet, key.name, key.namespace)
     return placed_door(placed) if placed is not None else None
+
+
+def in_use(door: Door, shared: StatefulSetSharesSpec, own: StatefulSet | None) -> Door | None:
+    """An invalid set as a cluster goes on with it: what was decided before is carried out.
+
+    None where nothing can be: it was never made there, and its spec cannot be read.
+    """
+    marks = {**door.marks, BALANCERS: "true" if shared.load_balanced else "false"}
+    if own is not None and OWNER in own.metadata.labels:
+        meta = own.metadata
+        return replace(
+            door,
+            spec=own.spec,
+            labels=users(meta.labels),
+            annotations=users(meta.annotations),
+            marks=marks,
+        )
+    return replace(door, marks=marks) if door.spec.template else None
 
 
 def is_open(seen: Snapshot, broker: ClusterId) -> bool:

@@ -10,7 +10,7 @@ from hanse.features.statefulsets.balancers import (
     overwritten,
     stand_ins,
 )
-from hanse.features.statefulsets.door import Door, door_at
+from hanse.features.statefulsets.door import Door, door_at, in_use
 from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of
 from hanse.features.statefulsets.holding import kept, released, was_released
 from hanse.features.statefulsets.names import OWNER, REVISION, SET, set_in, users
@@ -52,7 +52,10 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
         return released(key, seen, broker, home) if orphaned else kept(key, seen, broker, home)
     if door.orphaned:
         return released(key, seen, broker, home)
-    if record is None or door.faults:
+    if door.faults and record is not None:
+        own = seen.get(seen.local, StatefulSet, set_in(key.name, seen.local), key.namespace)
+        door = in_use(door, record.spec, own)
+    if record is None or door is None:
         return kept(key, seen, broker, home)
     service = seen.get(broker, Service, door.spec.service_name, door.namespace)
     case = _Case(key, door, record, broker, service, parts_of(key, seen, broker))
@@ -141,7 +144,7 @@ def _stateful_set(case: _Case, share: int, seen: Snapshot) -> StatefulSet | None
     if not share and not (standing is not None and _keeps_claims(door)):
         return None
     template, revision = door.spec.template, door.revision
-    if standing is not None and not _may_update(case, seen.local):
+    if standing is not None and (door.faults or not _may_update(case, seen.local)):
         template = standing.spec.template
         revision = standing.metadata.annotations.get(REVISION, "")
     return StatefulSet(

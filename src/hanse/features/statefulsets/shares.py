@@ -168,8 +168,9 @@ def _noted(
     """What the headless Service at the door says of the set: balancers, and replicas if so."""
     if service is None or record is None:
         return ()
-    marks: dict[str, str | None] = {BALANCERS: "true" if door.balanced else "false", REPLICAS: None}
-    if door.balanced:
+    balanced = record.spec.load_balanced
+    marks: dict[str, str | None] = {BALANCERS: "true" if balanced else "false", REPLICAS: None}
+    if balanced:
         names = [
             replica
             for share in record.spec.shares
