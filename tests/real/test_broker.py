@@ -354,13 +354,15 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
         await way.close()
 
 
-async def test_a_member_reads_no_other_secret(fleet: Fleet) -> None:
-    await fleet.on("lubeck", "-n", "hanse-system", "create", "secret", "generic", "another")
+async def test_a_member_reads_secrets_of_its_own_namespaces_alone(fleet: Fleet) -> None:
+    await fleet.on("lubeck", "-n", "default", "create", "secret", "generic", "another")
     own = fleet.folder / "lubeck.kubeconfig"
 
-    said = await fleet.kubectl(own, "lubeck", "-n", "hanse-system", "get", "secret", "another")
+    said = await fleet.kubectl(own, "lubeck", "-n", "default", "get", "secret", "another")
+    everywhere = await fleet.kubectl(own, "lubeck", "get", "secrets", "-A")
 
     assert "forbidden" in said.errors.lower()
+    assert "forbidden" in everywhere.errors.lower()
 
 
 async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: Fleet) -> None:
