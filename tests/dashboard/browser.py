@@ -46,6 +46,10 @@ class Page:
             case {"method": "Log.entryAdded", "params": {"entry": {"level": "error"} as entry}}:
                 self.complaints.append(str(entry["text"]))
 
+    async def close(self) -> None:
+        """Let go of the page."""
+        await self._socket.close()
+
     async def open(self, url: str) -> None:
         await self.call("Page.navigate", url=url)
 
@@ -114,7 +118,10 @@ async def browsing(width: int = 1360, height: int = 860) -> AsyncIterator[Page]:
                 page = await _first_page(chromium, http)
                 size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
                 await page.call("Emulation.setDeviceMetricsOverride", **size)
-                yield page
+                try:
+                    yield page
+                finally:
+                    await page.close()
         finally:
             chromium.kill()
             await chromium.communicate()
