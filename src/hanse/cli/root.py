@@ -81,7 +81,7 @@ def hanse(context: click.Context) -> None:
 
     \b
     Examples:
-      hanse up                       three clusters and their agents, in two seconds
+      hanse up                       three clusters and their agents, in seconds
       hanse status                   what the clusters of the kubeconfig look like
       hanse doctor                   what is wrong with them
       hanse help up                  all about one command

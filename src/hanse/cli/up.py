@@ -85,7 +85,7 @@ def command(
 ) -> None:
     """Run a whole federation on this machine.
 
-    Three clusters, an agent for each, a broker and DNS, ready in two seconds. `DIR/kubeconfig` has
+    Three clusters, an agent for each, a broker and DNS, ready in seconds. `DIR/kubeconfig` has
     a context for every cluster. It stays until it is interrupted, and leaves nothing running. While
     it runs, `hanse status` shows it and `hanse local` makes things go wrong.
 
