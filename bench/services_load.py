@@ -17,20 +17,14 @@ from bench.writing import (
     write_all,
 )
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.names import (
-    KUBE_SERVICE,
-    MANAGED_BY,
-    SERVICE_NAME,
-    SOURCE_CLUSTER,
-    US,
-)
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US
 from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.local.up.contents import CLUSTER_SET, definitions
 from hanse.local.up.installing import install_definitions, install_new
 from hanse.model.conditions import find
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import Object, Wire
 

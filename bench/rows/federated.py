@@ -14,10 +14,16 @@ import msgspec
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.names import HOME, KUBE_SERVICE
+from hanse.features.federated.names import HOME
 from hanse.kube.request import Request, Response, Transport
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
-from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+)
 from hanse.model.objects import ClusterId, Meta
 from hanse.testing.assembly import Assembly
 from hanse.testing.builders import namespace

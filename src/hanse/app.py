@@ -37,6 +37,7 @@ from hanse.engine.issuing import Issuing
 from hanse.engine.leaders import Leaders
 from hanse.engine.network_providers import address_providers
 from hanse.engine.outside import Outside, System
+from hanse.engine.pause import PAUSE_WATCHES
 from hanse.engine.places import Places
 from hanse.engine.presence import Presence
 from hanse.engine.probe_sockets import Sockets
@@ -76,16 +77,16 @@ from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.model.facts import Role
-from hanse.model.naming import SLOT_LEASES
+from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
+from hanse.model.snapshot import Watch
 from hanse.model.verdict import Hook
 from hanse.model.ways import Guide
 from hanse.webhooks.certificates import Certificates
 from hanse.webhooks.doorkeeper import Doorkeeper
 
-SYSTEM_NAMESPACE = "hanse-system"
 BROKER: ClusterId = "broker"
 
 
@@ -134,6 +135,11 @@ def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:
         StatefulSetZone(view, options.broker_namespace, options.statefulsets),
         *globally,
     )
+
+
+def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - a frozen value
+    """All that an agent of this version watches: its rights are made of it."""
+    return (*(watch for one in features(options) for watch in one.watches), *PAUSE_WATCHES)
 
 
 def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hanse import app
 from hanse.cli.applying import apply, define
 from hanse.cli.uninstalling import kubectl_for, remains_in, remove
 from hanse.engine.ownership import Owner, stamped
@@ -18,7 +19,6 @@ from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.manifests import Manifest, definitions
 from hanse.model.objects import Meta
-from hanse.packaging.objects import watches
 from tests.cli.programs import Running, running
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ async def installed() -> Client:
     """A cluster with all of ours in it, beside what is somebody else's."""
     client = Client(InProcess(ApiServer("rome", clock=WallClock())))
     await define(client, definitions())
-    await apply(client, at_home(watches(), "rome"))
+    await apply(client, at_home(app.watches(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))
     ours = stamped(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
     await client.create(ours)

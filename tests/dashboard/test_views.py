@@ -12,11 +12,11 @@ from hanse.dashboard.services import Services
 from hanse.dashboard.sights import Sights
 from hanse.dashboard.timeline import Timeline
 from hanse.features.services.feature import Services as Feature
-from hanse.features.services.names import MANAGED_BY, SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
 from hanse.model.conditions import condition
 from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, Role
 from hanse.model.kinds.core import Secret
-from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
     ImportedPort,

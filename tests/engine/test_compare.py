@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.engine.compare import difference, patch_is_needed, recorded, status_difference
-from hanse.engine.ownership import EPOCH, Owner, stamped
+from hanse.engine.ownership import Owner, stamped
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceSpec
+from hanse.model.marks import EPOCH
 from hanse.model.merging import merge
 from hanse.model.objects import K, Kind, Meta, Object, Value, to_wire
 from hanse.testing.builders import annotated, configmap, labelled, stored

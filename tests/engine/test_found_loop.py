@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from hanse.engine.outside import Outside
-from hanse.engine.pause import ALLOW_MASS_DELETION
 from hanse.engine.queue import Lane, Queue
 from hanse.kube.request import Request, Response
 from hanse.model.crds import crd_of
@@ -17,6 +16,7 @@ from hanse.model.facts import Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.marks import ALLOW_MASS_DELETION
 from hanse.model.objects import K, Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes

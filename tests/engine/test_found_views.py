@@ -6,12 +6,13 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from hanse.engine.ownership import OWNER, Owner, stamped
+from hanse.engine.ownership import Owner, stamped
 from hanse.kube.events import Applied, Deleted, Listed
 from hanse.kube.store import Store
 from hanse.model.facts import Leadership, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes

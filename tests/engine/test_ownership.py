@@ -1,18 +1,10 @@
 import pytest
 from msgspec.structs import replace
 
-from hanse.engine.ownership import (
-    OWNER,
-    OWNER_KEY,
-    Owned,
-    Owner,
-    epoch_of,
-    owner_of,
-    sources_of,
-    stamped,
-)
+from hanse.engine.ownership import Owned, Owner, epoch_of, owner_of, sources_of, stamped
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.marks import OWNER, OWNER_KEY
 from hanse.testing.builders import annotated, configmap, labelled, stored
 
 OWNER_ONE = Owner("toy", Key("copy", "shop", "default"), "lubeck")

@@ -9,7 +9,7 @@ import pytest
 from hanse.engine.actions import todo
 from hanse.engine.engine import Engine
 from hanse.engine.leaders import MEMBER_LEASES, Leaders
-from hanse.engine.ownership import EPOCH, Owner, owner_of, stamped
+from hanse.engine.ownership import Owner, owner_of, stamped
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
 from hanse.model.facts import (
@@ -18,6 +18,7 @@ from hanse.model.facts import (
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.marks import EPOCH
 from hanse.testing.builders import cluster, configmap, namespace, snapshot, stored
 from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME

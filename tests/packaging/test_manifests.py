@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from hanse import __version__
-from hanse.packaging.choosing import Template
-from hanse.packaging.rendering import chart, plain, text_of
+from hanse.packaging.rendering import chart, plain
+from hanse.packaging.template import Template
+from hanse.packaging.text import text_of
 from hanse.packaging.values import Values, documented, schema
 from tests.cli.programs import hanse
 

@@ -7,18 +7,19 @@ import msgspec
 
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.names import (
-    KUBE_SERVICE,
-    SERVICE_NAME,
-    SERVICE_NAMESPACE,
-    SOURCE_CLUSTER,
-)
+from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
-from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+)
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
 from hanse.model.naming import unique

@@ -6,7 +6,6 @@ import msgspec
 
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.statefulsets.names import OWNER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
 from hanse.kube.request import Request
@@ -16,6 +15,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import PersistentVolumeClaim, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from hanse.testing.stage import Check, Stage
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.engine.ownership import PAUSED
 from hanse.model.facts import ClusterState, Outcome, Phase
 from hanse.model.kinds.core import Namespace
+from hanse.model.marks import PAUSED
 from hanse.testing.stage import Check, Stage, told
 from tests.scenarios.market import Market
 

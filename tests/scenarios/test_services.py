@@ -2,9 +2,8 @@
 
 import pytest
 
-from hanse.features.services.names import KUBE_SERVICE
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from tests.scenarios.harbour import Harbour
 

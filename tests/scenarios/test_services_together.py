@@ -9,10 +9,10 @@ import pytest
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.imports import derived_name
-from hanse.features.services.names import DERIVED_SERVICE, KUBE_SERVICE, SERVICE_NAME
+from hanse.features.services.names import DERIVED_SERVICE, SERVICE_NAME
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from hanse.app import BROKER
 from hanse.engine.leaving import leave
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.statefulsets.names import OWNER
 from hanse.kube.request import Request
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
 from hanse.testing.stage import Check
 from hanse.testing.stage import told as told_writes

@@ -3,7 +3,6 @@
 import msgspec
 
 from hanse.app import BROKER
-from hanse.features.statefulsets.names import OWNER
 from hanse.kube.request import Request
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
@@ -16,6 +15,7 @@ from hanse.model.kinds.hanse import (
     TemplateMeta,
 )
 from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
 from hanse.testing.stage import Check
 from tests.scenarios.shipyard import Shipyard, headless, spec_of

@@ -27,7 +27,7 @@ PATIENCE = timedelta(seconds=30)
 
 _LOOK_AGAIN = timedelta(milliseconds=50)
 _MANAGER = "hanse"
-_OURS = "hanse"
+OUR_CATEGORY = "hanse"
 """The category that our definitions have; one without it is somebody else's."""
 
 
@@ -135,7 +135,7 @@ def _is_foreign(wanted: Manifest, found: Wire) -> bool:
     """Whether a definition is somebody else's: theirs may have fields that ours would drop."""
     if wanted.kind != CustomResourceDefinition.kind:
         return False
-    return _OURS not in (found["spec"]["names"].get("categories") or ())
+    return OUR_CATEGORY not in (found["spec"]["names"].get("categories") or ())
 
 
 async def _served(client: Client, wanted: Sequence[Manifest]) -> None:

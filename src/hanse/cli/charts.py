@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
-from hanse.cli.looking import PATIENCE, SYSTEM_NAMESPACE
+from hanse.cli.looking import PATIENCE
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
@@ -21,6 +21,7 @@ from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBHost
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
 Items = tuple[Wire, ...]

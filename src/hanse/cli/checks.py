@@ -7,7 +7,8 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE, Look, Right, Seen, Unanswered
+from hanse.cli.looking import Look, Right, Seen, Unanswered
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
 OLDEST_MINOR, NEWEST_MINOR = 30, 35
@@ -155,7 +156,7 @@ def _agent(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - eve
     if look.agent is None:
         yield Finding(
             look.name,
-            f"no agent has ever run here: there is no Lease {SYSTEM_NAMESPACE}/{AGENT_LEASE}",
+            f"no agent has ever run here: there is no Lease {SYSTEM_NAMESPACE}/{AGENT}",
             f"hanse agent --context {look.name} --cluster-id {look.name}",
         )
     elif not look.agent.alive:

@@ -1,7 +1,6 @@
 """`hanse crds`: the definitions of all our kinds, to be piped into `kubectl apply`."""
 
 import json
-from typing import Any
 
 import click
 
@@ -22,13 +21,14 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
       hanse crds --stand-ins --json
     """
     from hanse.model import crds
+    from hanse.packaging.text import text_of
 
     known = crds.stand_ins() if stand_ins else crds.crds()
     chosen = _chosen(known, kinds)
     if as_json:
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen}, indent=2))
     else:
-        click.echo(yaml_of(chosen), nl=False)
+        click.echo(text_of(chosen, width=100), nl=False)
 
 
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
@@ -44,19 +44,3 @@ def _called(crd: Wire) -> set[str]:
     names = crd["spec"]["names"]
     full = crd["metadata"]["name"]
     return {full, names["plural"], names["singular"], *names.get("shortNames", ())}
-
-
-def yaml_of(definitions: list[Wire]) -> str:
-    """Objects as documents of one file."""
-    import yaml
-
-    class Plain(yaml.SafeDumper):
-        """Block style, without references between documents, lists set in under their key."""
-
-        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 -- the base class's signature
-            return True
-
-        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 -- the same
-            super().increase_indent(flow, indentless=False)
-
-    return yaml.dump_all(definitions, Dumper=Plain, sort_keys=False, width=100, explicit_start=True)

@@ -5,13 +5,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from hanse.cli.clusters import Way
-from hanse.cli.looking import AGENT_LEASE, PATIENCE, SYSTEM_NAMESPACE
-from hanse.features.services.names import (
-    MANAGED_BY,
-    SERVICE_NAME,
-    SERVICE_NAMESPACE,
-    US,
-)
+from hanse.cli.looking import PATIENCE
+from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, US
 from hanse.features.services.overview import Holding, ServiceSeen, services_in
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
@@ -19,8 +14,9 @@ from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
 _OURS = f"{SERVICE_NAME},{MANAGED_BY}={US},!{SERVICE_NAMESPACE}"
@@ -64,7 +60,7 @@ async def holding(client: Client, name: str, namespace: str = "") -> Holding:
 async def cluster_id(client: Client, otherwise: str) -> str:
     """The id by which a cluster is a member: its agent's Lease is held in that name."""
     try:
-        lease = await client.read(Lease, AGENT_LEASE, SYSTEM_NAMESPACE)
+        lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
     except NotFound:
         return otherwise
     cluster, parted, _ = lease.spec.holder_identity.partition("_")

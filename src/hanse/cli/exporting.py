@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from hanse.cli import exported
 from hanse.cli.clusters import Way
-from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
@@ -21,6 +20,7 @@ from hanse.model.conditions import Condition, find
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
 
 AGENT_PATIENCE = timedelta(seconds=5)
@@ -198,7 +198,7 @@ class _Waiting:
 
     async def _check_agent(self) -> None:
         try:
-            lease = await self._client.read(Lease, AGENT_LEASE, SYSTEM_NAMESPACE)
+            lease = await self._client.read(Lease, AGENT, SYSTEM_NAMESPACE)
         except NotFound:
             raise self._no_agent("has ever run") from None
         renewed = lease.spec.renew_time

@@ -10,7 +10,6 @@ from hanse.cli.exported import all_of, cluster_id
 from hanse.cli.federated_seen import Holding, Seen, seen_in
 from hanse.cli.looking import PATIENCE
 from hanse.cli.tables import table
-from hanse.features.federated.names import MANAGED_BY
 from hanse.features.federated.names import US as FEDERATING
 from hanse.features.machines.names import US as SERVING_MACHINES
 from hanse.kube.client import Client
@@ -19,7 +18,7 @@ from hanse.kube.errors import KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
 
 _OURS = f"{MANAGED_BY} in ({FEDERATING},{SERVING_MACHINES})"

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.cli.checks import Finding
-from hanse.features.federated.names import CLUSTER, FEDERATED, MANAGED_BY
+from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.features.federated.names import US as FEDERATING
 from hanse.features.federated.telling import MEMBERSHIP
 from hanse.features.federated.telling import NAME as TAKEN
@@ -16,11 +16,10 @@ from hanse.features.machines.telling import NAME as TAKEN_FROM_MACHINES
 from hanse.features.machines.telling import SERVED
 from hanse.model.conditions import find
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
 from hanse.model.objects import ClusterId
 
-KUBE_SERVICE = "kubernetes.io/service-name"
 _TROUBLES = (MEMBERSHIP, TAKEN, TAKEN_FROM_MACHINES, SERVED)
 
 

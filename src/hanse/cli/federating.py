@@ -9,17 +9,16 @@ import click
 import msgspec
 from msgspec import Struct
 
+from hanse import app
 from hanse.cli.applying import apply, define, remove, show, standing
 from hanse.cli.claimed import check_id, claimed
 from hanse.cli.clusters import Way
-from hanse.cli.joining import watches
 from hanse.cli.looking import expiry_of
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.features.federation.members import ABANDONED, CA, TOKEN, why_bad_url
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
@@ -38,6 +37,7 @@ from hanse.model.kinds.federation import (
     Member,
 )
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
+from hanse.model.naming import cluster_of
 from hanse.model.objects import Wire
 from hanse.model.spelling import spelled
 
@@ -81,7 +81,7 @@ async def join_federation(wish: Membership, *, dry_run: bool) -> None:
         ]
         await _check(member, others, wish)
         done = await define(member.client, definitions(), dry_run=dry_run)
-        rules = manifests.rules_for(watches(BROKER_NAMESPACE), wish.cluster)
+        rules = manifests.rules_for(app.watches(), wish.cluster)
         said = manifests.claims(wish.cluster, wish.federation, supervisor=wish.supervises)
         done += await apply(member.client, (*manifests.account(rules), *said), dry_run=dry_run)
         known = await _members(others, wish)
@@ -127,7 +127,7 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
         for party in supervisors:
             secret = manifests.member_secret(wish.cluster, "", b"")
             show(party.name, await remove(party.client, [secret], dry_run=dry_run), dry_run=dry_run)
-        rules = manifests.rules_for(watches(BROKER_NAMESPACE), wish.cluster)
+        rules = manifests.rules_for(app.watches(), wish.cluster)
         said = manifests.claims(wish.cluster, wish.federation, supervisor=True)[1:]
         account = [m for m in manifests.account(rules) if m.kind.name != "Namespace"]
         # the claim that it is a member goes last: until then, leaving can be taken up again
@@ -319,7 +319,7 @@ async def _withdrawn(member: Party, wish: Membership) -> None:
     began = seen.since
     while seen.lease is not None and seen.lease.spec.holder_identity and now() < seen.expires:
         if now() - began > PATIENCE.total_seconds():
-            leader = seen.lease.spec.holder_identity.partition("_")[0]
+            leader = cluster_of(seen.lease.spec.holder_identity)
             raise Trouble(
                 f"{leader} still leads {wish.cluster} after {int(PATIENCE.total_seconds())} s; "
                 "name every supervisor with --supervisor, or see `hanse doctor`"

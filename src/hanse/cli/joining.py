@@ -14,7 +14,6 @@ from hanse.cli.clusters import Way
 from hanse.cli.looking import expiry_of
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
-from hanse.engine.pause import PAUSE_WATCHES
 from hanse.features.services import manifests
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerWay
@@ -30,7 +29,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Secret
 from hanse.model.kinds.hanse import ClusterSet, Profile
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
-from hanse.model.snapshot import Watch
+from hanse.model.naming import SYSTEM_NAMESPACE
 
 
 class Joining(Struct, frozen=True):
@@ -42,12 +41,6 @@ class Joining(Struct, frozen=True):
     home: str
     server: str
     lifetime: timedelta
-
-
-def watches(home: str) -> tuple[Watch, ...]:
-    """All that an agent of this version watches, with the broker namespace that it is told."""
-    features = app.features(app.Options(broker_namespace=home))
-    return (*(watch for one in features for watch in one.watches), *PAUSE_WATCHES)
 
 
 async def init_broker(way: Way, home: str, profile: Profile | None, *, dry_run: bool) -> None:
@@ -63,7 +56,7 @@ async def init_broker(way: Way, home: str, profile: Profile | None, *, dry_run: 
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
         done = await define(client, definitions(), dry_run=dry_run)
-        wanted = (*manifests.broker(watches(home), home), *rules)
+        wanted = (*manifests.broker(app.watches(app.Options(broker_namespace=home)), home), *rules)
         done += await apply(client, wanted, dry_run=dry_run)
     show(way.name, done, dry_run=dry_run)
     if not dry_run:
@@ -77,12 +70,11 @@ async def join(wish: Joining, *, dry_run: bool) -> None:
         await _check_member(member, wish)
         uid = (await member.read(Namespace, "kube-system")).metadata.uid
         new = await _is_new(broker, wish, uid)
-        made = manifests.member(watches(wish.home), wish.home, wish.cluster, uid, new=new)
+        watches = app.watches(app.Options(broker_namespace=wish.home))
+        made = manifests.member(watches, wish.home, wish.cluster, uid, new=new)
         on_broker = await apply(broker, made, dry_run=dry_run)
         at_home = await define(member, definitions(), dry_run=dry_run)
-        at_home += await apply(
-            member, manifests.at_home(watches(wish.home), wish.cluster), dry_run=dry_run
-        )
+        at_home += await apply(member, manifests.at_home(watches, wish.cluster), dry_run=dry_run)
         secret = await _secret(member, broker, wish, dry_run=dry_run)
         at_home += await apply(member, secret, dry_run=dry_run)
     show(wish.broker.name, on_broker, dry_run=dry_run)
@@ -102,14 +94,14 @@ async def _check_member(member: Client, wish: Joining) -> None:
     """Refuse a cluster that goes by another id: two ids for one cluster never end well."""
     check_id(await claimed(member), wish.member.name, wish.cluster)
     try:
-        secret = await member.read(Secret, manifests.BROKER_SECRET, manifests.SYSTEM_NAMESPACE)
+        secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
     except NotFound:
         return
     known = secret.metadata.annotations.get(manifests.CLUSTER_ID, wish.cluster)
     if known != wish.cluster:
         raise Oops(
             f"{wish.member.name} has joined as {known!r}; keep that --cluster-id, or undo the "
-            f"first join: kubectl --context {wish.member.name} -n {manifests.SYSTEM_NAMESPACE} "
+            f"first join: kubectl --context {wish.member.name} -n {SYSTEM_NAMESPACE} "
             f"delete secret {manifests.BROKER_SECRET}"
         )
 
@@ -157,7 +149,7 @@ async def _secret(
 async def _still_good(member: Client, endpoint: Endpoint, wish: Joining) -> bool:
     """Whether the agent's way leads to this broker, and its token holds for half its life yet."""
     try:
-        secret = await member.read(Secret, manifests.BROKER_SECRET, manifests.SYSTEM_NAMESPACE)
+        secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
         text = secret.data.get(manifests.KUBECONFIG, b"")
         access = await credentials.from_secret(text, origin=manifests.BROKER_SECRET).access()
     except (NotFound, BadCredentials):
@@ -199,7 +191,7 @@ async def _token(broker: Client, wish: Joining) -> str:
 
 def _what_next(wish: Joining) -> str:
     name, file = wish.member.name, f"{wish.cluster}-broker.kubeconfig"
-    system, secret = manifests.SYSTEM_NAMESPACE, manifests.BROKER_SECRET
+    system, secret = SYSTEM_NAMESPACE, manifests.BROKER_SECRET
     space = f" --broker-namespace {wish.home}" if wish.home != BROKER_NAMESPACE else ""
     return (
         f"{name} has joined {wish.broker.name} as {wish.cluster}; start its agent:\n"

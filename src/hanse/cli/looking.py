@@ -21,15 +21,14 @@ from hanse.kube.requests import path_of
 from hanse.model.bearer import claims_of
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 
 PATIENCE = timedelta(seconds=5)
-SYSTEM_NAMESPACE = "hanse-system"
-AGENT_LEASE = "hanse-agent"
 
 
 _PATHS = (
     "/api/v1/nodes",
-    f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT_LEASE}",
+    f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT}",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     path_of(ClusterSet.kind),
     path_of(ServiceExport.kind),

@@ -26,10 +26,10 @@ def command(context: click.Context, namespace: str) -> None:
       hanse migrate -n shop --context lubeck
       hanse migrate -n shop --context lubeck | kubectl --context lubeck apply -f -
     """
-    from hanse.cli.crds import yaml_of
     from hanse.cli.migrating import moved
     from hanse.cli.reaching import way_to
     from hanse.cli.running import run_async, start_logging
+    from hanse.packaging.text import text_of
 
     settings = settings_of(context)
     start_logging(settings)
@@ -38,6 +38,6 @@ def command(context: click.Context, namespace: str) -> None:
     for note in result.notes:
         click.echo(f"# {note}")
     if result.objects:
-        click.echo(yaml_of(list(result.objects)), nl=False)
+        click.echo(text_of(result.objects, width=100), nl=False)
     else:
         click.echo("# no Service here joins a federated Service")

@@ -17,6 +17,7 @@ from hanse.cli.trying import Tried, try_all
 from hanse.engine.engine import Engine
 from hanse.kube.client import Client
 from hanse.kube.http import HttpTransport
+from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 
@@ -102,7 +103,7 @@ async def _fleet(ways: Sequence[Way]) -> Fleet:
             raise Trouble(f"{way.name}: {seen.why}; see `hanse doctor`")
         if seen.agent is not None and seen.agent.holder:
             # An agent calls itself by its cluster's id and its own name.
-            members[seen.agent.holder.partition("_")[0]] = way
+            members[cluster_of(seen.agent.holder)] = way
         elif seen.is_broker:
             broker = way
     return Fleet(members, broker)

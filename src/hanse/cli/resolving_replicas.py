@@ -10,7 +10,7 @@ from hanse.cli.clusters import Way
 from hanse.cli.resolving import BROKER, PATIENCE, Answers, NoAnswer
 from hanse.cli.statefulsets_seen import broker_among
 from hanse.dns.explain_replicas import Asked, explain_replica
-from hanse.dns.stateful import KUBE_SERVICE, StatefulSetZone
+from hanse.dns.stateful import StatefulSetZone
 from hanse.dns.zone import View
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
@@ -21,7 +21,7 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Facts, Liveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Readable, Snapshot

@@ -87,14 +87,14 @@ async def _check_agent(client: "Client", name: str, found: "Remains", *, force: 
     """Refuse while an agent works here that we do not stop by this: it would write all again."""
     from datetime import UTC, datetime, timedelta
 
-    from hanse.cli.looking import AGENT_LEASE, SYSTEM_NAMESPACE
     from hanse.kube.errors import NotFound
     from hanse.model.kinds.coordination import Lease
+    from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 
-    if force or any(one.name == AGENT_LEASE for one in found.workloads):
+    if force or any(one.name == AGENT for one in found.workloads):
         return
     try:
-        lease = await client.read(Lease, AGENT_LEASE, SYSTEM_NAMESPACE)
+        lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
     except NotFound:
         return
     renewed = datetime.fromisoformat(lease.spec.renew_time or "1970-01-01T00:00:00Z")

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hanse.cli.applying import OUR_CATEGORY
 from hanse.cli.oops import Trouble
-from hanse.engine.ownership import OWNER, OWNER_KEY
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
@@ -18,10 +18,9 @@ from hanse.kube.requests import delete, merge_patch, path_of
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.networks import GROUP as ARKTOS
 from hanse.model.manifests import PART_OF
+from hanse.model.marks import OWNER, OWNER_KEY
 from hanse.model.objects import Kind, Wire
 
-CATEGORY = "hanse"
-"""The category of our definitions."""
 ADMISSION = "admissionregistration.k8s.io"
 FINALIZERS = (f"{ARKTOS}/", "hanse.dev/")
 PATIENCE = timedelta(seconds=60)
@@ -149,7 +148,7 @@ async def _ours(client: Client) -> set[str]:
     return {
         wire["metadata"]["name"]
         for _, wire in listed
-        if CATEGORY in (wire["spec"]["names"].get("categories") or ())
+        if OUR_CATEGORY in (wire["spec"]["names"].get("categories") or ())
     }
 
 

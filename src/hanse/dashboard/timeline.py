@@ -11,6 +11,7 @@ from hanse.model.facts import ClusterState, Leadership, Liveness, Outcome, Phase
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 
@@ -107,7 +108,7 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:
                 yield cluster, "fleet", state, None, f"{phase} for the agent of {agent}{why}"
         case Leadership(member, holder, ours=True):
             if not (isinstance(before, Leadership) and before.ours):
-                yield member, "fleet", "good", None, f"led by {holder.partition('_')[0]}"
+                yield member, "fleet", "good", None, f"led by {cluster_of(holder)}"
         case Liveness(lease=lease, alive=alive):
             if isinstance(before, Liveness) and before.alive != alive:
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"

@@ -9,10 +9,9 @@ from hanse.dns.zone import View
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
 
-KUBE_SERVICE = "kubernetes.io/service-name"
 SERVICE = "cluster"
 VERSION = Key("cluster-version")
 ZONE = "cluster.local"

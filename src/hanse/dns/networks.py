@@ -6,11 +6,11 @@ from hanse.dns.answers import Node, Type, address, together, txt
 from hanse.dns.in_cluster import addresses, dashed, nodes_of
 from hanse.dns.names import below, wire_name
 from hanse.dns.zone import View
-from hanse.features.networks.names import KUBE_SERVICE, NETWORK, TENANT, NetworkName
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Pod, Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 

@@ -6,17 +6,10 @@ from msgspec import Struct
 
 from hanse.dns.answers import address
 from hanse.dns.zone import View
-from hanse.features.services.names import (
-    MANAGED_BY,
-    PRIORITY,
-    SERVICE_NAME,
-    SOURCE_CLUSTER,
-    US,
-    WEIGHT,
-)
+from hanse.features.services.names import PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
 from hanse.model.facts import Liveness, Role
 from hanse.model.keys import Key
-from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings, Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId

@@ -13,14 +13,13 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.facts import ClusterState, KindServed, Liveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import NamedPort, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 T = TypeVar("T")
 SERVICE = "stateful"
-KUBE_SERVICE = "kubernetes.io/service-name"
 
 BY_SERVICE = Index(
     StatefulSetShares,

@@ -12,10 +12,10 @@ from hanse.kube.elector import Elector, Following, Leading, Standing
 from hanse.kube.lease import Terms
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import AGENT
 from hanse.model.objects import ClusterId
 
 MEMBER_LEASES = SYSTEM
-AGENT_LEASE = "hanse-agent"
 COURTESY = 0.75
 """The part of a retry for which a free lease is left to each one that goes before us."""
 
@@ -102,7 +102,7 @@ class Leaders:
     def stand_at_home(self, client: Client, namespace: str, tell: Callable[[bool], None]) -> None:
         """Be one of several replicas: `tell` says when this one is to work and when not."""
         assert self._group is not None, "elections run while the agent does"
-        self._own = self._elector(client, namespace, AGENT_LEASE)
+        self._own = self._elector(client, namespace, AGENT)
 
         def told(standing: Standing) -> None:
             tell(isinstance(standing, Leading))

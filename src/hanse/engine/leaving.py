@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from hanse.engine.engine import Engine
-from hanse.engine.ownership import OWNER, owner_of
+from hanse.engine.ownership import owner_of
 from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import Leadership, Role
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 
 log = logging.getLogger(__name__)

@@ -9,16 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.model.keys import Key, key_from
+from hanse.model.marks import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
 from hanse.model.objects import ClusterId, K, Kind, Object, ref_of
-
-OWNER = "hanse.dev/owner"
-OWNER_KEY = "hanse.dev/owner-key"
-SOURCES = "hanse.dev/sources"
-APPLIED = "hanse.dev/applied"
-EPOCH = "hanse.dev/epoch"
-PAUSED = "hanse.dev/paused"
-OURS = "hanse.dev/"
-"""The prefix of our bookkeeping: never replicated from one object to another."""
 
 SHARED: ClusterId = ""
 """The cluster served by an object that any agent may write."""

@@ -4,11 +4,9 @@ from hanse.engine.ownership import is_paused
 from hanse.model.facts import ClusterState, KindServed, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.marks import ALLOW_MASS_DELETION
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot, Watch
-
-ALLOW_MASS_DELETION = "hanse.dev/allow-mass-deletion"
-"""Annotation on the system namespace: features (comma-joined, or `*`) whose holds are lifted."""
 
 PAUSE_WATCHES = (Watch(Role.LOCAL, Namespace), Watch(Role.BROKER, ClusterSet))
 

@@ -6,6 +6,11 @@ from hashlib import blake2b
 MOST_OF_A_NAME = 63
 """Characters of a Service's name and of a label's value."""
 
+SYSTEM_NAMESPACE = "hanse-system"
+"""Where an agent and its own objects are."""
+AGENT = "hanse-agent"
+"""The agent's account and roles, its Deployment, and the Lease of its replicas."""
+
 CLUSTER_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A cluster's id becomes part of names, so it is a label (RFC 1123)."""
 
@@ -20,6 +25,11 @@ def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
     digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
     readable = re.sub("[^a-z0-9]+", "-", "-".join(parts).lower()).lstrip("-")
     return f"{readable[: most - len(digest) - 1].rstrip('-')}-{digest}"
+
+
+def cluster_of(holder: str) -> str:
+    """The cluster whose agent holds a Lease: agents are called by it and a name of their own."""
+    return holder.partition("_")[0]  # ids have no underscore
 
 
 def is_service_name(text: str) -> bool:

@@ -6,13 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hanse.packaging.template import Template
 from hanse.packaging.values import Values
-
-
-class Template(str):
-    """An expression that Helm computes; stands where the value would."""
-
-    __slots__ = ()
 
 
 class Choosing(Protocol):

@@ -4,13 +4,12 @@ from typing import Any
 
 from hanse import __version__, app
 from hanse.dns.zone import View
-from hanse.engine.pause import PAUSE_WATCHES
-from hanse.features.services.manifests import AGENT, SYSTEM_NAMESPACE, at_home
+from hanse.features.services.manifests import at_home
 from hanse.model.facts import Role
 from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.rights import rights
-from hanse.model.snapshot import Watch
 from hanse.packaging.choosing import Choosing, Part
 
 DNS = "hanse-dns"
@@ -35,13 +34,8 @@ def parts() -> tuple[Part, ...]:
     )
 
 
-def watches() -> tuple[Watch, ...]:
-    """All that an agent of this version watches."""
-    return (*(watch for one in app.features() for watch in one.watches), *PAUSE_WATCHES)
-
-
 def _rights(chosen: Choosing) -> list[Wire]:
-    return [one.wire for one in at_home(watches(), chosen.value("clusterId"))]
+    return [one.wire for one in at_home(app.watches(), chosen.value("clusterId"))]
 
 
 def _dns_rights() -> list[Wire]:

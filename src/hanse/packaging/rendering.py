@@ -1,4 +1,4 @@
-"""Objects as YAML, for kubectl or for Helm."""
+"""An installation as files: plain manifests, or a Helm chart."""
 
 import json
 from typing import Any
@@ -7,8 +7,9 @@ import yaml
 
 from hanse import __version__
 from hanse.model.crds import crds
-from hanse.packaging.choosing import Chosen, Template, Templated
+from hanse.packaging.choosing import Chosen, Templated
 from hanse.packaging.objects import parts
+from hanse.packaging.text import text_of
 from hanse.packaging.values import Values, documented, schema
 
 CHART = {
@@ -36,45 +37,6 @@ with the address that `kubectl -n hanse-system get service hanse-dns` shows:
   hanse dns corefile ADDRESS
 {{- end }}
 """
-
-
-class _Plain(yaml.SafeDumper):
-    """Block style, without references, lists set in under their key."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
-        return True
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - the same
-        super().increase_indent(flow, indentless=False)
-
-
-def text_of(objects: list[dict[str, Any]]) -> str:
-    """Objects as YAML documents; templates stand as they are."""
-    templates: list[str] = []
-
-    def held(value: Any) -> Any:
-        """The value with each template put aside, so that it is not quoted."""
-        match value:
-            case Template():
-                templates.append(str.__str__(value))
-                return f"__template_{len(templates) - 1}__"
-            case dict():
-                return {name: held(one) for name, one in value.items()}
-            case list() | tuple():
-                return [held(one) for one in value]
-            case _:
-                return value
-
-    text = yaml.dump_all(
-        [held(one) for one in objects],
-        Dumper=_Plain,
-        sort_keys=False,
-        width=10_000,
-        explicit_start=True,
-    )
-    for number in reversed(range(len(templates))):
-        text = text.replace(f"__template_{number}__", templates[number])
-    return text
 
 
 def plain(values: Values, *, with_crds: bool = True) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from hanse.engine.leaders import AGENT_LEASE
 from hanse.engine.pause import PAUSE_WATCHES
 from hanse.features.federation import manifests
 from hanse.features.services.feature import BROKER_NAMESPACE
@@ -12,7 +11,7 @@ from hanse.local.real import accounts
 from hanse.local.real.accounts import Account
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import SLOT_LEASES
+from hanse.model.naming import AGENT, SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule, rights
@@ -27,7 +26,7 @@ def rules_of(
     """
     watches = [*(watch for feature in features for watch in feature.watches), *PAUSE_WATCHES]
     if role is Role.LOCAL:
-        own = [(system, name) for name in (AGENT_LEASE, *SLOT_LEASES)]
+        own = [(system, name) for name in (AGENT, *SLOT_LEASES)]
         leases = [*own, (SYSTEM, cluster)]
         return rights(watches, role, Role.MEMBER, Role.LED, leases=leases)
     return rights(watches, role, leases=[(BROKER_NAMESPACE, cluster)])

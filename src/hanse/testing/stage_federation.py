@@ -26,6 +26,7 @@ from hanse.model.kinds.federation import (
     FederationSpec,
     Member,
 )
+from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, K, Meta
 from hanse.testing.stage import Check, Stage
 from hanse.testing.stage_accounts import supervisor_account
@@ -128,7 +129,7 @@ class League:
 
         async def check() -> ClusterId:
             lease = await self.person(member).read(Lease, member, SYSTEM)
-            leader = lease.spec.holder_identity.partition("_")[0]
+            leader = cluster_of(lease.spec.holder_identity)
             assert leader in (by or self.supervisors), f"{member} is led by {leader or 'nobody'}"
             return leader
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 from random import Random
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.names import CLUSTER, HOME, KUBE_SERVICE
+from hanse.features.federated.names import CLUSTER, HOME
 from hanse.features.federated.names import FEDERATED as MARK
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.objects import ClusterId, Meta
 from hanse.testing.assembly import Assembly
 from hanse.testing.builders import namespace

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hanse.engine.ownership import OWNER
 from hanse.features.federation.members import ABANDONED
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
@@ -15,6 +14,7 @@ from hanse.model.facts import Departed, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta
 from hanse.testing.stage import Check, Stage, told
 from hanse.testing.stage_federation import NAME, League, put

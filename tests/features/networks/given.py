@@ -7,11 +7,12 @@ import msgspec
 
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
-from hanse.features.networks.names import NETWORK, OURS, TENANT
+from hanse.features.networks.names import NETWORK, TENANT
 from hanse.model.facts import Fact, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Deny, Hook, Operation, Review, Verdict
@@ -66,7 +67,7 @@ def dns_service(of: str = "acme.default", ip: str = "10.96.0.53") -> Service:
         "metadata": {
             "name": f"kube-dns-{short}",
             "namespace": f"{owner}-kube-system",
-            "labels": {OURS: "networks-x", TENANT: owner, NETWORK: short},
+            "labels": {OWNER: "networks-x", TENANT: owner, NETWORK: short},
         },
         "spec": {"clusterIP": ip},
     }

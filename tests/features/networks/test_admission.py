@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, OURS, READINESS, TENANT
+from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS, TENANT
 from hanse.model.facts import Answer
 from hanse.model.kinds.networks import Network
+from hanse.model.marks import OWNER
 from hanse.model.objects import Place, Ref
 from hanse.model.plan import Read
 from hanse.model.verdict import Allow, Ask
@@ -207,7 +208,7 @@ def test_on_a_flat_network_the_annotation_is_ignored_even_if_malformed() -> None
 # -- labels afterwards
 
 
-@pytest.mark.parametrize("label", [TENANT, NETWORK, DNS, OURS])
+@pytest.mark.parametrize("label", [TENANT, NETWORK, DNS, OWNER])
 @pytest.mark.parametrize("kind", ["Pod", "Service", "EndpointSlice"])
 def test_stamped_labels_cannot_be_changed(label: str, kind: str) -> None:
     before = {"metadata": {"labels": {TENANT: "acme", NETWORK: "default"}}}

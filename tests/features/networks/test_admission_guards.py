@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.features.networks.names import NETWORK, OURS, TENANT
+from hanse.features.networks.names import NETWORK, TENANT
+from hanse.model.marks import OWNER
 from hanse.model.verdict import Allow, Ask
 from tests.features.networks.given import (
     ADMIN,
@@ -27,7 +28,7 @@ SPEC = {"containers": [{"name": "main", "image": "none"}]}
 
 @pytest.mark.parametrize(("operation", "verb"), [("UPDATE", "changed"), ("DELETE", "deleted")])
 def test_a_tenant_cannot_touch_its_kubernetes_and_is_told_so(operation: Any, verb: str) -> None:
-    before = {"metadata": {"labels": {OURS: "networks-1"}}}
+    before = {"metadata": {"labels": {OWNER: "networks-1"}}}
     request = asked("Service", before=before, operation=operation, name="kubernetes-default")
 
     told = refused(hooks()["networks-kept"].review(request, world()))
@@ -40,7 +41,7 @@ def test_a_tenant_cannot_touch_its_kubernetes_and_is_told_so(operation: Any, ver
 
 
 def test_a_tenant_cannot_make_what_looks_like_ours() -> None:
-    request = asked("Service", labels={OURS: "networks-1"})
+    request = asked("Service", labels={OWNER: "networks-1"})
 
     assert "remove it" in refused(hooks()["networks-labels"].review(request, world()))
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.networks.names import NETWORK, OURS, RANGE_OF, TENANT
+from hanse.features.networks.names import NETWORK, RANGE_OF, TENANT
 from hanse.features.networks.pools import RESERVED_FOR, SLOTS, Pool, Slot
 from hanse.features.networks.ranges import range_in
 from hanse.features.networks.service_addresses import OwnSlot
 from hanse.model.facts import Answer
+from hanse.model.marks import OWNER
 from hanse.model.verdict import Ask
 from hanse.testing.time import EPOCH
 from tests.features.networks.given import (
@@ -56,8 +57,8 @@ def test_the_networks_own_addresses_and_used_ones_are_not_given() -> None:
 def test_what_other_features_write_for_a_tenant_is_in_its_network_too() -> None:
     hook, seen = hooks()["networks-services"], world(OWN, *RANGES)
     agent = "system:serviceaccount:hanse-system:hanse-agent"
-    derived = asked("Service", labels={**LABELS, OURS: "services-1"}, spec={}, user=agent)
-    planned = asked("Service", labels={**LABELS, OURS: "networks-1"}, spec={}, user=agent)
+    derived = asked("Service", labels={**LABELS, OWNER: "services-1"}, spec={}, user=agent)
+    planned = asked("Service", labels={**LABELS, OWNER: "networks-1"}, spec={}, user=agent)
 
     assert allowed(hook.review(derived, seen))["spec"]["clusterIP"].startswith("10.50.0.")
     assert allowed(hook.review(planned, seen)) == {}

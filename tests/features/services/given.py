@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from hanse.engine.actions import todo
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.services.names import KUBE_SERVICE
 from hanse.features.services.records import Record
 from hanse.features.services.slices import Backing, published
 from hanse.model.facts import Fact, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
     AddressType,
     Endpoint,
     EndpointConditions,

@@ -16,20 +16,21 @@ import msgspec
 
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.merge import Merged, merge
-from hanse.features.services.names import (
-    KUBE_SERVICE,
-    MANAGED_BY,
-    SERVICE_NAME,
-    SOURCE_CLUSTER,
-    US,
-)
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US
 from hanse.features.services.records import Record, record_of
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Request
 from hanse.model.conditions import find
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
-from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+)
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique

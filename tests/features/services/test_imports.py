@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from hanse.features.services.imports import derived_name
 from hanse.features.services.names import (
     DERIVED_SERVICE,
-    KUBE_SERVICE,
     PRIORITY,
     RECORD,
     SERVICE_NAME,
@@ -20,7 +19,7 @@ from hanse.features.services.names import (
 from hanse.features.services.records import SCHEMA
 from hanse.model.facts import Liveness, Phase
 from hanse.model.kinds.core import Service, ServiceSpec
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique

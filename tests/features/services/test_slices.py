@@ -8,17 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.services.merge import Merged, merge
-from hanse.features.services.names import (
-    KUBE_SERVICE,
-    MANAGED_BY,
-    RECORD,
-    SERVICE_NAME,
-    SOURCE_CLUSTER,
-    US,
-)
+from hanse.features.services.names import RECORD, SERVICE_NAME, SOURCE_CLUSTER, US
 from hanse.features.services.records import Record
 from hanse.features.services.slices import Backing, copied, published
-from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    Endpoint,
+    EndpointConditions,
+    EndpointSlice,
+)
 from tests.features.services.given import HOME, backends, on_broker, port, record
 from tests.features.services.test_merge import PORT_SETS
 

@@ -16,7 +16,7 @@ import msgspec
 
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.names import BALANCERS, OWNER
+from hanse.features.statefulsets.names import BALANCERS
 from hanse.kube.errors import KubeError
 from hanse.kube.lease import micro_time, new_lease
 from hanse.kube.request import Request
@@ -26,6 +26,7 @@ from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
 from hanse.testing.builders import namespace
 from hanse.testing.faults import Weather

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse.engine.actions import Create, todo
 from hanse.engine.ownership import Owner, stamped
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.names import OWNER, part_name, revision_of, why_bad_name
+from hanse.features.statefulsets.names import part_name, revision_of, why_bad_name
 from hanse.kube.lease import micro_time
 from hanse.model.facts import Fact, Liveness, Outcome, Phase, Role
 from hanse.model.keys import Key
@@ -32,6 +32,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from hanse.features.federated.joining import Federated, Joinable, wish_of
-from hanse.features.federated.names import HOME, KUBE_SERVICE
+from hanse.features.federated.names import HOME
 from hanse.model.kinds.core import Service, ServicePort
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import NativeService, NetworkInterface
 from hanse.model.naming import unique
 from hanse.model.objects import Wire, to_wire

@@ -7,11 +7,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.features.federated.names import KUBE_SERVICE, MANAGED_BY, US
+from hanse.features.federated.names import US
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
-from hanse.model.kinds.discovery import AddressType, Endpoint, EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    MANAGED_BY,
+    AddressType,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+)
 from hanse.model.kinds.federation import NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Call, Question

@@ -11,16 +11,7 @@ from hanse.features.federated.joining import (
     Joinable,
     wish_of,
 )
-from hanse.features.federated.names import (
-    HOME,
-    KUBE_SERVICE,
-    MANAGED_BY,
-    OF_NAMESPACE,
-    RECORD,
-    RECORDING,
-    US,
-    topic_of,
-)
+from hanse.features.federated.names import HOME, OF_NAMESPACE, RECORD, RECORDING, US, topic_of
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.publishing import NATIVE_PREFIX, plan_record
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, joined_by
@@ -30,7 +21,7 @@ from hanse.model.facts import ClusterState, KindServed, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.federation import NativeService, NetworkInterface
 from hanse.model.objects import ClusterId

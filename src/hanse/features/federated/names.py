@@ -14,8 +14,6 @@ FEDERATED = "fed-svc.antreaplus.vmware-tanzu.com"
 CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"
 """Annotation of its slices: the cluster they come from."""
 
-KUBE_SERVICE = "kubernetes.io/service-name"
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 US = "federated.hanse.dev"
 
 RECORD = f"{US}/record"

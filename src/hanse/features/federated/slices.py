@@ -7,9 +7,11 @@ from msgspec import Struct
 
 from hanse.features.federated.joining import Federated
 from hanse.features.federated.merge import Number
-from hanse.features.federated.names import CLUSTER, KUBE_SERVICE, MANAGED_BY, ORIGIN, US
+from hanse.features.federated.names import CLUSTER, ORIGIN, US
 from hanse.features.federated.records import Backends, MemberPort, Origin
 from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    MANAGED_BY,
     Endpoint,
     EndpointConditions,
     EndpointPort,

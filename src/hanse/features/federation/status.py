@@ -19,6 +19,7 @@ from hanse.model.kinds.federation import (
     Member,
     MemberState,
 )
+from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Place, ref_of
 from hanse.model.plan import Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
@@ -55,11 +56,6 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     )
     patches = (Patch(place, change, "status"),)
     return Plan(patches=patches, notices=notices, again_after=own.patience)
-
-
-def leader_in(holder: str) -> ClusterId:
-    """The supervisor that a lease's holder belongs to: ids have no underscore."""
-    return holder.partition("_")[0]
 
 
 def _wire(status: FederationStatus) -> dict[str, object]:
@@ -127,7 +123,7 @@ def _leader(cluster: ClusterId, before: str, reachable: bool, seen: Snapshot) ->
     if lead is None:
         return before
     if lead.holder:
-        return leader_in(lead.holder)
+        return cluster_of(lead.holder)
     return "" if not reachable and before == seen.local else before
 
 
@@ -156,7 +152,7 @@ def own_leader(seen: Snapshot, federation: Federation) -> OwnLeader:
         known = seen.synced(seen.local, Lease)
         return _nobody(born, last, seen) if known else OwnLeader(last, known=False)
     pulse = seen.fact(Liveness, (seen.local, SYSTEM, seen.local))
-    holder = leader_in(lease.spec.holder_identity)
+    holder = cluster_of(lease.spec.holder_identity)
     if pulse is None:  # just started: nobody has been watched for long enough
         return OwnLeader(holder if was_led else "", known=False)
     return OwnLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, seen)

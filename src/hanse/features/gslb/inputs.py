@@ -6,9 +6,9 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from hanse.features.gslb.names import HOSTNAMES, KUBE_SERVICE
+from hanse.features.gslb.names import HOSTNAMES
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import Monitor
 from hanse.model.kinds.networking import Ingress

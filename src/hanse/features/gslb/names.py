@@ -11,7 +11,6 @@ LED_BY = "gslb.hanse.dev/leader"
 """On copies: by whom they were written, as `<epoch>/<context>`."""
 HOSTNAMES = "external-dns.alpha.kubernetes.io/hostname"
 CONTROLLER_UUID = "ako.vmware.com/controller-cluster-uuid"
-KUBE_SERVICE = "kubernetes.io/service-name"
 
 CURRENT = "current AMKOCluster Validation"
 VALID = "valid AMKOCluster object"

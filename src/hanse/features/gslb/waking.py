@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.copies import FEDERATION
 from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to
-from hanse.features.gslb.names import KUBE_SERVICE
 from hanse.features.gslb.policy import RULES, policies_of
 from hanse.features.gslb.standing import GUIDE
 from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import BadWay, ClusterState, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (

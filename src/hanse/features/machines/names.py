@@ -10,8 +10,6 @@ FEDERATING = ("svc.global.federated", "svc.federated")
 OF_MACHINES = "vm.antreaplus.vmware-tanzu.com"
 """Annotation of every VM Service."""
 
-KUBE_SERVICE = "kubernetes.io/service-name"
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 US = "machines.hanse.dev"
 
 MACHINE = f"{US}/machine"

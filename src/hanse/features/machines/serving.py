@@ -12,17 +12,13 @@ from hanse.features.machines.machine import (
     machine_of,
     offer_of,
 )
-from hanse.features.machines.names import (
-    FEDERATING,
-    KUBE_SERVICE,
-    MANAGED_BY,
-    OF_MACHINES,
-    US,
-)
+from hanse.features.machines.names import FEDERATING, OF_MACHINES, US
 from hanse.features.machines.telling import told_on_machines, told_on_service
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    MANAGED_BY,
     AddressType,
     Endpoint,
     EndpointConditions,

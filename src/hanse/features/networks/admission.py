@@ -1,5 +1,6 @@
 """What all admission decisions have in common: whose it is, who asks, and what is not known."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from hanse.model.kinds.networks import Network
 from hanse.model.objects import Object, Place, Ref, Wire
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Ask, Deny, Review
+from hanse.model.verdict import Ask, Deny, Review, Verdict
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object
 
@@ -41,6 +42,16 @@ class Refused(Exception):
     def __init__(self, message: str, code: int = 403) -> None:
         super().__init__(message)
         self.deny = Deny(message, code)
+
+
+def judged(admit: Callable[[Review, Snapshot], Verdict], review: Review, seen: Snapshot) -> Verdict:
+    """The verdict of a decision, also where it ended early: with a question or a refusal."""
+    try:
+        return admit(review, seen)
+    except Missing as missing:
+        return missing.ask
+    except Refused as refused:
+        return refused.deny
 
 
 class Placed(Struct, frozen=True):

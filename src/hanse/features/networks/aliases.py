@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from hanse.features.networks.dns import marks_of
-from hanse.features.networks.names import KUBE_SERVICE, MANAGED_BY, US, NetworkName, fitted
+from hanse.features.networks.names import US, NetworkName, fitted
 from hanse.features.networks.sight import SLICES
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 

@@ -10,7 +10,6 @@ from hanse.features.networks.kube_ovn import KubeOvnProvider
 from hanse.features.networks.life import is_winding_up, plan_network
 from hanse.features.networks.names import (
     DEFAULT,
-    KUBE_SERVICE,
     NETWORK,
     RANGE_OF,
     TENANT,
@@ -48,7 +47,7 @@ from hanse.model.kinds.admission import (
 )
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.networks.admission import IN_TENANTS, SYSTEM_USERS
-from hanse.features.networks.names import OURS, TENANT, US, NetworkName, fitted
+from hanse.features.networks.names import TENANT, US, NetworkName, fitted
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.ranges import Range
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, Wire
 
 KEPT_KINDS = (
@@ -46,7 +47,7 @@ def cluster_guards(options: NetworksOptions) -> Iterator[Object]:
                 for group, resources in KEPT_KINDS
             ],
             "namespaceSelector": IN_TENANTS,
-            "objectSelector": {"matchExpressions": [{"key": OURS, "operator": "Exists"}]},
+            "objectSelector": {"matchExpressions": [{"key": OWNER, "operator": "Exists"}]},
         },
         trusted,
         "request.name + ' is kept by Hanse for the network; tenants cannot make, change or "

@@ -10,6 +10,7 @@ from hanse.features.networks.admission import (
     Refused,
     annotations_of,
     is_trusted,
+    judged,
     labels_of,
     placed,
     tenant_here,
@@ -17,16 +18,10 @@ from hanse.features.networks.admission import (
 from hanse.features.networks.checks import faults_of_written
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.guards import KEPT_KINDS
-from hanse.features.networks.names import (
-    CNI_ARGS,
-    DNS,
-    NETWORK,
-    OURS,
-    READINESS,
-    TENANT,
-)
+from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
 from hanse.features.networks.nic import BadNic
 from hanse.model.kinds.networks import Network
+from hanse.model.marks import OWNER
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
@@ -62,7 +57,7 @@ class LabelsHook:
 def _changes(review: Review) -> Iterator[str]:
     """What was changed that cannot be."""
     for field, names, of in (
-        ("labels", (*KEPT_LABELS, OURS), labels_of),
+        ("labels", (*KEPT_LABELS, OWNER), labels_of),
         ("annotations", KEPT_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
     ):
         before, after = of(review.before), of(review.object)
@@ -77,8 +72,8 @@ def _changes(review: Review) -> Iterator[str]:
 
 
 def _forgeries(review: Review) -> Iterator[str]:
-    if OURS in labels_of(review.object):
-        yield f"metadata.labels[{OURS}]: it marks what Hanse keeps; remove it"
+    if OWNER in labels_of(review.object):
+        yield f"metadata.labels[{OWNER}]: it marks what Hanse keeps; remove it"
 
 
 def _gates(pod: Wire) -> set[str]:
@@ -96,7 +91,7 @@ class KeptHook:
             resources,
             ("UPDATE", "DELETE"),
             namespaces=IN_TENANTS,
-            objects={"matchExpressions": [{"key": OURS, "operator": "Exists"}]},
+            objects={"matchExpressions": [{"key": OWNER, "operator": "Exists"}]},
         )
         for group, resources in KEPT_KINDS
     )
@@ -105,7 +100,7 @@ class KeptHook:
         self._feature = feature
 
     def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
-        if OURS not in labels_of(review.before) or is_trusted(review, self._feature.options):
+        if OWNER not in labels_of(review.before) or is_trusted(review, self._feature.options):
             return Allow()
         verb = "deleted" if review.operation == "DELETE" else "changed"
         return Deny(
@@ -129,21 +124,15 @@ class TemplatesHook:
     def review(self, review: Review, seen: Snapshot) -> Verdict:
         if is_trusted(review, self._feature.options):
             return Allow()
+        return judged(self._admitted, review, seen)
+
+    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
         path, template = _template(review)
         before = _template_in(review.kind, review.before)
         if (template.get("spec") or {}).get("hostNetwork") or template == before:
             return Allow()
-        try:
-            self._check(path, template, review, seen)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
-        return Allow()
-
-    def _check(self, path: str, template: Wire, review: Review, seen: Snapshot) -> None:
         labels = labels_of(template)
-        for name in (DNS, OURS):
+        for name in (DNS, OWNER):
             if name in labels:
                 raise Refused(f"{path}.metadata.labels[{name}]: it is not for tenants; remove it")
         if CNI_ARGS in annotations_of(template):
@@ -155,6 +144,7 @@ class TemplatesHook:
             self._feature.provider_of(at.network).check(at.network, annotations_of(template), seen)
         except BadNic as bad:
             raise Refused(f"{path}.{bad}", 422) from None
+        return Allow()
 
 
 def _template(review: Review) -> tuple[str, Wire]:

@@ -2,11 +2,11 @@
 
 from hanse.features.networks.admission import (
     IN_TENANTS,
-    Missing,
     Placed,
     Refused,
     annotations_of,
     is_trusted,
+    judged,
     labels_of,
     placed,
 )
@@ -35,12 +35,7 @@ class PodsHook:
         self._feature = feature
 
     def review(self, review: Review, seen: Snapshot) -> Verdict:
-        try:
-            return self._admitted(review, seen)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
+        return judged(self._admitted, review, seen)
 
     def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
         pod = review.object

@@ -6,9 +6,8 @@ import msgspec
 
 from hanse.features.networks.admission import (
     IN_TENANTS,
-    Missing,
-    Refused,
     is_trusted,
+    judged,
     tenant_here,
 )
 from hanse.features.networks.feature import Networks
@@ -38,19 +37,18 @@ class PoliciesHook:
     def review(self, review: Review, seen: Snapshot) -> Verdict:
         if is_trusted(review, self._feature.options):
             return Allow()
-        try:
-            policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
-            tenant = tenant_here(review.namespace, seen)
-        except msgspec.ValidationError as error:
-            return Deny(f"it is not a NetworkPolicy: {error}", 422)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
-        faults = list(_openings(policy, tenant, seen))
-        if faults:
-            return Deny("; ".join(faults))
-        return Allow(warnings=tuple(_doubts(policy)))
+        return judged(_admitted, review, seen)
+
+
+def _admitted(review: Review, seen: Snapshot) -> Verdict:
+    try:
+        policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
+    except msgspec.ValidationError as error:
+        return Deny(f"it is not a NetworkPolicy: {error}", 422)
+    faults = list(_openings(policy, tenant_here(review.namespace, seen), seen))
+    if faults:
+        return Deny("; ".join(faults))
+    return Allow(warnings=tuple(_doubts(policy)))
 
 
 def _openings(policy: NetworkPolicy, tenant: str, seen: Snapshot) -> Iterator[str]:

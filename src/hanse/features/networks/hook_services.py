@@ -4,10 +4,10 @@ from hanse.features.networks.addresses import address_in, is_inside
 from hanse.features.networks.admission import (
     ELSEWHERE,
     IN_TENANTS,
-    Missing,
     Refused,
     is_planned,
     is_trusted,
+    judged,
     labels_of,
     placed,
 )
@@ -44,12 +44,7 @@ class ServicesHook:
     def review(self, review: Review, seen: Snapshot) -> Verdict:
         if review.operation == "UPDATE" and not (gets_an_address(review) or _outer(review)):
             return Allow()
-        try:
-            return self._admitted(review, seen)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
+        return judged(self._admitted, review, seen)
 
     def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
         labels = labels_of(review.object)
@@ -112,10 +107,8 @@ class AddressesHook:
     def review(self, review: Review, seen: Snapshot) -> Verdict:
         if not gets_an_address(review):
             return Allow()
-        try:
-            given = self._addresses.of_others(review, seen)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
+        return judged(self._admitted, review, seen)
+
+    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+        given = self._addresses.of_others(review, seen)
         return Allow({"spec": given} if given else {})

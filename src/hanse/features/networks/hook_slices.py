@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from hanse.features.networks.addresses import address_in
 from hanse.features.networks.admission import (
     IN_TENANTS,
-    Missing,
     Refused,
     is_planned,
     is_trusted,
+    judged,
     labels_of,
     placed,
 )
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.names import KUBE_SERVICE, NETWORK, TENANT, NetworkName
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.sight import POD_ADDRESSES
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Review, Verdict
@@ -37,12 +38,7 @@ class SlicesHook:
         self._feature = feature
 
     def review(self, review: Review, seen: Snapshot) -> Verdict:
-        try:
-            return self._admitted(review, seen)
-        except Missing as missing:
-            return missing.ask
-        except Refused as refused:
-            return refused.deny
+        return judged(self._admitted, review, seen)
 
     def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
         labels = labels_of(review.object)

@@ -4,6 +4,8 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
+from hanse.model.marks import OWNER
+
 GROUP = "arktos.futurewei.com"
 TENANT = f"{GROUP}/tenant"
 """Label of a namespace, and of what is in it: whose it is."""
@@ -11,8 +13,6 @@ NETWORK = f"{GROUP}/network"
 """Label of pods, Services and slices: their network, by the name it has within its tenant."""
 DNS = f"{GROUP}/dns"
 """Label of the pods that answer a network's names."""
-OURS = "hanse.dev/owner"
-"""Label of everything that the engine made."""
 FINALIZER = f"{GROUP}/network"
 READINESS = f"{GROUP}/network-readiness"
 """Annotation of a pod, and its scheduling gate: whether its port is prepared."""
@@ -23,8 +23,6 @@ DEFAULT = "default"
 """The network of what names none."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-KUBE_SERVICE = "kubernetes.io/service-name"
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 US = "networks.hanse.dev"
 RANGE_OF = f"{US}/network"
 """Label of a ServiceCIDR: the network whose range it is."""
@@ -81,4 +79,4 @@ def fitted(name: str, most: int = MOST_OF_A_NAME) -> str:
 
 def is_ours(labels: dict[str, str]) -> bool:
     """Whether labels are of something that this feature made; others of Hanse's have theirs."""
-    return labels.get(OURS, "").startswith("networks-")
+    return labels.get(OWNER, "").startswith("networks-")

@@ -13,14 +13,13 @@ from hanse.model.facts import Answer
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.marks import ALLOW_MASS_DELETION
 from hanse.model.objects import ClusterId, Place, Ref
 from hanse.model.plan import Question, Read
 from hanse.model.snapshot import Snapshot
 
 FRESH = timedelta(seconds=3)
 LOOK_AGAIN = timedelta(seconds=5)
-ALLOW_MASS_DELETION = "hanse.dev/allow-mass-deletion"
-"""Annotation on the system namespace of a member: `policies` lets many deletions count at once."""
 
 
 class Deleted(Struct, frozen=True):

@@ -14,20 +14,13 @@ from hanse.features.services.fleet import (
 from hanse.features.services.globalnet import INGRESS, service_behind
 from hanse.features.services.imports import plan_aggregate, plan_import
 from hanse.features.services.migration import LEGACY, OLD_IMPORTS, plan_legacy, service_told
-from hanse.features.services.names import (
-    KUBE_SERVICE,
-    MANAGED_BY,
-    SERVICE_NAME,
-    SERVICE_NAMESPACE,
-    TO_CLUSTERS,
-    US,
-)
+from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS, US
 from hanse.features.services.records import clusters_in
 from hanse.model.facts import ClusterState, KindServed, Liveness, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP

@@ -2,18 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.services.names import (
-    KUBE_SERVICE,
-    MANAGED_BY,
-    SERVICE_NAME,
-    SERVICE_NAMESPACE,
-    SOURCE_CLUSTER,
-    US,
-)
+from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER, US
 from hanse.model.facts import Liveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot

@@ -24,13 +24,11 @@ from hanse.model.manifests import (
     roles,
     settled,
 )
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
 from hanse.model.rights import Rule, rights
 from hanse.model.snapshot import Watch
 
-SYSTEM_NAMESPACE = "hanse-system"
-AGENT = "hanse-agent"
-"""The agent's ServiceAccount, its roles, and the Lease of its replicas."""
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
 """The Secret in a member by which its agent reaches the broker."""
 KUBECONFIG = "kubeconfig"

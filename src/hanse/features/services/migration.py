@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from hanse.features.services.fleet import broker_of, source_of
 from hanse.features.services.names import (
-    MANAGED_BY,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
@@ -14,7 +13,7 @@ from hanse.features.services.names import (
 from hanse.features.services.records import Record, record_on, written
 from hanse.features.services.slices import READY, family_of, is_address
 from hanse.model.keys import Key
-from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
+from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta, Place, ref_of

@@ -3,8 +3,6 @@
 SERVICE_NAME = "multicluster.kubernetes.io/service-name"
 SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
 DERIVED_SERVICE = "multicluster.kubernetes.io/derived-service"
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
-KUBE_SERVICE = "kubernetes.io/service-name"
 US = "services.hanse.dev"
 
 SERVICE_NAMESPACE = f"{US}/namespace"

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 
 from hanse.features.services.merge import Merged
 from hanse.features.services.names import (
-    KUBE_SERVICE,
-    MANAGED_BY,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
@@ -18,6 +16,8 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import Record, written
 from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    MANAGED_BY,
     AddressType,
     Endpoint,
     EndpointConditions,

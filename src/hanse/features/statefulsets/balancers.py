@@ -8,7 +8,6 @@ from hanse.features.statefulsets.door import Door
 from hanse.features.statefulsets.names import (
     CLUSTER,
     ELSEWHERE,
-    OWNER,
     POD_NAME,
     REPLICA,
     SET,
@@ -17,6 +16,7 @@ from hanse.features.statefulsets.names import (
 )
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service, ServiceSpec
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta, Place, Ref, ref_of
 from hanse.model.plan import Desired, Notice, Patch, Removal
 from hanse.model.snapshot import Snapshot

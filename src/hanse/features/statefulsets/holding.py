@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import CLUSTER, OWNER, RELEASED, SET, part_name
+from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, part_name
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Index, Snapshot

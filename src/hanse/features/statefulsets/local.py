@@ -13,13 +13,14 @@ from hanse.features.statefulsets.balancers import (
 from hanse.features.statefulsets.door import Door, door_at, in_use
 from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of
 from hanse.features.statefulsets.holding import kept, released, was_released
-from hanse.features.statefulsets.names import OWNER, REVISION, SET, set_in, users
+from hanse.features.statefulsets.names import REVISION, SET, set_in, users
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetShares
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot

@@ -12,15 +12,7 @@ from msgspec.structs import replace
 from hanse.features.statefulsets.fleet import BY_SET, broker_of, members
 from hanse.features.statefulsets.holding import SERVICES
 from hanse.features.statefulsets.local import copied
-from hanse.features.statefulsets.names import (
-    CLUSTER,
-    LAST_APPLIED,
-    ORPHANED,
-    OWNER,
-    REPLICAS,
-    SET,
-    users,
-)
+from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
 from hanse.features.statefulsets.reports import TROUBLE
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import Outcome
@@ -28,6 +20,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot

@@ -35,8 +35,6 @@ REPLICA = "federated-statefulset"
 """Label of a pod: its own name, as the design has it."""
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 """Label of every pod of a StatefulSet, there from the start."""
-OWNER = "hanse.dev/owner"
-"""Label of what the engine owns."""
 ELSEWHERE = "hanse.dev/elsewhere"
 """Class of load balancers that stand in another cluster: no controller here makes one."""
 

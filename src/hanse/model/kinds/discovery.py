@@ -7,6 +7,11 @@ from hanse.model.objects import Kind, Object, Value
 
 AddressType = Literal["IPv4", "IPv6", "FQDN"]
 
+KUBE_SERVICE = "kubernetes.io/service-name"
+"""Label of a slice: the Service that it is of."""
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+"""Label of a slice: who keeps it."""
+
 
 class EndpointConditions(Value, frozen=True, kw_only=True):
     """What is known of an endpoint's state; what is not told is None."""

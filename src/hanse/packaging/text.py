@@ -1,0 +1,47 @@
+"""Objects as YAML, for kubectl or for Helm."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from hanse.packaging.template import Template
+
+
+class _Plain(yaml.SafeDumper):
+    """Block style, without references, lists set in under their key."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - the same
+        super().increase_indent(flow, indentless=False)
+
+
+def text_of(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
+    """Objects as YAML documents; templates stand as they are."""
+    templates: list[str] = []
+
+    def held(value: Any) -> Any:
+        """The value with each template put aside, so that it is not quoted."""
+        match value:
+            case Template():
+                templates.append(str.__str__(value))
+                return f"__template_{len(templates) - 1}__"
+            case Mapping():
+                return {name: held(one) for name, one in value.items()}
+            case list() | tuple():
+                return [held(one) for one in value]
+            case _:
+                return value
+
+    text = yaml.dump_all(
+        [held(one) for one in objects],
+        Dumper=_Plain,
+        sort_keys=False,
+        width=width,
+        explicit_start=True,
+    )
+    for number in reversed(range(len(templates))):
+        text = text.replace(f"__template_{number}__", templates[number])
+    return text
