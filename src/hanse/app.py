@@ -311,6 +311,11 @@ class Agent:
                 self.leaders.stand_at_home(self._home, self.settings.namespace, self._work)
             yield
 
+    @property
+    def shown(self) -> bool:
+        """Whether the fleet can see that this cluster is one of it."""
+        return self._presence is None or self._presence.shown
+
     @asynccontextmanager
     async def feeding(self, compiler: Compiler, server: DnsServer) -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date with what this agent sees."""
@@ -364,6 +369,8 @@ class Agent:
             self.engine.deactivate()
         self.roads.look_again()
         self._prober.look_again()
+        if self._presence is not None:
+            self._presence.look_again()
 
 
 @asynccontextmanager

@@ -259,6 +259,15 @@ def test_exec_ends_with_the_status_of_the_script(tmp_path: Path) -> None:
     assert all(_refuses(port) for port in _ports(tmp_path / ".hanse/kubeconfig"))
 
 
+def test_when_it_is_ready_each_cluster_can_be_given_work(tmp_path: Path) -> None:
+    holders = "{range .items[*]}{.metadata.name}={.spec.holderIdentity} {end}"
+    script = f"kubectl --context broker -n hanse-broker get leases -o jsonpath='{holders}'"
+
+    said = hanse("up", "--clusters", "rome,oslo", "--no-sample", "--exec", script, cwd=tmp_path)
+
+    assert said.out == "oslo=oslo rome=rome "
+
+
 def test_a_script_finds_our_program_and_can_cut_and_heal(tmp_path: Path) -> None:
     script = "hanse local cut rome broker && hanse local list --json && hanse local heal --all"
 

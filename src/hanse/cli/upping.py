@@ -252,10 +252,13 @@ def _seen_by(agent: app.Agent) -> dict[str, str]:
 
 
 async def _at_work(agent: app.Agent) -> None:
-    """Wait until an agent has seen its cluster and works; one that cannot yet catches up later."""
+    """Wait until an agent works and the others see it; one that cannot yet catches up later.
+
+    What is spread over the fleet would pass by a cluster that does not show itself yet.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(AGENT_PATIENCE.total_seconds()):
-            while not agent.engine.active or why_not_ready(agent.engine):  # noqa: ASYNC110 - for us alone
+            while not agent.shown or why_not_ready(agent.engine):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.01)
 
 

@@ -15,10 +15,6 @@ SHARE = 3
 """Renewals within one duration: two may be lost without harm."""
 
 
-IDLE = timedelta(milliseconds=500)
-"""How soon a replica that begins to work shows it."""
-
-
 class Presence:
     """Renews the Lease named like this cluster; never given back, since a restart is no death."""
 
@@ -36,12 +32,23 @@ class Presence:
         self._clock = clock
         self._duration = duration
         self._known: Lease | None = None
+        self._stirred = asyncio.Event()
+
+    @property
+    def shown(self) -> bool:
+        """Whether others can see that we work: we renewed it, and nobody has touched it since."""
+        return self._known is not None
+
+    def look_again(self) -> None:
+        """Say that this replica may have begun to work."""
+        self._stirred.set()
 
     async def run(self, working: Callable[[], bool]) -> None:
         """Renew for as long as we run, whenever this replica is the one that works."""
         while True:
             if not working():
-                await asyncio.sleep(IDLE.total_seconds())
+                await self._stirred.wait()
+                self._stirred.clear()
                 continue
             await self._renew()
             await asyncio.sleep(self._duration().total_seconds() / SHARE)
@@ -49,9 +56,8 @@ class Presence:
     async def _renew(self) -> None:
         """One renewal; what fails is tried again in its time."""
         try:
-            if self._known is None:
-                self._known = await self._found_or_made()
-            change = change_to(self._known, self._spec(self._known.spec))
+            known = self._known or await self._found_or_made()
+            change = change_to(known, self._spec(known.spec))
             self._known = await self._client.patch(Lease, self._cluster, self._namespace, change)
         except (Conflict, NotFound, AlreadyExists):
             self._known = None  # somebody else touched it: look at it anew next time
