@@ -77,11 +77,12 @@ from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.model.facts import Role
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
-from hanse.model.snapshot import Watch
+from hanse.model.snapshot import Change, ObjectChange, Watch
 from hanse.model.verdict import Hook
 from hanse.model.ways import Guide
 from hanse.webhooks.certificates import Certificates
@@ -279,6 +280,7 @@ class Agent:
                 clock,
                 self._lease_duration,
             )
+            self.engine.followers.append(self._noticed)
 
     @asynccontextmanager
     async def running(
@@ -353,6 +355,12 @@ class Agent:
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.engine.snapshot(), BROKER).lease_duration
+
+    def _noticed(self, change: Change) -> None:
+        """Keep to a new duration at once: others judge us by the one in our Lease."""
+        told = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
+        if told and self._presence is not None:
+            self._presence.look_again()
 
     def _at_slot(self, number: int | None) -> None:
         """Give addresses out of the residue of every pool that this replica holds."""

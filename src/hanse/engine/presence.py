@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 from hanse.kube.client import Client
@@ -40,18 +41,20 @@ class Presence:
         return self._known is not None
 
     def look_again(self) -> None:
-        """Say that this replica may have begun to work."""
+        """Say that this replica may have begun to work, or that the duration may be another."""
         self._stirred.set()
 
     async def run(self, working: Callable[[], bool]) -> None:
         """Renew for as long as we run, whenever this replica is the one that works."""
         while True:
-            if not working():
-                await self._stirred.wait()
-                self._stirred.clear()
-                continue
-            await self._renew()
-            await asyncio.sleep(self._duration().total_seconds() / SHARE)
+            pause = None
+            if working():
+                await self._renew()
+                pause = self._duration().total_seconds() / SHARE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stirred.wait()
+            self._stirred.clear()
 
     async def _renew(self) -> None:
         """One renewal; what fails is tried again in its time."""
