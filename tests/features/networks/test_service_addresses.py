@@ -1,27 +1,35 @@
 """Addresses of Services: of their own network, never one twice, and never another's."""
 
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from hanse.features.networks.names import NETWORK, RANGE_OF, TENANT
+from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
 from hanse.features.networks.pools import RESERVED_FOR, SLOTS, Pool, Slot
-from hanse.features.networks.ranges import range_in
+from hanse.features.networks.ranges import Range, range_in
 from hanse.features.networks.service_addresses import OwnSlot
 from hanse.model.facts import Answer
+from hanse.model.keys import Key
+from hanse.model.kinds.networks import NetworkPort
 from hanse.model.marks import OWNER
 from hanse.model.verdict import Ask
 from hanse.testing.time import EPOCH
 from tests.features.networks.given import (
+    FEATURE,
     HERE,
     allowed,
     asked,
     cidr,
     hooks,
     network,
+    pod,
     refused,
     used,
     world,
@@ -246,3 +254,71 @@ def test_every_address_of_a_pool_is_given_before_it_is_exhausted_by_whichever_re
     assert len(set(given_)) == 13
     assert None not in given_
     assert pool.take(Slot(5, SLOTS), 4, lambda _: False, EPOCH) is None
+
+
+def edges(range_: Range) -> set[str]:
+    """What nobody can have: a range's own address and, of IPv4, the one of all its hosts."""
+    last = {range_.broadcast_address} if range_.version == 4 else set()
+    return {str(address) for address in (range_.network_address, *last)}
+
+
+@st.composite
+def cidrs(draw: st.DrawFn, four: int = 29, six: int = 125) -> Range:
+    """A range, small ones more often than not."""
+    if draw(st.booleans()):
+        prefix = draw(st.sampled_from(range(four, 11, -1)))
+        return IPv4Network((draw(st.integers(0x0A000000, 0x0AFFFFFF)), prefix), strict=False)
+    prefix = draw(st.sampled_from(range(six, 95, -1)))
+    return IPv6Network((0xFD << 120 | draw(st.integers(0, 2**64)), prefix), strict=False)
+
+
+@given(st.lists(cidrs(), min_size=1, max_size=3), st.integers(0, SLOTS - 1), st.integers(1, 40))
+@settings(max_examples=40, deadline=None)
+def test_no_service_gets_a_ranges_own_address_or_that_of_all_hosts(
+    ranges: list[Range], number: int, lowest: int
+) -> None:
+    pool = Pool(tuple(ranges), frozenset(), lowest)
+    kept_free = set[str]().union(*(edges(range_) for range_ in ranges))
+
+    for version in {range_.version for range_ in ranges}:
+        slots = [Slot((number + turn) % SLOTS, SLOTS) for turn in range(20)]
+        told = [pool.take(slot, version, lambda _: False, EPOCH) for slot in slots]
+        assert not kept_free & set(told)
+
+
+@given(cidrs())
+@settings(max_examples=40, deadline=None)
+def test_nor_may_one_choose_it(range_: Range) -> None:
+    own = network("acme.own", service={"cidrs": [str(range_)]})
+
+    for address in edges(range_):
+        told = refused(
+            hooks()["networks-services"].review(in_network(clusterIP=address), world(own, *RANGES))
+        )
+        assert f"spec.clusterIP: {address} is kept for network acme.own itself" in told
+
+
+@given(cidrs(four=30, six=126), st.uuids())
+@settings(max_examples=40, deadline=None)
+def test_no_pod_gets_a_subnets_edges_or_its_gateway_and_none_may_ask_for_them(
+    range_: Range, uid: UUID
+) -> None:
+    subnet = [{"name": "front", "cidr": str(range_)}]
+    lab = network("acme.lab", "vpc", vpcID="v", subnets=subnet)
+    never = edges(range_) | {str(range_[1])}
+    plain = pod("web", **{NETWORK: "lab"})
+    plain = replace(plain, metadata=replace(plain.metadata, uid=str(uid)))
+
+    plan = FEATURE.plan(Key("port", "web", "acme-web"), world(lab, plain))
+
+    given_ = [d.object.spec.address for d in plan.desired if isinstance(d.object, NetworkPort)]
+    assert given_
+    assert not never & set(given_)
+    for type_ in ("vpc", "kube-ovn"):
+        of_type = network("acme.lab", type_, vpcID="v", subnets=subnet)
+        for address in never:
+            notes = {NIC: msgspec.json.encode({"ip": address}).decode()}
+            asking = asked("Pod", labels={NETWORK: "lab"}, annotations=notes, spec={})
+            told = refused(hooks()["networks-pods"].review(asking, world(of_type)))
+            assert f"ip {address} is the " in told
+            assert told.endswith("choose another")

@@ -29,6 +29,20 @@ def is_inside(address: Address, ranges: tuple[Range, ...]) -> bool:
     return any(address in r for r in ranges if r.version == address.version)
 
 
+def is_an_edge(address: Address, ranges: tuple[Range, ...]) -> bool:
+    """Whether it is a range's own address, or the one of all hosts in it; nobody can have those."""
+    return any(
+        address == r.network_address or (r.version == 4 and address == r.broadcast_address)
+        for r in ranges
+        if r.version == address.version
+    )
+
+
+def gateway_of(range_: Range) -> Address:
+    """The address by which pods of a subnet leave it."""
+    return range_[1]
+
+
 def ranges_of(network: Network) -> tuple[Range, ...]:
     """The ranges of a network's Services, in order; malformed ones are left out."""
     return tuple(r for text in network.spec.service.cidrs if (r := range_in(text)) is not None)

@@ -1,9 +1,9 @@
 """Networks by kube-ovn, in clusters that have it: its Vpc and Subnets, and its words for pods."""
 
-from hanse.features.networks.addresses import address_in
+from hanse.features.networks.addresses import address_in, gateway_of
 from hanse.features.networks.backends import Backend
 from hanse.features.networks.names import fitted, parsed
-from hanse.features.networks.nic import DEFAULT_SUBNET, nic_of, subnets_of
+from hanse.features.networks.nic import DEFAULT_SUBNET, nic_of, refuse_gateway, subnets_of
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import Provision
 from hanse.features.networks.ranges import malformed, range_in
@@ -39,7 +39,8 @@ class KubeOvnProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
-        subnets_of(network, nic_of(annotations))
+        nic = nic_of(annotations)
+        refuse_gateway(nic, subnets_of(network, nic)[0])
 
     def up(self, network: Network, seen: Snapshot) -> Provision:
         if not is_served(Vpc, seen) or not is_served(OvnSubnet, seen):
@@ -67,6 +68,7 @@ class KubeOvnProvider:
     def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
         nic = nic_of(pod.metadata.annotations)
         subnet = subnets_of(network, nic)[0]
+        refuse_gateway(nic, subnet)
         told = {SWITCH: _switch(network, subnet)}
         if nic.ip:
             told[IP_ADDRESS] = str(address_in(nic.ip))
@@ -121,7 +123,7 @@ def _switch(network: Network, subnet: Subnet) -> str:
 
 def _subnet(network: Network, subnet: Subnet) -> OvnSubnet:
     range_ = range_in(subnet.cidr)
-    gateway = str(range_[1]) if range_ is not None else ""
+    gateway = str(gateway_of(range_)) if range_ is not None else ""
     return OvnSubnet(
         metadata=Meta(name=_switch(network, subnet)),
         spec=OvnSubnetSpec(vpc=_vpc(network), cidr_block=subnet.cidr, gateway=gateway),

@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import msgspec
 
-from hanse.features.networks.addresses import address_in
+from hanse.features.networks.addresses import address_in, gateway_of, is_an_edge
 from hanse.features.networks.names import NIC
 from hanse.features.networks.ranges import range_in
 from hanse.model.kinds.networks import Network, Subnet
@@ -66,7 +66,27 @@ def subnets_of(network: Network, nic: Nic) -> tuple[Subnet, ...]:
             raise BadNic(
                 f"metadata.annotations[{NIC}]: ip {nic.ip} is outside of {where}; choose one inside"
             )
+        _refuse_edges(nic, subnets[0])
     return subnets
+
+
+def refuse_gateway(nic: Nic, subnet: Subnet) -> None:
+    """Raises `BadNic` where an interface asks for the address by which all leave its subnet."""
+    range_ = range_in(subnet.cidr)
+    if nic.ip and range_ is not None and address_in(nic.ip) == gateway_of(range_):
+        raise BadNic(
+            f"metadata.annotations[{NIC}]: ip {nic.ip} is the gateway of subnet {subnet.name} "
+            f"({subnet.cidr}); choose another"
+        )
+
+
+def _refuse_edges(nic: Nic, subnet: Subnet) -> None:
+    address, range_ = address_in(nic.ip), range_in(subnet.cidr)
+    if address is not None and range_ is not None and is_an_edge(address, (range_,)):
+        raise BadNic(
+            f"metadata.annotations[{NIC}]: ip {nic.ip} is the address of subnet {subnet.name} "
+            f"({subnet.cidr}) itself, or that of all its hosts; choose another"
+        )
 
 
 def _is_in(text: str, cidr: str) -> bool:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from hanse.features.networks.addresses import (
     address_in,
+    is_an_edge,
     is_inside,
     kept_addresses,
     ranges_of,
@@ -85,7 +86,7 @@ class ServiceAddresses:
                     "leave it out, or choose one inside",
                     422,
                 )
-            if str(address) in pool.kept:
+            if str(address) in pool.kept or is_an_edge(address, ranges):
                 raise Refused(
                     f"spec.clusterIP: {text} is kept for network {at.name} itself; choose another",
                     422,

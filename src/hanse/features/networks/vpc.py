@@ -3,9 +3,16 @@
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from hanse.features.networks.addresses import address_in
+from hanse.features.networks.addresses import address_in, gateway_of
 from hanse.features.networks.names import CNI_ARGS, NIC, fitted
-from hanse.features.networks.nic import DEFAULT_SUBNET, BadNic, cni_args, nic_of, subnets_of
+from hanse.features.networks.nic import (
+    DEFAULT_SUBNET,
+    BadNic,
+    cni_args,
+    nic_of,
+    refuse_gateway,
+    subnets_of,
+)
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import Provision
 from hanse.features.networks.ranges import Range, malformed, range_in
@@ -35,8 +42,9 @@ class VpcProvider:
 
     def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:
         nic = nic_of(annotations)
-        subnets_of(network, nic)
+        subnets = subnets_of(network, nic)
         if nic.ip:
+            refuse_gateway(nic, subnets[0])
             _refuse_taken(network, str(address_in(nic.ip)), "", seen)
 
     def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
@@ -56,6 +64,7 @@ class VpcProvider:
         subnets = subnets_of(network, nic)
         if nic.ip:
             address = str(address_in(nic.ip))
+            refuse_gateway(nic, subnets[0])
             _refuse_taken(network, address, pod.metadata.uid, seen)
             return PortPlan((_port(network, subnets[0], address, pod),))
         for subnet in subnets:
@@ -146,6 +155,6 @@ def _arguments(port: NetworkPort, network: Network) -> Iterator[tuple[str, str]]
     range_ = range_in(subnet.cidr if subnet is not None else DEFAULT_SUBNET.cidr)
     if range_ is not None:
         yield "PREFIX", str(range_.prefixlen)
-        yield "GATEWAY", str(range_[1])
+        yield "GATEWAY", str(gateway_of(range_))
     yield "MAC", port.spec.mac
     yield "VPCID", network.spec.vpc_id.replace(";", "-").replace("=", "-")

@@ -126,8 +126,12 @@ class Addresses:
         ranges = [network for networks in self._ranges().values() for network in networks]
         parsed = ip_address(address)
         why = ""
-        if not any(parsed.version == net.version and parsed in net for net in ranges):
+        own = next((n for n in ranges if parsed.version == n.version and parsed in n), None)
+        if own is None:
             why = "the provided network does not match the current range"
+        elif parsed == own[0] or (own.version == 4 and parsed == own[-1]):
+            valid = f"The range of valid IPs is {own}"
+            why = f"the provided IP ({address}) is not in the valid range. {valid}"
         elif self._storage.get(IPADDRESSES, "", str(parsed)) is not None:
             why = "provided IP is already allocated"
         if why:
