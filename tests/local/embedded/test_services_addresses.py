@@ -84,7 +84,7 @@ async def test_two_families_where_the_ranges_say_so() -> None:
         ({"clusterIP": "10.0.0.1"}, "provided IP is already allocated"),
         ({"clusterIP": "192.168.1.1"}, "the provided network does not match the current range"),
         ({"clusterIP": "10.0.0.0"}, "is not in the valid range"),
-        ({"clusterIP": "10.0.0.255"}, "The range of valid IPs is 10.0.0.0/24"),
+        ({"clusterIP": "10.0.255.255"}, "The range of valid IPs is 10.0.0.0/16"),
         ({"clusterIP": "x"}, "must be a valid IP address"),
         ({"ipFamilyPolicy": "RequireDualStack"}, "not configured for dual-stack services"),
         ({"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]}, "30000-32767"),
