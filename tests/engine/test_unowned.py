@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
+from hanse.engine.actions import todo
 from hanse.engine.compare import difference, recorded
 from hanse.engine.ownership import Owner, owner_of, stamped
 from hanse.model.facts import Role
@@ -16,7 +17,7 @@ from hanse.model.objects import Meta, Place, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.rights import rights
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.testing.builders import configmap, namespace, stored
+from hanse.testing.builders import cluster, configmap, namespace, snapshot, stored
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.world import BROKER, World
 
@@ -116,6 +117,18 @@ def test_defaults_that_the_server_fills_into_a_list_of_open_parts_are_no_differe
     )
 
     assert difference(wanted, stored(standing)) == {}
+
+
+@pytest.mark.parametrize(("kept", "writes"), [(True, 0), (False, 1)])
+def test_what_is_kept_is_neither_written_nor_deleted(kept: bool, writes: int) -> None:
+    owner = Owner("founder", Key("found", "town"), "lubeck")
+    ours = stored(stamped(configmap("ours"), owner))
+    seen = snapshot(Founder(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [ours]})
+    plan = Plan(kept=(Place("lubeck", ref_of(ours)),) if kept else ())
+
+    todo_ = todo("founder", owner.key, plan, [("lubeck", owner, ours)], seen)
+
+    assert len(todo_.actions) == writes
 
 
 async def test_a_patch_that_is_ours_alone_is_sent_at_once() -> None:

@@ -101,6 +101,17 @@ class Shipyard:
 
         return check
 
+    async def lengthen_leases(self, seconds: int = 120) -> None:
+        """Let clusters be silent for longer before they count as dead."""
+        change = {"spec": {"leaseDurationSeconds": seconds}}
+        await self.person(BROKER).patch(ClusterSet, self.stage.shop, "", change)
+
+        async def taken_up() -> None:
+            leases = (await self.person(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
+            assert {le.spec.lease_duration_seconds for le in leases} == {seconds}
+
+        await self.stage.eventually(taken_up)
+
     async def close(self) -> None:
         """Leave nothing behind for the next scenario."""
         inside = f"namespaces/{BROKER_NAMESPACE}"

@@ -1,21 +1,27 @@
 """StatefulSets over clusters: submitted at the door, run everywhere, scaled without a move."""
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
 from hanse.engine.leaving import leave
 from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.request import Request
+from hanse.model.facts import Role
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
+from hanse.testing.faults import Weather
 from hanse.testing.stage import Check
 from hanse.testing.stage import told as told_writes
 from tests.scenarios.shipyard import Shipyard, spec_of
+
+AT_BROKER = [w for w in StatefulSets(BROKER_NAMESPACE).watches if w.role is Role.BROKER]
 
 
 async def test_the_designs_example_runs_as_four_four_and_three(shipyard: Shipyard) -> None:
@@ -306,7 +312,9 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
     await stage.eventually(stage.has_no_namespace("lubeck", stage.shop))
     await shipyard.launch(3, balanced=True)
     await stage.eventually(shipyard.shares(bergen=1, hamburg=1, lubeck=1))
-    await stage.eventually(shipyard.is_ready(3))
+    await stage.eventually(balanced_everywhere(shipyard, 3))
+    await stage.eventually(shipyard.is_told(Ready="AllReady"))
+    await shipyard.lengthen_leases()  # a slow start is no death
     await stage.settled()
 
     start = len(stage.network.sent)
@@ -316,6 +324,26 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
     await stage.settled()
 
     assert told_writes(stage.writes_since(start)) == []
+
+
+@pytest.mark.virtual
+async def test_a_restart_writes_nothing_whatever_of_the_broker_is_read_last(
+    shipyard: Shipyard,
+) -> None:
+    stage = shipyard.stage
+    await shipyard.launch(3, balanced=True)
+    await stage.eventually(balanced_everywhere(shipyard, 3))
+    await stage.settled()
+    at_broker = {w.kind.kind.plural for w in AT_BROKER}
+
+    for late in sorted(at_broker):
+        start = len(stage.network.sent)
+        for cluster in stage.names:
+            stage.network.link(cluster, BROKER).weather = Weather(late=late)
+            await stage.kill_agent(cluster)
+            await stage.start_agent(cluster)
+        await stage.settled()
+        assert (late, told_writes(stage.writes_since(start))) == (late, [])
 
 
 async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(

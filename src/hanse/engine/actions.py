@@ -109,6 +109,7 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
         wanted.add(Place(desired.where, ref_of(desired.object)))
         _compare_desired(desired, owner_by(feature, key, desired, seen), seen, sink)
     wanted.update(removal.place for removal in plan.removals)
+    wanted.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, seen))
     for removal in plan.removals:
         _compare_removal(removal, seen, sink)
     last = max((d.step for d in plan.desired), default=0) + 1

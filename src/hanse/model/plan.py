@@ -105,6 +105,8 @@ class Plan(Struct, frozen=True):
     questions: tuple[Question, ...] = ()
     notices: tuple[Notice, ...] = ()
     again_after: timedelta | None = None
+    kept: tuple[Place, ...] = ()
+    """What the key owns and leaves exactly as it stands: neither written nor deleted."""
 
 
 class Feature(Protocol):

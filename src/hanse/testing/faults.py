@@ -27,9 +27,12 @@ class Weather(Struct, frozen=True):
     """No answer: half of these were done all the same."""
     breaks: float = 0.0
     """Lines of a watch after which it breaks off."""
+    late: str = ""
+    """A resource whose lists and watches begin `LATE` after all others."""
 
 
 FAIR = Weather()
+LATE = timedelta(seconds=5)
 
 _REFUSALS: tuple[tuple[int, str], ...] = (
     (409, "Conflict"),
@@ -167,7 +170,7 @@ class FaultyTransport:
         network, link = self._network, self._link
         if network.count(link):
             await asyncio.sleep(3600)  # the sender is about to be killed and never goes on
-        await asyncio.sleep(link.weather.delay.total_seconds())
+        await asyncio.sleep(_delay(link.weather, request).total_seconds())
         fate = self._fate()
         if fate == "refused":
             answer = _refusal(network.random)
@@ -186,7 +189,7 @@ class FaultyTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         link = self._link
-        await asyncio.sleep(link.weather.delay.total_seconds())
+        await asyncio.sleep(_delay(link.weather, request).total_seconds())
         match self._fate():
             case "refused":
                 raise error_of(_refusal(self._network.random))
@@ -218,6 +221,11 @@ class FaultyTransport:
         if weather.lost and random.random() < weather.lost:
             return "lost before" if random.random() < 0.5 else "lost after"
         return "answered"
+
+
+def _delay(weather: Weather, request: Request) -> timedelta:
+    late = request.method == "GET" and request.path.rpartition("/")[2] == weather.late
+    return weather.delay + LATE if late else weather.delay
 
 
 def _refusal(random: Random) -> Response:

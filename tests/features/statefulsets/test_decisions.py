@@ -33,7 +33,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.marks import OWNER
-from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref
+from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.testing.builders import cluster, snapshot, stored
@@ -223,6 +223,11 @@ def test_nothing_is_written_before_the_broker_was_read_in_full() -> None:
         assert todo("statefulsets", key, plan(key, snap), [], snap).actions == ()
 
 
+def test_nothing_is_decided_before_the_broker_was_read_whole() -> None:
+    for key, at_broker in ((SHARES, [door(6)]), (LOCAL, [door(6), record(lubeck=2)])):
+        assert plan(key, seen(*at_broker, phase=Phase.CONNECTING)) == Plan()
+
+
 def test_a_set_that_is_gone_with_its_shares_leaves_nothing_here() -> None:
     assert plan(LOCAL, seen()) == Plan()
 
@@ -231,7 +236,8 @@ def test_while_the_garbage_collector_decides_everything_stays() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2)))
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
 
-    assert sets_in(seen(record(lubeck=2), here=[standing])) == [standing]
+    stays = plan(LOCAL, seen(record(lubeck=2), here=[standing]))
+    assert stays == Plan(kept=(Place(HERE, ref_of(standing)),))
     released = plan(LOCAL, seen(record(owned=False, lubeck=2), here=[standing]))
     (freed,) = released.patches
     assert freed.change["metadata"]["labels"] == {OWNER: None}

@@ -34,6 +34,12 @@ def broker_left(seen: Snapshot) -> ClusterId | None:
     return next(leaving, None) or next((d.cluster for d in seen.facts(Departed)), None)
 
 
+def was_read(broker: ClusterId, seen: Snapshot) -> bool:
+    """Whether everything at the broker was read once; from half of it nothing is decided."""
+    state = seen.fact(ClusterState, broker)
+    return state is not None and state.listed
+
+
 def members(seen: Snapshot, broker: ClusterId, home: str) -> tuple[Member, ...]:
     """The clusters whose agents have worked, in the order of their names."""
     leases = [

@@ -11,7 +11,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Object, Place, ref_of
-from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 
@@ -31,14 +31,10 @@ def standing(key: Key, seen: Snapshot) -> list[Object]:
 
 
 def kept(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
-    """Everything as it stands, here and at the door."""
-    sources = frozenset({broker})
-    here = [Desired(o, seen.local, sources=sources) for o in standing(key, seen)]
-    there = [
-        Desired(o, broker, sources=frozenset({seen.local}))
-        for o in _at_door(key, seen, broker, home)
-    ]
-    return Plan((*here, *there))
+    """Everything stays as it stands, here and at the door."""
+    here = [Place(seen.local, ref_of(o)) for o in standing(key, seen)]
+    there = [Place(broker, ref_of(o)) for o in _at_door(key, seen, broker, home)]
+    return Plan(kept=(*here, *there))
 
 
 def _at_door(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Iterator[Object]:

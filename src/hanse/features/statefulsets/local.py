@@ -11,7 +11,7 @@ from hanse.features.statefulsets.balancers import (
     stand_ins,
 )
 from hanse.features.statefulsets.door import Door, door_at, in_use
-from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of
+from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of, was_read
 from hanse.features.statefulsets.holding import kept, released, was_released
 from hanse.features.statefulsets.names import REVISION, SET, set_in, users
 from hanse.features.statefulsets.reports import report
@@ -44,6 +44,8 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
     if broker is None:
         left = broker_left(seen)
         return released(key, seen, left, home) if left is not None else Plan()
+    if not was_read(broker, seen):
+        return kept(key, seen, broker, home)
     door = door_at(key, seen, broker)
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
     if door is None or door.terminating:

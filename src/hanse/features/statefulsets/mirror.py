@@ -55,18 +55,14 @@ def _after_deletion(
     ours = there is not None and OWNER in there.metadata.labels
     if anchor is None or there is None or not ours:
         return Plan()
-    if not anchor.metadata.owner_references:
-        marks = {**there.metadata.annotations, ORPHANED: "true"}
-        there = replace(there, metadata=replace(there.metadata, annotations=marks))
-        if not _held_somewhere(there, seen, broker, home):
-            return Plan()  # every cluster has let go
-    here = frozenset({seen.local})
-    return Plan(
-        (
-            Desired(there, broker, sources=here),
-            Desired(anchor, seen.local, sources=frozenset({broker})),
-        )
-    )
+    shown = Place(seen.local, ref_of(anchor))
+    if anchor.metadata.owner_references:
+        return Plan(kept=(Place(broker, ref_of(there)), shown))
+    marks = {**there.metadata.annotations, ORPHANED: "true"}
+    there = replace(there, metadata=replace(there.metadata, annotations=marks))
+    if not _held_somewhere(there, seen, broker, home):
+        return Plan()  # every cluster has let go
+    return Plan((Desired(there, broker, sources=frozenset({seen.local})),), kept=(shown,))
 
 
 def _held_somewhere(

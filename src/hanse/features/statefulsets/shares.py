@@ -3,7 +3,14 @@
 from msgspec import Struct
 
 from hanse.features.statefulsets.door import Door, door_at
-from hanse.features.statefulsets.fleet import Member, broker_of, is_alive, members, parts_of
+from hanse.features.statefulsets.fleet import (
+    Member,
+    broker_of,
+    is_alive,
+    members,
+    parts_of,
+    was_read,
+)
 from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
 from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
 from hanse.features.statefulsets.telling import Situation, told
@@ -36,8 +43,11 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     broker = broker_of(seen)
     if broker is None:
         return Plan()
-    door = door_at(key, seen, broker)
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    as_it_stands = Plan(kept=(Place(broker, ref_of(record)),) if record is not None else ())
+    if not was_read(broker, seen):
+        return as_it_stands
+    door = door_at(key, seen, broker)
     parts = parts_of(key, seen, broker)
     everyone = members(seen, broker, home)
     rank = _rank(seen.local, everyone)
@@ -45,7 +55,7 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     if door is None or door.terminating or door.orphaned:
         waited_for = parts.keys() & {member.cluster for member in everyone}
         stays = record is not None and (record.metadata.owner_references or waited_for)
-        return Plan((_shared(record, broker, rank),) if record is not None and stays else ())
+        return as_it_stands if stays else Plan()
     fleet = _fleet(door, everyone)
     spread = _spread(door, record, parts, fleet)
     service = seen.get(broker, Service, door.spec.service_name, door.namespace)
