@@ -42,6 +42,7 @@ from hanse.engine.places import Places
 from hanse.engine.presence import Presence
 from hanse.engine.probe_sockets import Sockets
 from hanse.engine.probes import Attempt, Prober
+from hanse.engine.questions import Provider
 from hanse.engine.resolving import Lookup
 from hanse.engine.roads import Dial, Roads, over_http
 from hanse.features.admission.configuration import NAME as WEBHOOKS
@@ -78,6 +79,7 @@ from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.model.facts import Role
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.lookups import PROVIDER as LOOKUP
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
@@ -205,6 +207,7 @@ class Agent:
         zones: Sequence[ZoneSource] = (),
         dial: Dial = over_http,
         attempt: Attempt | None = None,
+        lookup: Provider | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -220,7 +223,7 @@ class Agent:
             system_namespace=settings.namespace,
             also=[watch for zone in zones for watch in zone.watches],
             providers={
-                "resolve": Lookup(),
+                LOOKUP: lookup or Lookup(),
                 CERTIFICATE_PROVIDER: Certificates(clock),
                 TOKEN_PROVIDER: (issuing := Issuing()),
                 **address_providers(settings.options.networks.providers),

@@ -11,7 +11,6 @@ import pytest
 from hanse.cli.ailments import ailments
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
-from hanse.cli.gslb_ailments import faults_in_hosts
 from hanse.cli.gslb_seen import Seen, Site
 from hanse.model.kinds.gslb import AMKOCluster
 
@@ -157,20 +156,24 @@ def test_two_leaders_are_told() -> None:
     assert "lubeck and rome both lead" in found.problem
 
 
-def test_a_balanced_service_whose_host_name_is_none_is_told() -> None:
-    def service(host: str, kind: str = "LoadBalancer") -> dict[str, Any]:
-        notes = {"external-dns.alpha.kubernetes.io/hostname": host}
-        meta = {"name": "db", "namespace": "shop", "annotations": notes}
-        return {"metadata": meta, "spec": {"type": kind}}
+def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
+    vain = ["bergen: Ingress shop/a: its host", "bergen: Ingress shop/b: its host"]
+    policy = named("gdp", status={"warnings": vain})
 
-    own = {"metadata": {"name": "amkocluster", "namespace": "avi-system"}}
-    bad, good = service("not a host!"), service("Shop.example.org., b.example.org")
-    found = only(chart(amko=[own], services=[bad, good, service("not a host!", "ClusterIP")]))
+    found = ailments([chart(policies=[policy])], NOW)
 
-    assert found.problem.startswith("Service shop/db: annotation external-dns")
-    assert "'not a host!' is no name of one host" in found.problem
-    assert ailments([chart(services=[bad])], NOW) == []
-    assert len(faults_in_hosts([bad, good])) == 1
+    assert [f.problem for f in found] == [f"GlobalDeploymentPolicy gdp: {told}" for told in vain]
+
+
+def test_only_the_word_of_who_leads_counts() -> None:
+    def site(name: str, leads: bool) -> Site:
+        own = named("amkocluster", spec={"isLeader": leads, "clusterContext": name})
+        told = (f"bergen: said by {name}",)
+        return Site(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=told)
+
+    problems = Seen((site("lubeck", True), site("rome", False))).problems
+
+    assert problems == ("bergen: said by lubeck",)
 
 
 @pytest.mark.parametrize(("epochs", "old"), [((1, 2), "lubeck"), ((10, 9), "rome")])

@@ -8,7 +8,7 @@ import pytest
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBHostRule
 from hanse.model.objects import Meta
@@ -233,3 +233,54 @@ async def test_when_all_are_down_the_answer_is_as_said(sites: Sites, stage: Stag
         said = {"spec": {"downResponse": response}}
         await sites.person("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, said)
         await stage.eventually(sites.answers("hamburg", *answer))
+
+
+async def test_a_load_balancer_that_has_but_a_name_serves_wherever_that_leads(
+    sites: Sites, stage: Stage
+) -> None:
+    sites.names.addresses["lb.example.com"] = [BERGEN]
+    await sites.stop_serving("bergen")
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await sites.serve("bergen", "lb.example.com")
+    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+
+    sites.names.addresses["lb.example.com"] = ["192.0.2.14"]
+    await stage.eventually(sites.answers("hamburg", LUBECK, HAMBURG, "192.0.2.14"))
+
+    sites.names.silent = True
+    await stage.eventually(_warned(sites, "and that cannot be looked up now"))
+    await sites.answers("hamburg", LUBECK, HAMBURG, "192.0.2.14")()
+
+    sites.names.silent = False
+    await stage.eventually(_warned(sites))
+    sites.names.addresses.clear()
+    await stage.eventually(sites.answers("hamburg", LUBECK, HAMBURG))
+    await stage.eventually(_warned(sites, "and that has no address"))
+
+
+async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.serve("bergen", BERGEN, host="*.global.test", name="wild")
+
+    await stage.eventually(_warned(sites, "spec.rules[0].host: '*.global.test' is no name"))
+
+    async def told_there() -> None:
+        listed = await sites.person("bergen").list(Event, namespace=stage.shop)
+        told = [e for e in listed.objects if e.involved_object.name == "wild"]
+        assert [(e.reason, e.type) for e in told] == [("NotBalanced", "Warning")]
+
+    await stage.eventually(told_there)
+    await sites.stop_serving("bergen", "wild")
+    await stage.eventually(_warned(sites))
+
+
+def _warned(sites: Sites, *words: str) -> Check[None]:
+    async def check() -> None:
+        found = await sites.person("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+        told = found.status.warnings
+        assert len(told) == len(words), told
+        assert all(word in one for word, one in zip(words, told, strict=True)), told
+        assert all(one.startswith("bergen: Ingress ") for one in told), told
+
+    return check

@@ -10,7 +10,6 @@ from typing import Any
 from hanse import __version__
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
-from hanse.cli.gslb_ailments import unnameable
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.cli.told_ailments import told_wrong
@@ -257,7 +256,6 @@ _ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
     _pools,
     _long_lived,
     local_peers,
-    unnameable,
 )
 _TOGETHER: tuple[Callable[[Sequence[Chart]], Iterable[Finding]], ...] = (
     _overlaps,

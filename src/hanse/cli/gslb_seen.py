@@ -9,18 +9,16 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
-from hanse.cli.gslb_ailments import faults_in_hosts
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
 from hanse.features.gslb.standing import COPIED, epoch_in
 from hanse.kube.client import Client
-from hanse.kube.errors import BadCredentials, Forbidden, KubeError, NotFound
+from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport
-from hanse.model.kinds.core import Service
 from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, StageCondition
-from hanse.model.objects import K, Object, to_wire
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GlobalDeploymentPolicy, StageCondition
+from hanse.model.objects import K, Object
 
 PATIENCE = 10.0
 _GOOD = frozenset(
@@ -37,8 +35,8 @@ class Site(Struct, frozen=True):
     copies: dict[str, Any] = {}
     """Specs of all that is copied, by kind and name."""
     hosts: tuple[GlobalService, ...] = ()
-    unnamed: tuple[str, ...] = ()
-    """What is wrong with host names that people gave."""
+    warnings: tuple[str, ...] = ()
+    """What its policy chooses and what is not balanced, by its own agent's word."""
 
     @property
     def leads(self) -> bool:
@@ -96,7 +94,7 @@ class Seen(Struct, frozen=True):
             if self.in_step(s) is False
         ]
         found += [f"{s.name}: {c.type}: {c.reason}" for s in sites for c in s.troubles]
-        found += [f"{s.name}: {fault}" for s in sites for fault in s.unnamed]
+        found += [warning for site in self.leaders for warning in site.warnings]
         return tuple(found)
 
 
@@ -112,14 +110,15 @@ async def _read(way: Way) -> Site:
     try:
         async with asyncio.timeout(PATIENCE):
             clusters = await _list(client, AMKOCluster)
+            copied = [obj for kind in COPIED for obj in await _list(client, kind)]
             copies = {
-                f"{kind.kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
-                for kind in COPIED
-                for obj in await _list(client, kind)
+                f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
+                for obj in copied
             }
+            policies = [obj for obj in copied if isinstance(obj, GlobalDeploymentPolicy)]
+            warnings = tuple(told for policy in policies for told in policy.status.warnings)
             hosts = await _list(client, GlobalService)
-            unnamed = await _unnamed(client) if clusters else ()
-            return Site(way.name, "", clusters, copies, hosts, unnamed)
+            return Site(way.name, "", clusters, copies, hosts, warnings)
     except TimeoutError:
         return Site(way.name, f"no answer within {PATIENCE:.0f} s")
     except (BadCredentials, KubeError) as error:
@@ -133,15 +132,6 @@ async def _list(client: Client, kind: type[K]) -> tuple[K, ...]:
         return tuple((await client.list(kind, namespace=NAMESPACE)).objects)
     except NotFound:
         return ()
-
-
-async def _unnamed(client: Client) -> tuple[str, ...]:
-    """What is wrong with host names of a cluster; who may not read its Services is not told."""
-    try:
-        listed = await client.list(Service)
-    except Forbidden:
-        return ()
-    return faults_in_hosts(to_wire(service) for service in listed.objects)
 
 
 def _spec(obj: Object) -> object:

@@ -22,7 +22,7 @@ def told_wrong(chart: Chart) -> Iterator[Finding]:
             yield from (_finding(chart, kind, obj, told) for told in _untrue(obj, types))
     for what, (kind, read) in STATUSES.items():
         for obj in chart[what]:
-            if told := read(obj.get("status") or {}):
+            for told in filter(None, read(obj.get("status") or {})):
                 yield _finding(chart, kind, obj, told)
 
 
@@ -32,19 +32,23 @@ def _untrue(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
             yield one.get("message") or one.get("reason", "")
 
 
-def _failed(status: Wire) -> str:
-    return str(status.get("message", "")) if status.get("phase") in ("Failed", "Unknown") else ""
+def _failed(status: Wire) -> Iterator[str]:
+    if status.get("phase") in ("Failed", "Unknown"):
+        yield str(status.get("message", ""))
 
 
-def _rejected(status: Wire) -> str:
-    return str(status.get("error", "")) if status.get("status") == "Rejected" else ""
+def _rejected(status: Wire) -> Iterator[str]:
+    if status.get("status") == "Rejected":
+        yield str(status.get("error", ""))
 
 
-def _erroneous(status: Wire) -> str:
-    return str(status.get("errorStatus") or "")
+def _erroneous(status: Wire) -> Iterator[str]:
+    if status.get("errorStatus"):
+        yield str(status["errorStatus"])
+    yield from map(str, status.get("warnings") or ())
 
 
-STATUSES: Mapping[str, tuple[str, Callable[[Wire], str]]] = {
+STATUSES: Mapping[str, tuple[str, Callable[[Wire], Iterator[str]]]] = {
     "networks": ("Network", _failed),
     "policies": ("GlobalDeploymentPolicy", _erroneous),
     "rules": ("GSLBHostRule", _rejected),

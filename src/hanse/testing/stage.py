@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from hanse.app import BROKER, Agent, Options, Settings
 from hanse.engine.probes import Attempt
+from hanse.engine.questions import Provider
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.access import Credentials, Endpoint
@@ -152,6 +153,8 @@ class Stage:
         self.features = features
         self.attempt: Attempt | None = None
         """How agents find out whether something answers; None: over real sockets."""
+        self.lookup: Provider | None = None
+        """Who tells agents the addresses of host names; None: the system's resolver."""
         self._people: dict[ClusterId, Client] = {}
         self.made: set[tuple[ClusterId, str]] = set()
         """The namespaces that go with the scenario."""
@@ -241,6 +244,7 @@ class Stage:
             home,
             broker=broker,
             attempt=self.attempt,
+            lookup=self.lookup,
             features=self._with_admission(admission),
             hooks=self.hooks,
             dial=lambda member, credentials: self.network.transport(

@@ -75,6 +75,19 @@ class Hosts:
         asyncio.get_running_loop().call_soon(done, wrong)
 
 
+class Names:
+    """Host names that have addresses, for agents that look them up; who is silent fails."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, list[str]] = {}
+        self.silent = False
+
+    async def __call__(self, *, host: str) -> Wire:
+        if self.silent:
+            raise OSError(f"{host} could not be looked up: nobody answers")
+        return {"addresses": self.addresses.get(host, []), "ttl": 5}
+
+
 class Sites:
     """A GSLB federation of all clusters of a stage; each context has its cluster's name."""
 
@@ -83,6 +96,8 @@ class Sites:
         self.members = stage.names
         self.hosts = Hosts()
         stage.attempt = self.hosts
+        self.names = Names()
+        stage.lookup = self.names
         self.regions: tuple[tuple[str, str], ...] = ()
         self._tables: dict[ClusterId, tuple[object, Table]] = {}
 
@@ -183,7 +198,7 @@ class Sites:
     async def serve(
         self, cluster: ClusterId, address: str, host: str = HOST, name: str = "web"
     ) -> None:
-        """Make an Ingress of a host that is reached at an address."""
+        """Make an Ingress of a host that is reached at an address, or at a name."""
         space = self.stage.shop
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
         backend = {"service": {"name": name, "port": {"number": 80}}}
@@ -196,7 +211,8 @@ class Sites:
         }
         person = self.person(cluster)
         await person.send(Request("POST", path, body=msgspec.json.encode(body)))
-        status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+        told = "ip" if address[-1].isdigit() else "hostname"
+        status = {"status": {"loadBalancer": {"ingress": [{told: address}]}}}
         await person.send(
             Request(
                 "PATCH",

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.health import UNREADY, UNTRIED, target_of
-from hanse.features.gslb.inputs import hosts_of
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import Phase
@@ -244,11 +243,6 @@ def test_a_service_without_a_name_gets_one_in_the_default_domain() -> None:
     seen = _alone(balancer("10.1.0.9", 80), said=policy("lubeck", default_domain="example.org"))
 
     assert service_in(seen, "db.shop.example.org").spec.members[0].address == "10.1.0.9"
-
-
-@pytest.mark.parametrize("host", ["*.example.org", "under_score.org", "a..b", "x" * 64 * 4])
-def test_what_is_no_name_of_one_host_gets_no_service(host: str) -> None:
-    assert list(hosts_of(ingress("10.1.0.1", host=host))) == []
 
 
 def test_what_speaks_udp_is_not_tried() -> None:

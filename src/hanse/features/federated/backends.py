@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Any
 
 from msgspec import Struct
 
 from hanse.features.federated.names import US
 from hanse.features.federated.records import Backends, MemberPort
-from hanse.model.facts import Answer
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -20,12 +18,10 @@ from hanse.model.kinds.discovery import (
     EndpointSlice,
 )
 from hanse.model.kinds.federation import NativeService, NetworkInterface
+from hanse.model.lookups import looked_up
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Call, Question
+from hanse.model.plan import Question
 from hanse.model.snapshot import Index, Snapshot
-
-LEAST_TTL = timedelta(seconds=5)
-MOST_TTL = timedelta(hours=1)
 
 
 def _behind(piece: EndpointSlice) -> Iterator[str]:
@@ -201,9 +197,9 @@ def _load_balanced(service: Service, seen: Snapshot, before: Sequence[Backends])
         if ingress.ip:
             told += _by_addresses(slot, (ingress.ip,), ports)
         elif ingress.hostname:
-            found = _resolved(ingress.hostname, seen)
-            questions.append(Question(found.call, found.ttl))
-            again.append(found.ttl)
+            found = looked_up(ingress.hostname, seen)
+            questions.append(found.question)
+            again.append(found.again_after)
             host = ingress.hostname.rstrip(".").lower()
             told.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
             if found.addresses is not None:
@@ -211,22 +207,6 @@ def _load_balanced(service: Service, seen: Snapshot, before: Sequence[Backends])
             else:  # not known now: what was known stands
                 told += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
     return Reach(tuple(told), tuple(questions), min(again, default=None))
-
-
-class _Resolved(Struct, frozen=True):
-    call: Call
-    ttl: timedelta
-    addresses: tuple[str, ...] | None
-
-
-def _resolved(host: str, seen: Snapshot) -> _Resolved:
-    call = Call("resolve", (("host", host),))
-    answer = seen.fact(Answer, call.id)
-    if answer is None or answer.value is None:
-        return _Resolved(call, LEAST_TTL, None)
-    value: dict[str, Any] = answer.value
-    ttl = min(max(timedelta(seconds=value.get("ttl", 0)), LEAST_TTL), MOST_TTL)
-    return _Resolved(call, ttl, tuple(value.get("addresses", ())))
 
 
 def _ingress_ports(service: Service, ingress: LoadBalancerIngress) -> tuple[EndpointPort, ...]:

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 from hanse.features.gslb.avi import CONTROLLER, avi_objects
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.health import api_addresses, probes_of
-from hanse.features.gslb.hosts import Nothing, Unchanged, service_for, still_serving, written
+from hanse.features.gslb.hosts import (
+    Nothing,
+    Served,
+    Unchanged,
+    service_for,
+    still_serving,
+    written,
+)
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import Config, config_of, fault_in_rule, policies_of
@@ -19,7 +26,7 @@ from hanse.features.gslb.standing import (
     standing_of,
     term_on,
 )
-from hanse.features.gslb.telling import told_of_policy, told_of_rule
+from hanse.features.gslb.telling import taken_back, told_of_policy, told_of_rule
 from hanse.features.gslb.waking import host_key, woken
 from hanse.features.gslb.watching import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
 from hanse.model.facts import BadWay, ClusterState, Role
@@ -29,6 +36,7 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
+from hanse.model.lookups import looked_up
 from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.probes import Probe
@@ -69,11 +77,12 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, seen: Snapshot) -> Plan:
-        if not isinstance(standing_of(seen), Leading):
-            return Plan()
+        standing = standing_of(seen)
+        if not isinstance(standing, Leading):
+            return Plan() if _means_to_lead(seen) else taken_back(seen)
         marks = _uuid(seen) if "avi" in self.options.providers else ()
-        told = told_of_policy(seen, named_monitors=self._probes)
-        return Plan(patches=(*marks, *told))
+        told = told_of_policy(standing, seen, named_monitors=self._probes)
+        return replace(told, patches=(*marks, *told.patches))
 
     def _plan_rule(self, key: Key, seen: Snapshot) -> Plan:
         rule = seen.get(seen.local, GSLBHostRule, key.name, key.namespace)
@@ -86,19 +95,19 @@ class Gslb:
         standing = standing_of(seen)
         if not isinstance(standing, Leading) or _is_inherited(host, standing, seen):
             return Plan(desired=tuple(self._kept(host, seen)))
-        outcome = service_for(host, standing, seen, self.options)
-        match outcome:
-            case Nothing():
-                return Plan()
+        match service_for(host, standing, seen, self.options):
+            case Nothing(names):
+                return _asking(names, seen)
             case Unchanged():
                 standing_service = seen.get(seen.local, GlobalService, host, NAMESPACE)
                 if standing_service is None:
                     return Plan()
-                spec = still_serving(standing_service, standing, seen)
-            case spec:
+                spec, names = still_serving(standing_service, standing, seen), ()
+            case Served(spec, names):
                 pass
         service = written(spec, standing.mark, seen)
-        return Plan(desired=tuple(self._everywhere(service, standing, seen)))
+        desired = tuple(self._everywhere(service, standing, seen))
+        return replace(_asking(names, seen), desired=desired)
 
     def _everywhere(
         self, service: GlobalService, standing: Leading, seen: Snapshot
@@ -195,14 +204,25 @@ class Gslb:
 
     def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
         """Only who is meant to lead tries members; conflicts do not end that."""
-        own = own_cluster(seen)
         service = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
-        if service is None or own is None or not own.spec.is_leader or not self._probes:
+        if service is None or not self._probes or not _means_to_lead(seen):
             return ()
         return tuple(probes_of(service))
 
     def forbidden(self, seen: Snapshot) -> frozenset[str]:
         return api_addresses(seen)
+
+
+def _means_to_lead(seen: Snapshot) -> bool:
+    own = own_cluster(seen)
+    return own is not None and own.spec.is_leader
+
+
+def _asking(names: Iterable[str], seen: Snapshot) -> Plan:
+    """A plan that keeps the addresses of names known."""
+    several = [looked_up(name, seen) for name in names]
+    again = min((one.again_after for one in several), default=None)
+    return Plan(questions=tuple(one.question for one in several), again_after=again)
 
 
 def _is_inherited(host: str, standing: Leading, seen: Snapshot) -> bool:

@@ -1,7 +1,7 @@
 """Whether members are up: by their cluster's word and by probes; and which probes that takes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -92,13 +92,27 @@ def status_of(
 ) -> GlobalServiceStatus:
     """Who is up now; what says what it said before keeps its time."""
     known = {(h.cluster, h.address): h for h in standing.status.members} if standing else {}
+    named = _names_up(standing, known)
     members = []
     for member in spec.members:
         before = known.get((member.cluster, member.address))
-        verdict = verdict_on(member, spec.host, before is not None and before.up, seen)
+        was_up = before.up if before is not None else (member.cluster, member.hostname) in named
+        verdict = verdict_on(member, spec.host, was_up, seen)
         members.append(_health(member, verdict, before, seen.now))
     up = sum(h.up for h in members)
     return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
+
+
+def _names_up(
+    standing: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
+) -> set[tuple[str, str]]:
+    """The load balancers that serve: one that moves to other addresses is not a new one."""
+    members = standing.spec.members if standing is not None else ()
+    return {
+        (m.cluster, m.hostname)
+        for m in members
+        if m.hostname and (health := known.get((m.cluster, m.address))) and health.up
+    }
 
 
 def up_now(service: GlobalService, seen: Snapshot) -> list[tuple[GlobalMember, Verdict]]:

@@ -1,6 +1,6 @@
 """Global services: one for each host name, with members from all matched clusters."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -33,7 +33,9 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
     GSLBHostRuleSpec,
     LabelMatch,
+    MatchCluster,
 )
+from hanse.model.lookups import looked_up
 from hanse.model.objects import ClusterId, Meta, Object, ref_of
 from hanse.model.snapshot import Snapshot
 
@@ -46,11 +48,20 @@ class Unchanged(Struct, frozen=True):
     why: str
 
 
+class Served(Struct, frozen=True):
+    """Who serves, and the names of load balancers that are looked up for that."""
+
+    spec: GlobalServiceSpec
+    names: tuple[str, ...] = ()
+
+
 class Nothing(Struct, frozen=True):
-    """No member is left."""
+    """No member is left; one may come when names are looked up."""
+
+    names: tuple[str, ...] = ()
 
 
-Outcome: TypeAlias = GlobalServiceSpec | Unchanged | Nothing
+Outcome: TypeAlias = Served | Unchanged | Nothing
 
 
 class Share(Struct, frozen=True):
@@ -74,10 +85,13 @@ def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOption
         if standing is not None:
             return Unchanged(error)
         rule = None
-    members = tuple(_members(host, policy, rule, leading, standing, seen))
+    brought = [_brought(host, match, policy, leading, seen) for match in policy.match_clusters]
+    names = dict.fromkeys(f.hostname for b in brought for f in b.found or () if f.hostname)
+    members = tuple(_members(brought, policy, rule, standing, seen))
     if not members:
-        return Nothing()
-    return _spec(host, members, policy, rule.spec if rule is not None else None)
+        return Nothing(tuple(names))
+    spec = _spec(host, members, policy, rule.spec if rule is not None else None)
+    return Served(spec, tuple(names))
 
 
 def still_serving(service: GlobalService, leading: Leading, seen: Snapshot) -> GlobalServiceSpec:
@@ -95,17 +109,21 @@ def still_serving(service: GlobalService, leading: Leading, seen: Snapshot) -> G
 
 def _is_ready_now(member: GlobalMember, host: str, leading: Leading, seen: Snapshot) -> bool:
     """Whether a member's cluster says that it can serve; of what it cannot say, as before."""
-    where = _connection(member.cluster, leading, seen)
-    if not member.source or _is_unseen(where, seen):
+    where = connection_of(member.cluster, leading, seen)
+    if not member.source or is_unseen(where, seen):
         return member.ready
     source = source_of(member.source, where, seen)
     if source is None or source.metadata.deletion_timestamp is not None:
         return False
-    found = found_in(source, host, where, seen)
-    return any(one.ready for one in found if one.address == member.address)
+    return any(
+        one.ready
+        for one in found_in(source, host, where, seen)
+        if one.address == member.address or (one.hostname and one.hostname == member.hostname)
+    )
 
 
-def _connection(context: str, leading: Leading, seen: Snapshot) -> ClusterId:
+def connection_of(context: str, leading: Leading, seen: Snapshot) -> ClusterId:
+    """The connection to the cluster of a context."""
     return seen.local if context == leading.context else site_of(context)
 
 
@@ -142,11 +160,29 @@ def _spec(
     return replace(spec, algorithm=algorithm.lb_algorithm, hash_mask=mask)
 
 
-def _members(
+class _Brought(Struct, frozen=True):
+    """What one cluster brings for a host; None where that cannot be seen."""
+
+    match: MatchCluster
+    found: tuple[Found, ...] | None
+
+
+def _brought(
     host: str,
+    match: MatchCluster,
+    policy: GlobalDeploymentPolicySpec,
+    leading: Leading,
+    seen: Snapshot,
+) -> _Brought:
+    where = connection_of(match.cluster, leading, seen)
+    unseen = is_unseen(where, seen)
+    return _Brought(match, None if unseen else tuple(_chosen(host, policy, where, seen)))
+
+
+def _members(
+    brought: Iterable[_Brought],
     policy: GlobalDeploymentPolicySpec,
     rule: GSLBHostRule | None,
-    leading: Leading,
     standing: GlobalService | None,
     seen: Snapshot,
 ) -> Iterator[GlobalMember]:
@@ -154,13 +190,13 @@ def _members(
     public = _public(rule)
     own_monitors = _monitors_said(policy, rule, seen)
     generated: tuple[Monitor, ...] = ()
-    for match in policy.match_clusters:
-        context = match.cluster
-        where = _connection(context, leading, seen)
-        if _is_unseen(where, seen):
-            yield from _kept(context, standing, shares)
+    for one in brought:
+        context = one.match.cluster
+        share = shares.get(context, Share())
+        if one.found is None:
+            yield from _kept(context, standing, share)
             continue
-        for found in _chosen(host, policy, where, seen):
+        for found in _placed(one.found, context, standing, seen):
             watched = own_monitors
             if watched is None:
                 watched = (found.monitor,) if found.monitor is not None else ()
@@ -168,10 +204,11 @@ def _members(
             yield GlobalMember(
                 cluster=context,
                 address=found.address,
+                hostname=found.hostname,
                 public_ip=_public_for(found.address, public.get(context, ())),
-                weight=shares.get(context, Share()).weight,
-                priority=shares.get(context, Share()).priority,
-                ready=found.ready or match.sync_vip_only,
+                weight=share.weight,
+                priority=share.priority,
+                ready=found.ready or one.match.sync_vip_only,
                 controller_uuid=found.source.metadata.annotations.get(CONTROLLER_UUID, ""),
                 source=str(ref_of(found.source)),
                 monitors=watched,
@@ -179,6 +216,21 @@ def _members(
     if rule is not None:
         watched = generated if own_monitors is None else own_monitors
         yield from _third_parties(rule.spec, shares, watched)
+
+
+def _placed(
+    several: Sequence[Found], context: str, standing: GlobalService | None, seen: Snapshot
+) -> Iterator[Found]:
+    """The ways in that have an address; a name that cannot be looked up now has those it had."""
+    placed = {found.address: found for found in several if found.address}
+    yield from placed.values()
+    for found in several:
+        if found.address or looked_up(found.hostname, seen).addresses is not None:
+            continue
+        for member in standing.spec.members if standing is not None else ():
+            same = (member.cluster, member.hostname) == (context, found.hostname)
+            if same and member.address not in placed:
+                yield replace(found, address=member.address)
 
 
 def _chosen(
@@ -191,11 +243,12 @@ def _chosen(
         if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, seen)
     ]
     objects.sort(key=lambda o: (o.metadata.namespace, o.metadata.name, type(o).kind.name))
-    by_address: dict[str, Found] = {}
+    by_address: dict[tuple[str, str], Found] = {}
     for obj in objects:
         for found in found_in(obj, host, where, seen):
-            by_address.setdefault(found.address, found)
-    return [by_address[address] for address in sorted(by_address)]
+            place = (found.address, "" if found.address else found.hostname)
+            by_address.setdefault(place, found)
+    return [by_address[place] for place in sorted(by_address)]
 
 
 def is_selected(
@@ -220,7 +273,7 @@ def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
     return bool(wanted) and all(labels.get(name) == value for name, value in wanted)
 
 
-def _is_unseen(where: ClusterId, seen: Snapshot) -> bool:
+def is_unseen(where: ClusterId, seen: Snapshot) -> bool:
     """Whether what a cluster lacks says nothing: never read in full, or just restored."""
     state = seen.fact(ClusterState, where)
     if state is None or not state.listed:
@@ -228,11 +281,8 @@ def _is_unseen(where: ClusterId, seen: Snapshot) -> bool:
     return state.recovering or state.phase is Phase.RESTORED
 
 
-def _kept(
-    context: str, standing: GlobalService | None, shares: Mapping[str, Share]
-) -> Iterator[GlobalMember]:
+def _kept(context: str, standing: GlobalService | None, share: Share) -> Iterator[GlobalMember]:
     """What was known of a cluster that cannot be asked, with its part of the traffic as of now."""
-    share = shares.get(context, Share())
     for member in standing.spec.members if standing is not None else ():
         if member.cluster == context and not member.third_party:
             yield replace(member, weight=share.weight, priority=share.priority)

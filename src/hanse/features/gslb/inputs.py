@@ -10,8 +10,10 @@ from hanse.features.gslb.names import HOSTNAMES
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
-from hanse.model.kinds.globalservice import Monitor
+from hanse.model.kinds.globalservice import GlobalService, Monitor
+from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.networking import Ingress
+from hanse.model.lookups import looked_up
 from hanse.model.objects import ClusterId, Object
 from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
@@ -26,9 +28,12 @@ class Found(Struct, frozen=True):
     """One way in that serves a host: where, watched how, and whether anything is behind it."""
 
     address: str
+    """Empty where it has but a name, and that has no address or none that is known now."""
     source: Object
     monitor: Monitor | None
     ready: bool
+    hostname: str = ""
+    """The name that was looked up for the address, as load balancers of some clouds have one."""
 
 
 def hosts_of(obj: Object) -> Iterator[str]:
@@ -44,6 +49,36 @@ def is_host(told: str) -> bool:
     return _HOST.fullmatch(told.strip().lower().removesuffix(".")) is not None
 
 
+class BadName(Struct, frozen=True):
+    """What is written where a host's name should be."""
+
+    field: str
+    name: str
+
+
+def bad_names(obj: Object) -> Iterator[BadName]:
+    """What an object has for host names and what is none."""
+    for field, name in _names_in(obj):
+        if name.strip() and not is_host(name):
+            yield BadName(field, name.strip())
+
+
+def _names_in(obj: Object) -> Iterator[tuple[str, str]]:
+    """Host names as people wrote them, each with its field."""
+    match obj:
+        case Service() if obj.spec.type == "LoadBalancer":
+            told = obj.metadata.annotations.get(HOSTNAMES, "")
+            yield from ((f"annotation {HOSTNAMES}", name) for name in told.split(","))
+        case Ingress():
+            yield from ((f"spec.rules[{n}].host", r.host) for n, r in enumerate(obj.spec.rules))
+        case Route():
+            yield "spec.host", obj.spec.host
+        case HTTPRoute():
+            yield from ((f"spec.hostnames[{n}]", h) for n, h in enumerate(obj.spec.hostnames))
+        case _:
+            return
+
+
 def _told_hosts(obj: Object) -> Iterator[str]:
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
@@ -51,14 +86,10 @@ def _told_hosts(obj: Object) -> Iterator[str]:
             yield from named
             if not named:
                 yield f"{UNNAMED}{obj.metadata.name}.{obj.metadata.namespace}"
-        case Ingress():
-            yield from dict.fromkeys(r.host.lower() for r in obj.spec.rules if r.host)
-        case Route() if obj.spec.host:
-            yield obj.spec.host.lower()
-        case HTTPRoute():
-            yield from dict.fromkeys(host.lower() for host in obj.spec.hostnames)
-        case _:
+        case Service():
             return
+        case _:
+            yield from dict.fromkeys(name.lower() for _, name in _names_in(obj) if name)
 
 
 SERVICE_HOSTS = Index(Service, "gslb-host", hosts_of)
@@ -134,33 +165,71 @@ def full_host(told: str, domain: str) -> str | None:
 
 def found_in(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[Found]:
     """The ways in that an object gives a host; one for each address it has."""
+    namespace = obj.metadata.namespace
+    monitor: Monitor | None
     match obj:
         case Service():
-            entries = obj.status.load_balancer.ingress
-            mine = [e.ip for e in entries if e.hostname == host] or [e.ip for e in entries]
-            ready = _is_ready([obj.metadata.name], obj.metadata.namespace, where, seen)
-            addresses, monitor = mine, _service_monitor(obj)
+            behind, monitor = [obj.metadata.name], _service_monitor(obj)
         case Ingress():
-            lb = obj.status.load_balancer.ingress
-            addresses = [e.ip for e in lb if e.hostname == host] or [e.ip for e in lb]
-            paths, services = _ingress_paths(obj, host)
-            tls = any(host in t.hosts for t in obj.spec.tls)
-            monitor = _http_monitor(paths, tls)
-            ready = _is_ready(services, obj.metadata.namespace, where, seen)
+            paths, behind = _ingress_paths(obj, host)
+            monitor = _http_monitor(paths, any(host in t.hosts for t in obj.spec.tls))
         case Route():
-            addresses = list(_route_addresses(obj))
+            behind = [obj.spec.to.name]
             monitor = _http_monitor([obj.spec.path], obj.spec.tls is not None)
-            ready = _is_ready([obj.spec.to.name], obj.metadata.namespace, where, seen)
         case HTTPRoute():
-            gateways = list(_gateways(obj, where, seen))
-            addresses = [a.value for g in gateways for a in g.status.addresses]
+            behind = list(_backends(obj))
             paths = [m.path.value for r in obj.spec.rules for m in r.matches]
-            monitor = _http_monitor(paths, any(map(_is_encrypted, gateways)))
-            ready = _is_ready(list(_backends(obj)), obj.metadata.namespace, where, seen)
+            monitor = _http_monitor(paths, any(map(_is_encrypted, _gateways(obj, where, seen))))
         case _:
             return
-    for address in dict.fromkeys(filter(_is_address, addresses)):
-        yield Found(address, obj, monitor, ready)
+    ways_in = list(_ways_in(obj, host, where, seen))
+    ready = bool(ways_in) and _is_ready(behind, namespace, where, seen)
+    for told in ways_in:
+        yield Found(told.address, obj, monitor, ready, told.hostname)
+
+
+class _WayIn(Struct, frozen=True):
+    address: str
+    hostname: str = ""
+
+
+def _ways_in(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[_WayIn]:
+    """Each address once; what is told as a name is looked up."""
+    told = list(addresses_told(obj, host, where, seen))
+    met = {text for text in told if is_address(text)}
+    yield from (_WayIn(address) for address in dict.fromkeys(told) if address in met)
+    for name in names_told(told, host, seen):
+        found = usable(looked_up(name, seen).addresses or ())
+        yield from (_WayIn(address, name) for address in found or ("",) if address not in met)
+        met.update(found)
+
+
+def names_told(told: Iterable[str], host: str, seen: Snapshot) -> Iterator[str]:
+    """The names among the addresses of a way in; what we answer ourselves is not asked for."""
+    for name in dict.fromkeys(text.lower().removesuffix(".") for text in told):
+        if not is_address(name) and is_host(name) and not _is_ours(name, host, seen):
+            yield name
+
+
+def _is_ours(name: str, host: str, seen: Snapshot) -> bool:
+    return name == host or seen.get(seen.local, GlobalService, name, NAMESPACE) is not None
+
+
+def addresses_told(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+    """What an object's status has for addresses of a host, names of load balancers among them."""
+    match obj:
+        case Service() | Ingress():
+            entries = obj.status.load_balancer.ingress
+            own = [e for e in entries if e.hostname == host and e.ip]
+            yield from (entry.ip or entry.hostname for entry in own or entries)
+        case Route():
+            yield from _route_addresses(obj)
+        case HTTPRoute():
+            for gateway in _gateways(obj, where, seen):
+                addresses = gateway.status.addresses
+                yield from (a.value for a in addresses if a.type in ("IPAddress", "Hostname"))
+        case _:
+            return
 
 
 def _service_hosts(service: Service) -> Iterator[str]:
@@ -195,12 +264,12 @@ def _ingress_paths(ingress: Ingress, host: str) -> tuple[list[str], list[str]]:
 
 
 def _route_addresses(route: Route) -> Iterator[str]:
-    """The address of each router that admitted it: its name, or as some tell it, a message."""
+    """The address of each router that admitted it: as some tell it, a message; else its name."""
     for entry in route.status.ingress:
         for condition in entry.conditions:
             if condition.type == "Admitted" and condition.status == "True":
-                yield condition.message
-                yield entry.router_canonical_hostname
+                told = condition.message
+                yield told if is_address(told) else entry.router_canonical_hostname
 
 
 def _gateways(route: HTTPRoute, where: ClusterId, seen: Snapshot) -> Iterator[Gateway]:
@@ -236,9 +305,22 @@ def _is_ready(services: Iterable[str], namespace: str, where: ClusterId, seen: S
     return not known
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address."""
     try:
         ip_address(text)
     except ValueError:
         return False
     return True
+
+
+def usable(addresses: Iterable[str]) -> list[str]:
+    """The addresses of a name that clients anywhere may be sent to."""
+    return [address for address in addresses if _is_elsewhere(address)]
+
+
+def _is_elsewhere(text: str) -> bool:
+    if not is_address(text):
+        return False
+    ip = ip_address(text)
+    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)

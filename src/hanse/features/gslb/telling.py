@@ -1,28 +1,81 @@
 """What people are told about configuration, policies and host rules, on the objects themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from hanse.features.gslb.faults import MOST, Fault, faults_of
+from hanse.features.gslb.hosts import connection_of, is_unseen
 from hanse.features.gslb.policy import Bad, config_of, policies_of, policy_of
-from hanse.model.kinds.gslb import NAMESPACE, GSLBConfig, GSLBHostRule
-from hanse.model.objects import Place, ref_of
-from hanse.model.plan import Patch
+from hanse.features.gslb.standing import Leading
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    GlobalDeploymentPolicy,
+    GlobalDeploymentPolicySpec,
+    GSLBConfig,
+    GSLBHostRule,
+)
+from hanse.model.objects import Place, Wire, ref_of
+from hanse.model.plan import Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 ACCEPTED = "success: the configuration is in use"
 
 
-def told_of_policy(seen: Snapshot, *, named_monitors: bool) -> Iterator[Patch]:
-    """Whether the configuration and the policy are in use."""
+def told_of_policy(leading: Leading, seen: Snapshot, *, named_monitors: bool) -> Plan:
+    """Whether the configuration and the policy are in use, and what is chosen in vain."""
+    policy = policy_of(seen, named_monitors=named_monitors)
+    patches = list(_told_of_config(seen))
+    notices: list[Notice] = []
+    for said in policies_of(seen):
+        place = Place(seen.local, ref_of(said))
+        status: Wire = {"errorStatus": policy.error if isinstance(policy, Bad) else None}
+        if policy is not None and not isinstance(policy, Bad):
+            faults = list(faults_of(policy, leading, seen))
+            status["warnings"] = _warnings(faults, said, policy, leading, seen)
+            notices += _news(faults, said, place)
+        patches.append(Patch(place, {"status": status}, subresource="status"))
+    return Plan(patches=tuple(patches), notices=tuple(notices))
+
+
+def taken_back(seen: Snapshot) -> Plan:
+    """Who does not lead warns of nothing."""
+    warned = [policy for policy in policies_of(seen) if policy.status.warnings]
+    change: Wire = {"status": {"warnings": None}}
+    return Plan(
+        patches=tuple(
+            Patch(Place(seen.local, ref_of(p)), change, subresource="status") for p in warned
+        )
+    )
+
+
+def _told_of_config(seen: Snapshot) -> Iterator[Patch]:
     config = config_of(seen)
     state = f"error: {config.error}" if isinstance(config, Bad) else ACCEPTED
     for one in seen.in_namespace(seen.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state}}
         yield Patch(Place(seen.local, ref_of(one)), change, subresource="status")
-    policy = policy_of(seen, named_monitors=named_monitors)
-    error = policy.error if isinstance(policy, Bad) else None
-    for said in policies_of(seen):
-        wanted = {"status": {"errorStatus": error}}
-        yield Patch(Place(seen.local, ref_of(said)), wanted, subresource="status")
+
+
+def _warnings(
+    faults: Sequence[Fault],
+    said: GlobalDeploymentPolicy,
+    policy: GlobalDeploymentPolicySpec,
+    leading: Leading,
+    seen: Snapshot,
+) -> list[str] | None:
+    """All faults, in the policy's order of clusters; of one that cannot be seen, as before."""
+    found = [fault.sentence for fault in faults]
+    for match in policy.match_clusters:
+        if is_unseen(connection_of(match.cluster, leading, seen), seen):
+            found += [w for w in said.status.warnings if w.startswith(f"{match.cluster}: ")]
+    more = len(found) - MOST
+    return [*found[:MOST], *([f"and {more} more"] if more > 0 else [])] or None
+
+
+def _news(faults: Sequence[Fault], said: GlobalDeploymentPolicy, place: Place) -> Iterator[Notice]:
+    """An Event on each object of which something is told for the first time."""
+    for fault in faults[:MOST]:
+        if fault.sentence not in said.status.warnings:
+            yield Notice(fault.place, "NotBalanced", fault.sentence, "Warning", told_with=place)
 
 
 def told_of_rule(rule: GSLBHostRule, error: str, seen: Snapshot) -> Patch:

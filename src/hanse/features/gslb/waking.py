@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.copies import FEDERATION
+from hanse.features.gslb.faults import is_odd
 from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to
 from hanse.features.gslb.policy import RULES, policies_of
 from hanse.features.gslb.standing import GUIDE
 from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
-from hanse.model.facts import BadWay, ClusterState, Outcome, Role
+from hanse.model.facts import Answer, BadWay, ClusterState, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -84,11 +85,20 @@ def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
         case Health(target):
             for service in seen.by(seen.local, BY_ADDRESS, target.address):
                 yield host_key(service.metadata.name)
+        case Answer() if _is_known(change.before) != _is_known(change.after):
+            yield POLICY
         case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != seen.local:
             if place.ref.kind.name != GlobalService.kind.name:
                 yield FEDERATION
         case _:
             return
+
+
+def _is_known(fact: object) -> bool:
+    """Whether a name is known to have addresses; one that was not asked for yet counts as such."""
+    if not isinstance(fact, Answer):
+        return True
+    return fact.value is not None and bool(fact.value.get("addresses", True))
 
 
 def _weight_of(state: object) -> object:
@@ -120,12 +130,15 @@ def _woken_by_input(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
     concerned: Iterable[Object | None] = (change.before, change.after)
     match obj:
         case Namespace(metadata=meta):
+            yield POLICY
             concerned = (o for k in INPUTS for o in seen.in_namespace(where, k, meta.name))
         case Gateway():
             concerned = seen.all(where, HTTPRoute)
         case EndpointSlice(metadata=meta):
             service = meta.labels.get(KUBE_SERVICE, "")
             concerned = led_to(f"{meta.namespace}/{service}", where, seen) if service else ()
+    if any(one is not None and is_odd(one) for one in (change.before, change.after)):
+        yield POLICY
     for one in concerned:
         if one is not None:
             yield from _hosts(one, seen)

@@ -1,5 +1,12 @@
 """What the feature watches: at home, and in the clusters that it leads or balances."""
 
+from hanse.features.gslb.faults import (
+    ODD_GATEWAYS,
+    ODD_HTTPROUTES,
+    ODD_INGRESSES,
+    ODD_ROUTES,
+    ODD_SERVICES,
+)
 from hanse.features.gslb.inputs import (
     HTTPROUTE_BACKENDS,
     HTTPROUTE_HOSTS,
@@ -38,11 +45,11 @@ BY_SOURCE = Index(
 
 def _inputs(role: Role) -> tuple[Watch, ...]:
     return (
-        Watch(role, Service, indexes=(SERVICE_HOSTS,)),
-        Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS)),
-        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS)),
-        Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS)),
-        Watch(role, Gateway),
+        Watch(role, Service, indexes=(SERVICE_HOSTS, ODD_SERVICES)),
+        Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, ODD_INGRESSES)),
+        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, ODD_ROUTES)),
+        Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, ODD_HTTPROUTES)),
+        Watch(role, Gateway, indexes=(ODD_GATEWAYS,)),
         Watch(role, EndpointSlice, indexes=(SLICES,)),
         Watch(role, Namespace),
     )

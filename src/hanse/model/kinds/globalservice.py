@@ -31,6 +31,7 @@ class GlobalMember(Value, frozen=True, kw_only=True):
 
     cluster: Annotated[Name, Schema("The cluster's context, or the site of a third party.")]
     address: Annotated[Address, Schema("Where it is watched, and told to clients.")]
+    hostname: Annotated[Name, Schema("The load balancer's name that has this address.")] = ""
     public_ip: Annotated[Address, Schema("What clients are told instead.")] = renamed(
         "publicIP", ""
     )

@@ -270,6 +270,9 @@ class PolicyStatus(Value, frozen=True, kw_only=True):
     """Whether the policy is in use."""
 
     error_status: Annotated[str, Schema("What is wrong, naming the field.", max_length=4096)] = ""
+    warnings: Annotated[
+        tuple[str, ...], Schema("What is chosen and is not balanced, and why.", max_items=101)
+    ] = ()
 
 
 class GlobalDeploymentPolicy(Object, frozen=True, kw_only=True):

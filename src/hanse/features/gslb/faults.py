@@ -1,0 +1,115 @@
+"""What a policy chooses and what is not balanced all the same, in one sentence each."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hanse.features.gslb.hosts import connection_of, is_selected, is_unseen
+from hanse.features.gslb.inputs import (
+    addresses_told,
+    bad_names,
+    hosts_of,
+    is_address,
+    is_host,
+    names_told,
+    usable,
+)
+from hanse.features.gslb.standing import Leading
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
+from hanse.model.kinds.gslb import GlobalDeploymentPolicySpec
+from hanse.model.kinds.networking import Ingress
+from hanse.model.lookups import looked_up
+from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.model.snapshot import Index, Snapshot
+
+MOST = 100
+"""How many faults are told of at once."""
+_ODD = "odd"
+
+
+class Fault(Struct, frozen=True):
+    """An object that is chosen and not balanced, or not as its owner thinks."""
+
+    place: Place
+    sentence: str
+
+
+def is_odd(obj: Object) -> bool:
+    """Whether an object is worth a look: a bad name, or an address that is but a name."""
+    if any(True for _ in bad_names(obj)):
+        return True
+    match obj:
+        case Service() | Ingress():
+            return any(e.hostname and not e.ip for e in obj.status.load_balancer.ingress)
+        case Route():
+            return any(e.router_canonical_hostname for e in obj.status.ingress)
+        case Gateway():
+            return any(a.type == "Hostname" for a in obj.status.addresses)
+        case _:
+            return False
+
+
+def _odd(obj: Object) -> tuple[str, ...]:
+    return (_ODD,) if is_odd(obj) else ()
+
+
+ODD_SERVICES = Index(Service, "gslb-odd", _odd)
+ODD_INGRESSES = Index(Ingress, "gslb-odd", _odd)
+ODD_ROUTES = Index(Route, "gslb-odd", _odd)
+ODD_HTTPROUTES = Index(HTTPRoute, "gslb-odd", _odd)
+ODD_GATEWAYS = Index(Gateway, "gslb-odd", _odd)
+
+
+def faults_of(
+    policy: GlobalDeploymentPolicySpec, leading: Leading, seen: Snapshot
+) -> Iterator[Fault]:
+    """What is wrong with the objects that a policy chooses, cluster by cluster."""
+    for match in policy.match_clusters:
+        where = connection_of(match.cluster, leading, seen)
+        if is_unseen(where, seen):
+            continue
+        chosen = [o for o in _odd_objects(where, seen) if is_selected(o, policy, where, seen)]
+        for obj in sorted(chosen, key=lambda o: str(ref_of(o))):
+            place = Place(where, ref_of(obj))
+            name = f"{obj.metadata.namespace}/{obj.metadata.name}"
+            about = f"{match.cluster}: {type(obj).kind.name} {name}"
+            yield from (Fault(place, f"{about}: {told}") for told in _wrong(obj, where, seen))
+
+
+def _odd_objects(where: ClusterId, seen: Snapshot) -> Iterator[Object]:
+    yield from seen.by(where, ODD_SERVICES, _ODD)
+    yield from seen.by(where, ODD_INGRESSES, _ODD)
+    yield from seen.by(where, ODD_ROUTES, _ODD)
+    if any(True for _ in seen.by(where, ODD_GATEWAYS, _ODD)):
+        yield from seen.all(where, HTTPRoute)
+    else:
+        yield from seen.by(where, ODD_HTTPROUTES, _ODD)
+
+
+def _wrong(obj: Object, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+    for bad in bad_names(obj):
+        yield (
+            f"{bad.field}: {bad.name[:100]!r} is no name of one host, so it is not balanced; "
+            "write it as shop.example.org"
+        )
+    told = list(addresses_told(obj, "", where, seen))
+    asked = set(names_told(told, "", seen)).difference(hosts_of(obj))
+    for text in dict.fromkeys(told):
+        name = text.lower().removesuffix(".")
+        if name and not is_address(name) and (fault := _unserved(name, asked, seen)):
+            yield f"its load balancer has no address but the name {name}, and {fault}"
+
+
+def _unserved(name: str, asked: set[str], seen: Snapshot) -> str:
+    """Why a load balancer's name brings no member; empty where it does, or is not known yet."""
+    if not is_host(name):
+        return "that is no name of a host; see to what set its status"
+    if name not in asked:
+        return "that is a global host itself; give it an address of its own"
+    found = looked_up(name, seen)
+    if found.error:
+        return "that cannot be looked up now, so what was known serves on; see to the agent's DNS"
+    if found.addresses is not None and not usable(found.addresses):
+        return "that has no address that clients can be sent to; see to its DNS records"
+    return ""

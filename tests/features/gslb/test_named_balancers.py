@@ -1,0 +1,307 @@
+"""Load balancers that have a name and no address, and names that are none: served, or told."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.inputs import hosts_of
+from hanse.model.facts import Answer, Fact
+from hanse.model.keys import Key
+from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, ObservedCondition
+from hanse.model.kinds.gateways import (
+    Gateway,
+    GatewayAddress,
+    GatewayReference,
+    GatewayStatus,
+    HTTPRoute,
+    HTTPRouteSpec,
+    HTTPRouteStatus,
+    Route,
+    RouteIngress,
+    RouteParentStatus,
+    RouteSpec,
+    RouteStatus,
+)
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import GlobalDeploymentPolicy, PolicyStatus
+from hanse.model.lookups import looked_up
+from hanse.model.objects import Meta, Object
+from hanse.model.plan import Call, Plan
+from hanse.model.snapshot import FactChange, Snapshot
+from hanse.testing.builders import stored
+from hanse.testing.time import EPOCH
+from tests.features.gslb.fleet import (
+    HOST,
+    LABELS,
+    amko,
+    balancer,
+    config,
+    ingress,
+    policy,
+    seen_by_leader,
+)
+
+NAME = "lb-1.elb.example.com"
+LEADER = amko("lubeck", leads=True, epoch=1)
+CONFIG = config("lubeck")
+KEY = Key("host", HOST)
+ACCEPTED = ObservedCondition(type="Accepted", status="True")
+ADMITTED = ObservedCondition(type="Admitted", status="True", message="as planned")
+
+
+def named(obj: Any, *names: str) -> Any:
+    """An object whose load balancers have but names."""
+    entries = tuple(LoadBalancerIngress(hostname=name) for name in names)
+    return replace(
+        obj, status=replace(obj.status, load_balancer=LoadBalancerStatus(ingress=entries))
+    )
+
+
+def route() -> Route:
+    entry = RouteIngress(
+        host=HOST, router_canonical_hostname=NAME.upper() + ".", conditions=(ADMITTED,)
+    )
+    return Route(
+        metadata=Meta(name="web", namespace="shop", labels=LABELS),
+        spec=RouteSpec(host=HOST),
+        status=RouteStatus(ingress=(entry,)),
+    )
+
+
+def behind_gateway() -> tuple[Object, ...]:
+    ref = GatewayReference(name="front")
+    parents = (RouteParentStatus(parent_ref=ref, conditions=(ACCEPTED,)),)
+    return (
+        Gateway(
+            metadata=Meta(name="front", namespace="shop"),
+            status=GatewayStatus(addresses=(GatewayAddress(type="Hostname", value=NAME),)),
+        ),
+        HTTPRoute(
+            metadata=Meta(name="web", namespace="shop", labels=LABELS),
+            spec=HTTPRouteSpec(parent_refs=(ref,), hostnames=(HOST,)),
+            status=HTTPRouteStatus(parents=parents),
+        ),
+    )
+
+
+def answer(*addresses: str, name: str = NAME, ttl: int = 60, error: str = "") -> Answer:
+    value = None if error else {"addresses": list(addresses), "ttl": ttl}
+    return Answer(Call("resolve", (("host", name),)).id, value, error, EPOCH)
+
+
+def seen(
+    *objects: Object, facts: tuple[Fact, ...] = (), said: GlobalDeploymentPolicy | None = None
+) -> Snapshot:
+    return seen_by_leader([LEADER, CONFIG, said or policy("lubeck"), *objects], facts=facts)
+
+
+def host_plan(seen: Snapshot) -> Plan:
+    return Gslb().plan(KEY, seen)
+
+
+def service_in(plan: Plan) -> GlobalService:
+    (found,) = [d.object for d in plan.desired if isinstance(d.object, GlobalService)]
+    return found
+
+
+def members(seen: Snapshot) -> list[tuple[str, str]]:
+    return [(m.address, m.hostname) for m in service_in(host_plan(seen)).spec.members]
+
+
+KINDS: list[Any] = [
+    pytest.param((named(balancer("", 443, hostname=HOST), NAME),), id="Service"),
+    pytest.param((named(ingress(), NAME),), id="Ingress"),
+    pytest.param((route(),), id="Route"),
+    pytest.param(behind_gateway(), id="HTTPRoute"),
+]
+
+
+@pytest.mark.parametrize("objects", KINDS)
+def test_a_load_balancer_that_has_but_a_name_is_looked_up(objects: tuple[Object, ...]) -> None:
+    asking = host_plan(seen(*objects))
+    asked = seen(*objects, facts=(answer("192.0.2.1", "2001:db8::1"),))
+
+    assert asking.desired == ()
+    assert asking.questions == (looked_up(NAME, asked_nothing()).question,)
+    assert members(asked) == [("192.0.2.1", NAME), ("2001:db8::1", NAME)]
+
+
+def asked_nothing() -> Snapshot:
+    return seen()
+
+
+def test_a_name_is_looked_up_again_when_its_records_are_old() -> None:
+    plan = host_plan(seen(named(ingress(), NAME), facts=(answer("192.0.2.1", ttl=20),)))
+
+    assert plan.again_after is not None
+    assert plan.again_after.total_seconds() == 20
+    assert [q.max_age for q in plan.questions] == [plan.again_after]
+
+
+def test_while_a_name_cannot_be_looked_up_it_has_the_addresses_that_it_had() -> None:
+    way_in = named(ingress(), NAME)
+    before = service_in(host_plan(seen(way_in, facts=(answer("192.0.2.1"),))))
+
+    restarted = seen(way_in, before)
+    failing = seen(way_in, before, facts=(answer(error="timed out"),))
+
+    assert members(restarted) == members(failing) == [("192.0.2.1", NAME)]
+
+
+def test_a_name_that_nobody_has_any_more_takes_its_members_with_it() -> None:
+    way_in = named(ingress(), NAME)
+    before = service_in(host_plan(seen(way_in, facts=(answer("192.0.2.1"),))))
+
+    plan = host_plan(seen(way_in, before, facts=(answer(),)))
+
+    assert plan.desired == ()
+    assert plan.questions, "it may be given again"
+
+
+def test_a_load_balancer_that_moves_to_another_address_goes_on_serving() -> None:
+    way_in = named(ingress(), NAME)
+    made = service_in(host_plan(seen(way_in, facts=(answer("192.0.2.1"),))))
+    up = replace(made.status.members[0], up=True)
+    serving = replace(made, status=replace(made.status, members=(up,)))
+
+    moved = service_in(host_plan(seen(way_in, serving, facts=(answer("192.0.2.2"),))))
+
+    assert [(h.address, h.up) for h in moved.status.members] == [("192.0.2.2", True)]
+
+
+def test_addresses_that_no_client_can_be_sent_to_are_left_out() -> None:
+    told = answer("127.0.0.1", "169.254.169.254", "192.0.2.1")
+
+    assert members(seen(named(ingress(), NAME), facts=(told,))) == [("192.0.2.1", NAME)]
+
+
+def test_a_host_is_not_looked_up_by_its_own_name() -> None:
+    plan = host_plan(seen(named(ingress(), HOST), facts=(answer("192.0.2.1", name=HOST),)))
+
+    assert (plan.desired, plan.questions) == ((), ())
+
+
+# -- what is told
+
+
+def warnings(seen: Snapshot) -> list[str] | None:
+    (patch,) = [
+        p for p in Gslb().plan(Key("policy"), seen).patches if "warnings" in p.change["status"]
+    ]
+    found: list[str] | None = patch.change["status"]["warnings"]
+    return found
+
+
+FAULTS: list[Any] = [
+    pytest.param(
+        (named(ingress(), NAME), answer()),
+        f"Ingress shop/web: its load balancer has no address but the name {NAME}, and that has no",
+        id="nobody has it",
+    ),
+    pytest.param(
+        (named(balancer("", 443, hostname=HOST), NAME), answer(error="timed out")),
+        f"Service shop/db: its load balancer has no address but the name {NAME}, and that cannot",
+        id="it cannot be looked up",
+    ),
+    pytest.param(
+        (named(ingress(), HOST), answer()),
+        f"Ingress shop/web: its load balancer has no address but the name {HOST}, and that is a",
+        id="it is the host itself",
+    ),
+    pytest.param(
+        (named(ingress(), "a_b.example.com"), answer()),
+        "Ingress shop/web: its load balancer has no address but the name a_b.example.com, and that"
+        " is no name",
+        id="it is no name",
+    ),
+    pytest.param(
+        (ingress("192.0.2.1", host="*.example.org"), answer()),
+        "Ingress shop/web: spec.rules[0].host: '*.example.org' is no name of one host, so it is",
+        id="a wildcard",
+    ),
+    pytest.param(
+        (balancer("192.0.2.1", 80, hostname="not a host!"), answer()),
+        "Service shop/db: annotation external-dns.alpha.kubernetes.io/hostname: 'not a host!' is",
+        id="a Service's name",
+    ),
+    pytest.param(
+        (replace(route(), spec=RouteSpec(host="a..b")), answer("192.0.2.1")),
+        "Route shop/web: spec.host: 'a..b' is no name of one host",
+        id="a Route's name",
+    ),
+    pytest.param(
+        (
+            HTTPRoute(
+                metadata=Meta(name="web", namespace="shop", labels=LABELS),
+                spec=HTTPRouteSpec(hostnames=(HOST, "*.example.org")),
+            ),
+            answer(),
+        ),
+        "HTTPRoute shop/web: spec.hostnames[1]: '*.example.org' is no name of one host",
+        id="an HTTPRoute's name",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), FAULTS)
+def test_what_is_chosen_in_vain_is_told_on_the_policy_and_in_an_event(
+    given: tuple[Object, Fact], told: str
+) -> None:
+    there = seen(given[0], facts=given[1:])
+
+    (warning,) = warnings(there) or []
+
+    assert warning.startswith(f"lubeck: {told}")
+    (notice,) = Gslb().plan(Key("policy"), there).notices
+    assert (notice.place.ref.name, notice.message) == (given[0].metadata.name, warning)
+
+
+def test_what_is_well_or_not_chosen_is_not_told() -> None:
+    other = ingress("192.0.2.1", host="*.example.org", name="other", labels={})
+    found = answer("192.0.2.1")
+
+    assert warnings(seen(named(ingress(), NAME), other, facts=(found,))) is None
+    assert warnings(seen(named(ingress(), NAME))) is None, "not asked yet"
+
+
+def test_an_event_is_sent_once() -> None:
+    wild = ingress("192.0.2.1", host="*.example.org")
+    first = warnings(seen(wild)) or []
+    told = replace(policy("lubeck"), status=PolicyStatus(warnings=tuple(first)))
+
+    again = Gslb().plan(Key("policy"), seen(wild, said=told))
+
+    assert again.notices == ()
+    assert warnings(seen(wild, said=told)) == first
+
+
+def test_no_more_is_told_than_a_person_reads() -> None:
+    many = [ingress("192.0.2.1", host="*.example.org", name=f"web-{n}") for n in range(120)]
+
+    told = warnings(seen(*many)) or []
+
+    assert (len(told), told[-1]) == (101, "and 20 more")
+
+
+def test_who_no_longer_leads_takes_warnings_back() -> None:
+    warned = replace(policy("lubeck"), status=PolicyStatus(warnings=("lubeck: something",)))
+
+    (patch,) = Gslb().plan(Key("policy"), seen_by_leader([amko("lubeck"), warned])).patches
+
+    assert patch.change == {"status": {"warnings": None}}
+
+
+def test_a_name_that_is_lost_or_found_wakes_what_is_told() -> None:
+    there = seen(named(ingress(), NAME))
+    good, bad = answer("192.0.2.1"), answer(error="timed out")
+
+    assert Key("policy") in Gslb().wakes(FactChange(good, bad), there)
+    assert Key("policy") in Gslb().wakes(FactChange(bad, good), there)
+    assert Key("policy") not in Gslb().wakes(FactChange(None, good), there)
+
+
+@pytest.mark.parametrize("host", ["*.example.org", "under_score.org", "a..b", "x" * 64 * 4])
+def test_what_is_no_name_of_one_host_gets_no_service(host: str) -> None:
+    assert list(hosts_of(stored(ingress("10.1.0.1", host=host)))) == []
