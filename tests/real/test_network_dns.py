@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import dns.asyncquery
 import dns.exception
@@ -16,19 +17,32 @@ from hanse.features.networks.corefile import corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
+from hanse.kube.access import Access, Fixed
+from hanse.kube.client import Client
+from hanse.kube.errors import Forbidden
+from hanse.kube.http import HttpTransport
+from hanse.local.kubeconfig import Context, write_kubeconfig
+from hanse.local.real.accounts import Account, grant
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
-from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.core import Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.testing.stage import Check, Stage
 from hanse.testing.stage_kubernetes import kubernetes_ground
 from tests.scenarios.city import HERE, City, made
 
+READ = ["list", "watch"]
 Ask = Callable[[str], Awaitable[set[str]]]
 DOMAIN = "cluster.local"
+BY_HAND: tuple[dict[str, Any], ...] = (
+    {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": READ},
+    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": READ},
+)
+"""What CoreDNS needs in the whole cluster, as the ClusterRole `system:coredns` gives it."""
 
 
 @pytest.fixture
@@ -73,15 +87,38 @@ async def _running(command: Sequence[str], folder: Path, port: int) -> AsyncIter
         await process.wait()
 
 
+async def way_in(
+    fleet: RealFleet, name: NetworkName, folder: Path, *more: dict[str, Any]
+) -> tuple[Path, Access]:
+    """A kubeconfig for the account that the agent made for a network's DNS, and for no other."""
+    cluster = fleet.clusters[HERE]
+    account = Account(name.kube_dns, name.dns_namespace, everywhere=more)
+    admin = HttpTransport(Fixed(cluster.access))
+    try:
+        access = await grant(admin, cluster.access, account)
+    finally:
+        await admin.close()
+    file = folder / f"{name}-{len(more)}.kubeconfig"
+    write_kubeconfig(file, [Context(HERE, access, name.kube_dns)])
+    return file, access
+
+
 @asynccontextmanager
 async def coredns(
-    fleet: RealFleet, name: NetworkName, spaces: Sequence[str], folder: Path
+    fleet: RealFleet, city: City, name: NetworkName, folder: Path
 ) -> AsyncIterator[Ask]:
-    """CoreDNS with the Corefile that is generated, told where the cluster is."""
+    """CoreDNS with the Corefile that is generated, and the rights that it must be given."""
     program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
     [port] = free_ports(1)
+    spaces = [
+        s.metadata.name
+        for s in (await city.person.list(Namespace)).objects
+        if s.metadata.labels.get(TENANT) == name.tenant
+    ]
     text = corefile(name, DOMAIN, spaces)
-    where = f"        kubeconfig {fleet.kubeconfig} {HERE}\n        pods verified\n"
+    kubeconfig, _ = await way_in(fleet, name, folder, *BY_HAND)
+    city.roles.append(f"{name.dns_namespace}:{name.kube_dns}")
+    where = f"        kubeconfig {kubeconfig} {HERE}\n        pods verified\n"
     local = text.replace(".:53 {", f".:{port} {{\n    bind 127.0.0.1")
     local = local.replace("        pods verified\n", where)
     kept = [
@@ -97,16 +134,33 @@ async def coredns(
 
 @asynccontextmanager
 async def our_own(
-    fleet: RealFleet, name: NetworkName, spaces: Sequence[str], folder: Path
+    fleet: RealFleet, city: City, name: NetworkName, folder: Path
 ) -> AsyncIterator[Ask]:
+    """Our server as the agent deployed it: by the same command, with the same account."""
     [port] = free_ports(1)
+    kubeconfig, access = await way_in(fleet, name, folder)
+    await _sees_its_tenant_alone(access, name)
+    deployed = await city.person.read(Deployment, name.kube_dns, name.dns_namespace)
+    told = deployed.spec.template["spec"]["containers"][0]["args"]
+    command, listening = told[: told.index("--listen")], ("--listen", f"127.0.0.1:{port}")
     program = (sys.executable, "-c", "from hanse.cli import main; main()")
-    which = ("--kubeconfig", str(fleet.kubeconfig), "--context", HERE)
-    only = [part for space in spaces for part in ("--namespace", space)]
-    command = (*program, "dns", *which, "--network", str(name), "--zone", DOMAIN, *only)
-    listening = ("--listen", f"127.0.0.1:{port}", "--workers", "1")
-    async with _running((*command, *listening), folder, port) as ask:
+    where = ("--kubeconfig", str(kubeconfig), "--workers", "1")
+    async with _running((*program, *command, *where, *listening), folder, port) as ask:
         yield ask
+
+
+async def _sees_its_tenant_alone(access: Access, name: NetworkName) -> None:
+    transport = HttpTransport(Fixed(access))
+    try:
+        account = Client(transport)
+        await account.list(Service, namespace=name.dns_namespace)
+        for space in ("default", ""):
+            with pytest.raises(Forbidden):
+                await account.list(Service, namespace=space)
+        with pytest.raises(Forbidden):
+            await account.list(Secret, namespace=name.dns_namespace)
+    finally:
+        await transport.close()
 
 
 async def test_both_know_the_network_and_no_other(
@@ -146,10 +200,10 @@ async def test_both_know_the_network_and_no_other(
         f"10-1-2-3.{space}.pod": {"NXDOMAIN"},
         "kubernetes.kube-system.svc": {"NXDOMAIN"},
     }
-    spaces = (space, lab.alias_namespace, lab.dns_namespace)
+    await city.stage.settled()
 
     for server in (our_own, coredns):
-        async with server(real_clusters, lab, spaces, tmp_path) as ask:
+        async with server(real_clusters, city, lab, tmp_path) as ask:
             await city.stage.eventually(_answers(ask, wanted))
 
 
