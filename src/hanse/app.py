@@ -36,7 +36,7 @@ from hanse.engine.health import serving
 from hanse.engine.issuing import Issuing
 from hanse.engine.leaders import Leaders
 from hanse.engine.network_providers import address_providers
-from hanse.engine.outside import Outside, System
+from hanse.engine.outside import EVERY, Outside, System
 from hanse.engine.pause import PAUSE_WATCHES
 from hanse.engine.places import Places
 from hanse.engine.presence import Presence
@@ -54,7 +54,7 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.hooks import HOOKS as MEMBERSHIP_HOOKS
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
-from hanse.features.gslb.avi import CONTROLLER, controller_said
+from hanse.features.gslb.avi import CONTROLLER, controller_said, refresh_said
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import Bad
@@ -271,7 +271,7 @@ class Agent:
             self.engine.fleet.join(name, {Role.OUTSIDE}, Outside(system))
         self._avi = AviController(self._leading_controller)
         if "avi" in settings.options.gslb.providers:
-            self.engine.fleet.join(CONTROLLER, {Role.OUTSIDE}, Outside(self._avi))
+            self.engine.fleet.join(CONTROLLER, {Role.OUTSIDE}, Outside(self._avi, self._refresh))
         self._presence: Presence | None = None
         if broker is not None:
             client = Client(broker)
@@ -355,6 +355,10 @@ class Agent:
             said.password,
             said.ca,
         )
+
+    def _refresh(self) -> timedelta:
+        """How often the Avi controller is read, as this cluster's configuration has it now."""
+        return refresh_said(self.engine.snapshot()) or EVERY
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.engine.snapshot(), BROKER).lease_duration

@@ -151,7 +151,7 @@ async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> Non
     async with town("lubeck", features=(Clerk(),), agents=False) as world:
         ledger = Ledger()
         engine = world.engine("lubeck")
-        outside = Outside(ledger, every=timedelta(hours=1))
+        outside = Outside(ledger, every=lambda: timedelta(hours=1))
         engine.fleet.join("ledger", {Role.MEMBER}, outside)
         client = world.client("lubeck")
         async with engine.running():

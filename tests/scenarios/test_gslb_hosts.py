@@ -8,12 +8,13 @@ import pytest
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
+from hanse.model.kinds.ako import AkoHostRule, AkoHostRuleSpec, GlobalName, VirtualHost
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBHostRule
+from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.objects import Meta
 from hanse.testing.stage import Check, Features, Stage
-from hanse.testing.stage_federation import put
+from hanse.testing.stage_federation import define, put
 from hanse.testing.stage_sites import HOST, Sites, balance
 
 pytestmark = pytest.mark.anyio
@@ -273,6 +274,30 @@ async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
     await stage.eventually(told_there)
     await sites.stop_serving("bergen", "wild")
     await stage.eventually(_warned(sites))
+
+
+async def test_hosts_of_other_names_serve_the_global_name_that_rules_give_them(
+    sites: Sites, stage: Stage
+) -> None:
+    everywhere = "everywhere.global.test"
+    for cluster, address in (("lubeck", "192.0.2.21"), ("bergen", "192.0.2.23")):
+        local = f"local.{cluster}.test"
+        await define(stage, cluster, AkoHostRule)
+        await sites.serve(cluster, address, host=local, name="local")
+        host = VirtualHost(fqdn=local, gslb=GlobalName(fqdn=everywhere))
+        rule = AkoHostRule(
+            metadata=Meta(name="local", namespace=stage.shop),
+            spec=AkoHostRuleSpec(virtualhost=host),
+        )
+        await put(sites.person(cluster), rule)
+    mapped = {"spec": {"useCustomGlobalFqdn": True}}
+    await sites.person("lubeck").patch(GSLBConfig, "gc-1", NAMESPACE, mapped)
+
+    await stage.eventually(sites.answers("hamburg", "192.0.2.21", "192.0.2.23", host=everywhere))
+    await stage.eventually(sites.answers("hamburg"))
+
+    await sites.person("bergen").delete(AkoHostRule, "local", stage.shop)
+    await stage.eventually(sites.answers("hamburg", "192.0.2.21", host=everywhere))
 
 
 def _warned(sites: Sites, *words: str) -> Check[None]:

@@ -5,7 +5,7 @@ retries serve it as they serve clusters.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import timedelta
 from hashlib import blake2b
 from random import Random
@@ -50,12 +50,15 @@ class ReadsOne(Protocol):
     async def read(self, kind: type[K], name: str) -> K: ...
 
 
+EVERY = timedelta(seconds=30)
+
+
 class Outside:
     """An outside system as the engine's `Api`: polled, and compared first."""
 
-    def __init__(self, system: System, every: timedelta = timedelta(seconds=30)) -> None:
+    def __init__(self, system: System, every: Callable[[], timedelta] = lambda: EVERY) -> None:
         self._system = system
-        self._every = every.total_seconds()
+        self._every = every
         self._random = Random()  # noqa: S311 - spreads retries, guards nothing
         self._round = 0
         self._versions: dict[tuple[Any, str, str], tuple[bytes, int]] = {}
@@ -72,7 +75,7 @@ class Outside:
             await asyncio.get_running_loop().create_future()
         failures = 0
         while True:
-            wait = self._every
+            wait = self._every().total_seconds()
             try:
                 listed = await self._listed(kind)
             except KubeError as error:
@@ -90,7 +93,8 @@ class Outside:
     def _wait_after(self, error: KubeError, failures: int) -> float:
         """Sooner than usual, so that a system that is back is seen soon."""
         delay = delay_of(error, failures, self._random)
-        return self._every if delay is None else min(delay.total_seconds(), self._every)
+        usual = self._every()
+        return min(delay or usual, usual).total_seconds()
 
     async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]:
         listed = await self._listed(kind)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 
 from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.antrea import (
     AntreaNetworkPolicy,
     ClusterGroup,
@@ -57,6 +58,7 @@ OURS: tuple[type[Object], ...] = (
 """The kinds that we define."""
 
 FOREIGN: tuple[type[Object], ...] = (
+    AkoHostRule,
     AntreaNetworkPolicy,
     CloudMachine,
     ClusterGroup,
@@ -88,7 +90,7 @@ def crds() -> tuple[Wire, ...]:
 
 def stand_ins() -> tuple[Wire, ...]:
     """Definitions that let any object of a foreign kind in, for clusters without its owner."""
-    return _by_name(_stand_in(kind) for kind in FOREIGN)
+    return _by_name(stand_in(kind) for kind in FOREIGN)
 
 
 def crd_of(kind: type[Object]) -> Wire:
@@ -99,7 +101,8 @@ def crd_of(kind: type[Object]) -> Wire:
     return _definition(kind, declared, _schema(kind, declared), {})
 
 
-def _stand_in(kind: type[Object]) -> Wire:
+def stand_in(kind: type[Object]) -> Wire:
+    """A definition of somebody else's kind that takes everything."""
     schema = {"description": described(kind), **_OPEN}
     metadata: Wire = {"labels": {STAND_IN: "true"}}
     if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):

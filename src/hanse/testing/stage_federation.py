@@ -13,7 +13,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
 from hanse.kube.request import Request
 from hanse.local.real.accounts import Account, grant
-from hanse.model.crds import crd_of
+from hanse.model.crds import crd_of, stand_in
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -184,8 +184,9 @@ async def federate(
 
 
 async def define(stage: Stage, cluster: ClusterId, kind: type[Any]) -> None:
-    """Teach a cluster one of our kinds."""
-    body = msgspec.json.encode(crd_of(kind))
+    """Teach a cluster a kind: one of ours, or what stands in for one of others."""
+    definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
+    body = msgspec.json.encode(definition)
     with suppress(AlreadyExists, Conflict):
         await stage.person(cluster).send(Request("POST", CRDS, body=body))
 

@@ -47,7 +47,7 @@ def world_of(theirs: Theirs) -> World:
 @asynccontextmanager
 async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Engine]:
     engine = world.engine("lubeck")
-    outside = Outside(theirs.ours(), every=timedelta(seconds=0.2))
+    outside = Outside(theirs.ours(), every=lambda: timedelta(seconds=0.2))
     engine.fleet.join(NAME_SERVER, {Role.OUTSIDE}, outside)
     async with engine.running():
         yield engine

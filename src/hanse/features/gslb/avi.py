@@ -1,11 +1,12 @@
 """Global services as an Avi controller has them, and which controller that is."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from msgspec import Struct
 
 from hanse.features.gslb.names import UUID
-from hanse.features.gslb.policy import Bad, config_of, policy_of, rule_for
+from hanse.features.gslb.policy import Bad, Config, config_of, policy_of, rule_for
 from hanse.model.kinds.avi import (
     AviGslbService,
     AviHealthMonitor,
@@ -61,6 +62,13 @@ def controller_said(seen: Snapshot) -> AviAccess | Bad:
         told.get("password", ""),
         told.get("certificateAuthorityData", ""),
     )
+
+
+def refresh_said(seen: Snapshot) -> timedelta | None:
+    """How often the controller is to be read, if anybody said."""
+    config = config_of(seen)
+    said = config.object.spec.refresh_interval if isinstance(config, Config) else None
+    return timedelta(seconds=said) if said else None
 
 
 def avi_objects(service: GlobalService, seen: Snapshot) -> Iterator[tuple[int, Object]]:

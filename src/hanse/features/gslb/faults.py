@@ -14,7 +14,9 @@ from hanse.features.gslb.inputs import (
     names_told,
     usable,
 )
+from hanse.features.gslb.mapping import fault_in_mapping, is_mapped
 from hanse.features.gslb.standing import Leading
+from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.gslb import GlobalDeploymentPolicySpec
@@ -70,6 +72,7 @@ def faults_of(
         if is_unseen(where, seen):
             continue
         chosen = [o for o in _odd_objects(where, seen) if is_selected(o, policy, where, seen)]
+        chosen += seen.all(where, AkoHostRule) if is_mapped(seen) else ()
         for obj in sorted(chosen, key=lambda o: str(ref_of(o))):
             place = Place(where, ref_of(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
@@ -88,6 +91,8 @@ def _odd_objects(where: ClusterId, seen: Snapshot) -> Iterator[Object]:
 
 
 def _wrong(obj: Object, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+    if isinstance(obj, AkoHostRule):
+        yield from filter(None, [fault_in_mapping(obj, where, seen)])
     for bad in bad_names(obj):
         yield (
             f"{bad.field}: {bad.name[:100]!r} is no name of one host, so it is not balanced; "

@@ -81,14 +81,14 @@ class Gslb:
         if not isinstance(standing, Leading):
             return Plan() if _means_to_lead(seen) else taken_back(seen)
         marks = _uuid(seen) if "avi" in self.options.providers else ()
-        told = told_of_policy(standing, seen, named_monitors=self._probes)
+        told = told_of_policy(standing, seen, self.options)
         return replace(told, patches=(*marks, *told.patches))
 
     def _plan_rule(self, key: Key, seen: Snapshot) -> Plan:
         rule = seen.get(seen.local, GSLBHostRule, key.name, key.namespace)
         if rule is None or not isinstance(standing_of(seen), Leading):
             return Plan()
-        error = fault_in_rule(rule, seen, named_monitors=self._probes)
+        error = fault_in_rule(rule, seen, named_monitors=self.options.probes)
         return Plan(patches=(told_of_rule(rule, error, seen),))
 
     def _plan_host(self, host: str, seen: Snapshot) -> Plan:
@@ -147,11 +147,6 @@ class Gslb:
         if not (follows and another):
             yield from _as_it_is(DNSEndpoint, host, seen.local, seen, shared=False)
 
-    @property
-    def _probes(self) -> bool:
-        """Whether monitors are ours to run, and their names those of ConfigMaps."""
-        return "dns" in self.options.providers
-
     # -- a guide to clusters
 
     def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
@@ -205,7 +200,7 @@ class Gslb:
     def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
         """Only who is meant to lead tries members; conflicts do not end that."""
         service = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
-        if service is None or not self._probes or not _means_to_lead(seen):
+        if service is None or not self.options.probes or not _means_to_lead(seen):
             return ()
         return tuple(probes_of(service))
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.health import status_of
 from hanse.features.gslb.inputs import Found, found_in, objects_for, source_of
+from hanse.features.gslb.mapping import local_names
 from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import (
@@ -73,7 +74,7 @@ class Share(Struct, frozen=True):
 
 def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOptions) -> Outcome:
     """What a host is answered with, as the policy, its rule and all clusters have it."""
-    named = "dns" in options.providers
+    named = options.probes
     policy = policy_of(seen, named_monitors=named)
     if policy is None:
         return Nothing()
@@ -117,7 +118,8 @@ def _is_ready_now(member: GlobalMember, host: str, leading: Leading, seen: Snaps
         return False
     return any(
         one.ready
-        for one in found_in(source, host, where, seen)
+        for local in local_names(host, where, seen)
+        for one in found_in(source, local, where, seen)
         if one.address == member.address or (one.hostname and one.hostname == member.hostname)
     )
 
@@ -238,14 +240,14 @@ def _chosen(
 ) -> list[Found]:
     """The ways in of one cluster, each address once, in an order that does not depend on luck."""
     objects = [
-        obj
-        for obj in objects_for(host, policy.default_domain, where, seen)
+        (obj.metadata.namespace, obj.metadata.name, type(obj).kind.name, local, obj)
+        for local in local_names(host, where, seen)
+        for obj in objects_for(local, policy.default_domain, where, seen)
         if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, seen)
     ]
-    objects.sort(key=lambda o: (o.metadata.namespace, o.metadata.name, type(o).kind.name))
     by_address: dict[tuple[str, str], Found] = {}
-    for obj in objects:
-        for found in found_in(obj, host, where, seen):
+    for *_, local, obj in sorted(objects, key=lambda one: one[:4]):
+        for found in found_in(obj, local, where, seen):
             place = (found.address, "" if found.address else found.hostname)
             by_address.setdefault(place, found)
     return [by_address[place] for place in sorted(by_address)]

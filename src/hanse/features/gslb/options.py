@@ -17,3 +17,8 @@ class GslbOptions(Struct, frozen=True):
     """Whether ExternalDNS gets a record per member with its weight, as Route 53 takes them."""
     loopback: bool = False
     """Whether members on loopback are watched: in a federation on one machine alone."""
+
+    @property
+    def probes(self) -> bool:
+        """Whether monitors are ours to run, and their names those of ConfigMaps."""
+        return "dns" in self.providers

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from hanse.features.gslb.faults import MOST, Fault, faults_of
 from hanse.features.gslb.hosts import connection_of, is_unseen
-from hanse.features.gslb.policy import Bad, config_of, policies_of, policy_of
+from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.policy import Bad, Config, config_of, policies_of, policy_of
 from hanse.features.gslb.standing import Leading
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -20,10 +21,10 @@ from hanse.model.snapshot import Snapshot
 ACCEPTED = "success: the configuration is in use"
 
 
-def told_of_policy(leading: Leading, seen: Snapshot, *, named_monitors: bool) -> Plan:
+def told_of_policy(leading: Leading, seen: Snapshot, options: GslbOptions) -> Plan:
     """Whether the configuration and the policy are in use, and what is chosen in vain."""
-    policy = policy_of(seen, named_monitors=named_monitors)
-    patches = list(_told_of_config(seen))
+    policy = policy_of(seen, named_monitors=options.probes)
+    patches = list(_told_of_config(seen, avi="avi" in options.providers))
     notices: list[Notice] = []
     for said in policies_of(seen):
         place = Place(seen.local, ref_of(said))
@@ -47,12 +48,25 @@ def taken_back(seen: Snapshot) -> Plan:
     )
 
 
-def _told_of_config(seen: Snapshot) -> Iterator[Patch]:
+def _told_of_config(seen: Snapshot, *, avi: bool) -> Iterator[Patch]:
     config = config_of(seen)
-    state = f"error: {config.error}" if isinstance(config, Bad) else ACCEPTED
+    state = f"error: {config.error}" if isinstance(config, Bad) else _state(config, avi=avi)
     for one in seen.in_namespace(seen.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state}}
         yield Patch(Place(seen.local, ref_of(one)), change, subresource="status")
+
+
+def _state(config: Config, *, avi: bool) -> str:
+    """That it is in use, and which of it is not."""
+    spec = config.object.spec
+    said = [ACCEPTED]
+    if spec.use_custom_global_fqdn:
+        said.append("global host names are those that HostRules of ako.vmware.com give")
+    if spec.refresh_interval and not avi:
+        said.append("spec.refreshInterval is for provider avi alone: all else is seen at once")
+    if spec.log_level != "INFO":
+        said.append("spec.logLevel is not used: the agent has --verbose")
+    return "; ".join(said)
 
 
 def _warnings(

@@ -5,11 +5,19 @@ from collections.abc import Iterable, Iterator
 from hanse.features.gslb.copies import FEDERATION
 from hanse.features.gslb.faults import is_odd
 from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to
+from hanse.features.gslb.mapping import (
+    BY_LOCAL_NAME,
+    global_names,
+    is_mapped,
+    local_name,
+    names_given,
+)
 from hanse.features.gslb.policy import RULES, policies_of
 from hanse.features.gslb.standing import GUIDE
 from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import Answer, BadWay, ClusterState, Outcome, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute
@@ -121,6 +129,8 @@ def _woken_by_object(change: ObjectChange, seen: Snapshot) -> Iterable[Key]:
             return everything(seen)
         case GlobalService():
             return (host_key(obj.metadata.name),)
+        case AkoHostRule():
+            return (POLICY, *_woken_by_mapping(change, seen))
         case _:
             return _woken_by_input(change, seen)
 
@@ -141,9 +151,18 @@ def _woken_by_input(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
         yield POLICY
     for one in concerned:
         if one is not None:
-            yield from _hosts(one, seen)
+            yield from _hosts(one, where, seen)
             for served in seen.by(seen.local, BY_SOURCE, str(ref_of(one))):
                 yield host_key(served.metadata.name)  # it may have another name by now
+
+
+def _woken_by_mapping(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    """The hosts that a HostRule names, and those of its rivals for the same local name."""
+    for side in (change.before, change.after):
+        if isinstance(side, AkoHostRule):
+            yield from map(host_key, names_given(side, seen))
+            for rival in seen.by(change.where, BY_LOCAL_NAME, local_name(side)):
+                yield from map(host_key, names_given(rival, seen))
 
 
 def _woken_by_rule(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
@@ -156,15 +175,19 @@ def _woken_by_rule(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
                     yield _rule_key(rival)
 
 
-def _hosts(obj: Object, seen: Snapshot) -> Iterator[Key]:
+def _hosts(obj: Object, where: ClusterId, seen: Snapshot) -> Iterator[Key]:
     domain = _domain(seen)
     for told in hosts_of(obj):
-        host = full_host(told, domain)
-        if host is not None:
-            yield host_key(host)
+        local = full_host(told, domain)
+        if local is not None:
+            yield from map(host_key, global_names(local, where, seen))
 
 
 def _hosts_in(where: ClusterId, seen: Snapshot) -> Iterator[str]:
+    if is_mapped(seen):
+        for rule in seen.all(where, AkoHostRule):
+            yield from names_given(rule, seen)
+        return
     domain = _domain(seen)
     for kind in INPUTS:
         for obj in seen.all(where, kind):

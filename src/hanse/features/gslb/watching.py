@@ -17,8 +17,10 @@ from hanse.features.gslb.inputs import (
     SERVICE_HOSTS,
     SLICES,
 )
+from hanse.features.gslb.mapping import BY_GLOBAL_NAME, BY_LOCAL_NAME
 from hanse.features.gslb.policy import RULES
 from hanse.model.facts import Role
+from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import ConfigMap, Namespace, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
@@ -50,6 +52,7 @@ def _inputs(role: Role) -> tuple[Watch, ...]:
         Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, ODD_ROUTES)),
         Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, ODD_HTTPROUTES)),
         Watch(role, Gateway, indexes=(ODD_GATEWAYS,)),
+        Watch(role, AkoHostRule, indexes=(BY_LOCAL_NAME, BY_GLOBAL_NAME)),
         Watch(role, EndpointSlice, indexes=(SLICES,)),
         Watch(role, Namespace),
     )

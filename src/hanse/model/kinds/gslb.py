@@ -115,13 +115,15 @@ class GSLBConfigSpec(Value, frozen=True, kw_only=True):
         Schema("The clusters that take part.", keys=("clusterContext",), max_items=100),
     ] = ()
     refresh_interval: Annotated[
-        int | None, Schema("Seconds between full comparisons.", minimum=0, maximum=86400)
+        int | None,
+        Schema("Seconds between readings of the Avi controller.", minimum=0, maximum=86400),
     ] = None
     log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARN", "ERROR"], Schema("How much is logged.")
+        Literal["DEBUG", "INFO", "WARN", "ERROR"],
+        Schema("Not used: the agent's own setting counts."),
     ] = "INFO"
     use_custom_global_fqdn: Annotated[
-        bool, Schema("Whether host rules name the global host names.", default=False)
+        bool, Schema("Whether HostRules of AKO give global host names.", default=False)
     ] = False
 
 

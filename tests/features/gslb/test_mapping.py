@@ -1,0 +1,205 @@
+"""Global names that HostRules give to hosts of single clusters; what is said of settings."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hanse.features.gslb.avi import refresh_said
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.mapping import global_names, local_names
+from hanse.features.gslb.options import GslbOptions
+from hanse.model.keys import Key
+from hanse.model.kinds.ako import (
+    AkoHostRule,
+    AkoHostRuleSpec,
+    AkoHostRuleStatus,
+    GlobalName,
+    VirtualHost,
+)
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import GSLBConfig
+from hanse.model.objects import Meta, Object
+from hanse.model.snapshot import ObjectChange, Snapshot
+from hanse.testing.builders import stored
+from tests.features.gslb import fleet
+from tests.features.gslb.fleet import HOME, amko, backends, ingress, policy, seen_by_leader
+
+LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
+GLOBAL = "shop.example.org"
+HERE, THERE = "shop.lubeck.example.org", "shop.hamburg.example.org"
+
+
+def said(**spec: Any) -> GSLBConfig:
+    made = fleet.config("lubeck", "hamburg")
+    return replace(made, spec=replace(made.spec, **spec))
+
+
+MAPPED = said(use_custom_global_fqdn=True)
+
+
+def maps(
+    local: str,
+    to: str = GLOBAL,
+    name: str = "rule",
+    *,
+    age: float = 10,
+    status: str = "",
+    **more: Any,
+) -> AkoHostRule:
+    host = VirtualHost(fqdn=local, gslb=GlobalName(fqdn=to), **more)
+    made = AkoHostRule(
+        metadata=Meta(name=name, namespace="shop"),
+        spec=AkoHostRuleSpec(virtualhost=host),
+        status=AkoHostRuleStatus(status=status),
+    )
+    return stored(made, age=age)
+
+
+def seen(here: list[Object], there: list[Object], config: GSLBConfig = MAPPED) -> Snapshot:
+    home = [LEADER, config, policy("lubeck", "hamburg"), *here]
+    return seen_by_leader(home, {"hamburg": [amko("hamburg"), *there]})
+
+
+def members(seen: Snapshot, host: str = GLOBAL) -> list[tuple[str, str]]:
+    desired = Gslb().plan(Key("host", host), seen).desired
+    found = [d.object for d in desired if d.where == HOME and isinstance(d.object, GlobalService)]
+    return [(m.cluster, m.address) for service in found for m in service.spec.members]
+
+
+def two_names(*more: Object, config: GSLBConfig = MAPPED) -> Snapshot:
+    """One application under another name in each cluster, and rules that give both the same."""
+    here = [ingress("10.1.0.1", host=HERE), maps(HERE), *more]
+    return seen(here, [ingress("10.2.0.1", host=THERE), maps(THERE.upper())], config)
+
+
+def test_hosts_of_other_names_serve_the_global_one_that_rules_give_them() -> None:
+    assert members(two_names()) == [("lubeck", "10.1.0.1"), ("hamburg", "10.2.0.1")]
+
+
+def test_a_host_that_no_rule_maps_is_not_balanced_under_its_own_name() -> None:
+    assert members(two_names(), HERE) == []
+
+
+def test_rules_mean_nothing_unless_the_configuration_says_so() -> None:
+    there = two_names(config=said())
+
+    assert (members(there), members(there, HERE)) == ([], [("lubeck", "10.1.0.1")])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(maps(HERE, status="Rejected"), id="rejected"),
+        pytest.param(maps(HERE, fqdn_type="Wildcard"), id="no single host"),
+        pytest.param(maps(HERE, ""), id="no global name"),
+        pytest.param(maps(HERE, "a..b"), id="no name"),
+        pytest.param(maps("other.example.org"), id="another host"),
+    ],
+)
+def test_a_rule_that_maps_nothing_brings_no_member(rule: AkoHostRule) -> None:
+    assert members(seen([ingress("10.1.0.1", host=HERE), rule], [])) == []
+
+
+def test_of_two_rules_for_a_local_name_the_older_counts_and_the_other_is_told() -> None:
+    old, young = maps(HERE, age=60), maps(HERE, "other.example.org", "a-young", age=1)
+    there = seen([ingress("10.1.0.1", host=HERE), old, young], [])
+
+    (warning,) = warnings(there)
+
+    assert members(there) == [("lubeck", "10.1.0.1")]
+    assert members(there, "other.example.org") == []
+    assert warning == (
+        f"lubeck: HostRule shop/a-young: spec.virtualhost.fqdn: {HERE} has HostRule shop/rule "
+        "already; delete one"
+    )
+
+
+def test_a_global_name_that_is_none_is_told() -> None:
+    (warning,) = warnings(seen([], [maps(THERE, "*.example.org")]))
+
+    assert warning.startswith(
+        "hamburg: HostRule shop/rule: spec.virtualhost.gslb.fqdn: '*.example.org' is no name"
+    )
+
+
+def warnings(seen: Snapshot) -> list[str]:
+    (patch,) = [
+        p for p in Gslb().plan(Key("policy"), seen).patches if "warnings" in p.change["status"]
+    ]
+    return patch.change["status"]["warnings"] or []
+
+
+def test_what_changes_wakes_the_global_host() -> None:
+    there = two_names()
+    key = Key("host", GLOBAL)
+    rule, way_in = maps(HERE), ingress("10.1.0.9", host=HERE)
+
+    assert key in set(Gslb().wakes(ObjectChange(HOME, None, way_in), there))
+    assert key in set(Gslb().wakes(ObjectChange(HOME, rule, None), seen([], [])))
+    assert key in set(Gslb().wakes(ObjectChange(HOME, said(), MAPPED), there))
+    assert key not in set(Gslb().wakes(ObjectChange(HOME, None, backends("db", True)), there))
+
+
+NAMES = st.sampled_from(["a.example.org", "b.example.org", "c.example.org"])
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 3)), max_size=6))
+@settings(max_examples=40, deadline=None)
+def test_both_ways_of_looking_at_rules_agree(rules: list[tuple[str, str, int]]) -> None:
+    made = [maps(local, to, f"rule-{n}", age=age) for n, (local, to, age) in enumerate(rules)]
+    there = seen([*made], [])
+    names = ["a.example.org", "b.example.org", "c.example.org"]
+
+    for local in names:
+        given_to = list(global_names(local, HOME, there))
+        assert len(given_to) <= 1, "a local host has one global name"
+        assert [g for g in names if local in local_names(g, HOME, there)] == given_to
+
+
+# -- other settings
+
+STATES: list[Any] = [
+    pytest.param({}, (), "success: the configuration is in use", id="nothing said"),
+    pytest.param(
+        {"use_custom_global_fqdn": True},
+        (),
+        "global host names are those that HostRules of ako.vmware.com give",
+        id="global names",
+    ),
+    pytest.param(
+        {"log_level": "DEBUG"}, (), "spec.logLevel is not used: the agent has --verbose", id="log"
+    ),
+    pytest.param(
+        {"refresh_interval": 60},
+        (),
+        "spec.refreshInterval is for provider avi alone: all else is seen at once",
+        id="refresh",
+    ),
+    pytest.param(
+        {"refresh_interval": 60}, ("avi",), "success: the configuration is in use", id="avi"
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "providers", "state"), STATES)
+def test_the_configuration_says_what_of_it_is_used(
+    spec: dict[str, Any], providers: tuple[Any, ...], state: str
+) -> None:
+    options = GslbOptions(providers=providers or ("dns",))
+    plan = Gslb(options).plan(Key("policy"), seen([], [], said(**spec)))
+
+    statuses = [p.change["status"] for p in plan.patches if p.subresource == "status"]
+    (told,) = [status["state"] for status in statuses if "state" in status]
+
+    assert told.startswith("success: the configuration is in use")
+    assert told.endswith(state)
+
+
+def test_how_often_a_controller_is_read_is_as_the_configuration_says() -> None:
+    assert refresh_said(seen([], [], said(refresh_interval=90))) == timedelta(seconds=90)
+    assert refresh_said(seen([], [], said(refresh_interval=0))) is None
+    assert refresh_said(seen([], [], said())) is None
