@@ -134,6 +134,11 @@ def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:
             id="no Service",
         ),
         pytest.param(
+            ("shop/web",),
+            "hanse: 'shop/web' is no name of a Service; write web -n shop",
+            id="a namespace in the name",
+        ),
+        pytest.param(
             ("kubernetes", "-n", "default"),
             "hanse: the API server's own Service is never exported; name another than",
             id="the API server",

@@ -111,6 +111,11 @@ def test_each_option_is_explained() -> None:
             id="an option missing",
         ),
         pytest.param(
+            ["join", "--federation"],
+            "hanse: option '--federation' requires an argument; see `hanse --help`",
+            id="an option without its word",
+        ),
+        pytest.param(
             ["agent", "--cluster-id", "a", "--listen", "here"],
             "hanse: --listen 'here' is not ADDRESS:PORT; write it as 0.0.0.0:8080",
             id="no address",

@@ -1,13 +1,16 @@
 """`hanse uninstall` takes everything of ours, and nothing of anybody else's."""
 
+import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from hanse import app
+from hanse.cli import uninstalling
 from hanse.cli.applying import apply, define
-from hanse.cli.uninstalling import kubectl_for, remains_in, remove
+from hanse.cli.uninstalling import Found, Remains, kubectl_for, remains_in, remove
 from hanse.engine.ownership import Owner, stamped
 from hanse.features.services.manifests import at_home
 from hanse.kube.client import Client
@@ -15,6 +18,8 @@ from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.keys import Key
+from hanse.model.kinds.admission import ValidatingAdmissionPolicy
+from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.manifests import Manifest, definitions
@@ -72,8 +77,9 @@ async def installed() -> Client:
 
 async def test_everything_of_ours_goes_and_nothing_else() -> None:
     client = await installed()
+    told: list[str] = []
 
-    await remove(client, await remains_in(client, definitions=True))
+    await remove(client, await remains_in(client, definitions=True), told.append)
 
     assert not await remains_in(client, definitions=True)
     assert (await client.read(ConfigMap, "copied", "shop")).name == "copied"
@@ -81,6 +87,41 @@ async def test_everything_of_ours_goes_and_nothing_else() -> None:
         await client.read(ConfigMap, "ours", "shop")
     boats = await client.read_raw("/apis/example.com/v1/boats")
     assert boats.status == 200
+
+
+async def test_whoever_could_write_it_again_goes_first() -> None:
+    found = Remains(
+        workloads=(Found(Deployment.kind, "hanse-agent", "hanse-system"),),
+        admission=(Found(ValidatingAdmissionPolicy.kind, "networks.hanse.dev-kept"),),
+    )
+
+    first, second, *_ = kubectl_for(found, "rome")
+
+    assert "delete deployments.apps hanse-agent" in first
+    assert "delete validatingadmissionpolicies" in second
+
+
+async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uninstalling, "_SILENCE", timedelta(0))
+    client = await installed()
+    slow = {"metadata": {"finalizers": ["example.com/slow"]}}
+    await client.patch(ConfigMap, "ours", "shop", slow)
+    told: list[str] = []
+    waiting = asyncio.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        waiting.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        found = await remains_in(client, definitions=False)
+        tasks.create_task(remove(client, found, tell))
+        await waiting.wait()
+        await client.patch(ConfigMap, "ours", "shop", {"metadata": {"finalizers": None}})
+
+    assert told == ["waiting for ConfigMap shop/ours to go, 60 s at most"]
 
 
 async def test_what_goes_with_a_kind_is_counted_before() -> None:
@@ -95,7 +136,7 @@ async def test_what_goes_with_a_kind_is_counted_before() -> None:
 async def test_kinds_and_what_people_made_of_them_can_be_kept() -> None:
     client = await installed()
 
-    await remove(client, await remains_in(client, definitions=False))
+    await remove(client, await remains_in(client, definitions=False), [].append)
 
     assert (await client.read(Network, "acme.default")).metadata.finalizers == ()
 
@@ -125,6 +166,13 @@ def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(fleet:
     assert refused.status == 1
     assert "the agent rome_local is alive and runs elsewhere" in refused.err
     assert fleet.kubectl("get", "serviceimport", "web", "-n", "shop").status == 0
+
+
+def test_an_agent_that_writes_all_again_is_told_at_once_and_not_waited_for(fleet: Running) -> None:
+    said = fleet.beside("uninstall", "--context", "rome", "--yes", "--force")
+
+    assert said.status == 1
+    assert "an agent is at work" in said.err or "is an agent still running?" in said.err
 
 
 def test_a_context_that_is_not_there_is_named(fleet: Running, tmp_path: Path) -> None:

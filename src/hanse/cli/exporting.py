@@ -107,6 +107,9 @@ async def _check(client: Client, wish: Exporting, name: str, namespace: str) -> 
     try:
         service = await client.read(Service, name, namespace)
     except NotFound:
+        if "/" in name:
+            there, _, bare = name.partition("/")
+            raise Oops(f"{name!r} is no name of a Service; write {bare} -n {there}") from None
         raise Oops(
             f"there is no Service {name} in namespace {namespace} of {where}; "
             "create it, or say where it is with -n and --context"

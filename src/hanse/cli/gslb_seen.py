@@ -75,8 +75,10 @@ class Seen(Struct, frozen=True):
     def problems(self) -> tuple[str, ...]:
         """One sentence for each thing that is wrong, with the remedy."""
         sites = [site for site in self.sites if site.takes_part]
+        silent = [f"{s.name} cannot be reached: {s.unreachable}" for s in sites if s.unreachable]
         if not any(site.clusters for site in sites):
-            return ("no cluster has an AMKOCluster in avi-system; create one in each",)
+            some = "no cluster that answers" if silent else "no cluster"
+            return (*silent, f"{some} has an AMKOCluster in avi-system; create one in each")
         found = []
         match [site.name for site in self.leaders]:
             case []:
@@ -87,7 +89,7 @@ class Seen(Struct, frozen=True):
                 names = " and ".join(several)
                 old = first_to_demote({s.name: epoch_in(s.epoch) for s in self.leaders})
                 found.append(f"{names} lead both; run `hanse gslb demote {old}`")
-        found += [f"{s.name} cannot be reached: {s.unreachable}" for s in sites if s.unreachable]
+        found += silent
         found += [
             f"{s.name} is not in step with {self.leaders[0].name}"
             for s in sites

@@ -22,6 +22,7 @@ from hanse.model.bearer import claims_of
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
 
 PATIENCE = timedelta(seconds=5)
 
@@ -117,7 +118,7 @@ async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
             version=version,
             skew=clock - now,
             nodes=_nodes(nodes),
-            agent=_agent(agent, clock),
+            agent=lease_in(agent, clock),
             definitions=_by_name(definitions),
             services=services_in(exports, imports),
             membership=membership_in(*membership),
@@ -202,7 +203,8 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _agent(lease: dict[str, Any] | None, now: datetime) -> LeaseSeen | None:
+def lease_in(lease: Wire | None, now: datetime) -> LeaseSeen | None:
+    """An agent's lease, judged by a clock; None where there is none."""
     if lease is None:
         return None
     spec = lease.get("spec") or {}

@@ -2,10 +2,9 @@
 
 from hanse.cli.clusters import Way
 from hanse.cli.exported import all_of
+from hanse.cli.reaching import reached
 from hanse.features.federated.antrea import Held, Translated, translated
-from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
-from hanse.kube.http import HttpTransport
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import NativeService, NetworkInterface
@@ -13,8 +12,7 @@ from hanse.model.kinds.federation import NativeService, NetworkInterface
 
 async def moved(way: Way, namespace: str) -> Translated:
     """What stands for a cluster's part, by what it holds now."""
-    client = Client(HttpTransport(way.credentials))
-    try:
+    async with reached(way) as client:
         await refresh(client)
         held = Held(
             await all_of(client, Service),
@@ -22,6 +20,4 @@ async def moved(way: Way, namespace: str) -> Translated:
             await all_of(client, NativeService),
             await all_of(client, NetworkInterface),
         )
-    finally:
-        await client.close()
     return translated(held, namespace)

@@ -33,7 +33,7 @@ def bad_credentials(error: Exception) -> Oops:
 def one_line(error: click.ClickException) -> str:
     """An error as a single line, with where to read on if the call itself was wrong."""
     text = " ".join(error.format_message().split()).rstrip(".")
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        path = error.ctx.command_path
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "hanse"
         return f"{path}: {text[:1].lower()}{text[1:]}; see `{path} --help`"
     return f"hanse: {text}"

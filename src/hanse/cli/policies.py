@@ -107,7 +107,8 @@ def _show(ledgers: "Ledgers") -> None:
 
     policies = ledgers.policies
     if not policies:
-        click.echo("no policy is federated; see docs/guides/policies.md")
+        where = " in a cluster that answers" if ledgers.silent else ""
+        click.echo(f"no policy is federated{where}; see docs/guides/policies.md")
     else:
         rows = [(one.label, one.origin, *_cells(one)) for one in policies]
         click.echo(table(("POLICY", "MADE IN", *sorted(ledgers.records)), rows))

@@ -53,16 +53,17 @@ def command(
         text = msgspec.json.format(msgspec.json.encode(found), indent=2)
         click.echo(text.decode())
     else:
-        _show(found)
+        _show(found, namespace)
     whole = all(one.ready == len(one.replicas) and not one.trouble for one in found)
     context.exit(0 if whole else WRONG)
 
 
-def _show(found: "list[SetSeen]") -> None:
+def _show(found: "list[SetSeen]", namespace: str) -> None:
     from hanse.cli.tables import table
 
     if not found:
-        click.echo("no StatefulSet is spread over clusters; see docs/guides/statefulsets.md")
+        some = f"no StatefulSet of namespace {namespace}" if namespace else "no StatefulSet"
+        click.echo(f"{some} is spread over clusters; see docs/guides/statefulsets.md")
     for at, one in enumerate(found):
         head = f"{one.namespace}/{one.name}"
         blank = "\n" if at else ""

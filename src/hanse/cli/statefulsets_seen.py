@@ -13,7 +13,7 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.names import replica_in
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
-from hanse.kube.errors import KubeError, NotFound
+from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterSet
@@ -69,20 +69,29 @@ async def seen_sets(
 async def broker_among(ways: Sequence[Way]) -> Way:
     """The way that leads to a broker; raises `Trouble` where none does."""
     found = await asyncio.gather(*(_is_broker(way) for way in ways))
-    for way, yes in zip(ways, found, strict=True):
-        if yes:
+    told = list(zip(ways, found, strict=True))
+    for way, answer in told:
+        if answer is True:
             return way
+    silent = [f"{way.name} does not answer ({why})" for way, why in told if isinstance(why, str)]
+    if silent:
+        raise Trouble(f"no broker was found: {', '.join(silent)}; start it, see `hanse doctor`")
     listed = ", ".join(way.name for way in ways)
-    raise Trouble(f"none of {listed} is a broker that answers; name its context with --context")
+    raise Trouble(f"none of {listed} is a broker; name its context with --context")
 
 
-async def _is_broker(way: Way) -> bool:
+async def _is_broker(way: Way) -> bool | str:
+    """Whether a way leads to a broker, or why it cannot be said."""
     client = Client(HttpTransport(way.credentials))
     try:
         async with asyncio.timeout(PATIENCE):
             return bool((await client.list(ClusterSet)).objects)
-    except (KubeError, TimeoutError):
+    except NotFound:
         return False
+    except TimeoutError:
+        return f"nothing within {PATIENCE:.0f} s"
+    except (KubeError, BadCredentials) as error:
+        return str(error)
     finally:
         await client.close()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Leave the definitions of our kinds, and with them all objects that people made of them.",
 )
-@click.option("--force", is_flag=True, help="Although an agent is alive that runs elsewhere.")
+@click.option("--force", is_flag=True, help="Although an agent seems alive that runs elsewhere.")
 @click.option("--kubectl", "by_hand", is_flag=True, help="Print the same as kubectl commands.")
 @click.pass_context
 def command(
@@ -27,7 +27,7 @@ def command(
 ) -> None:
     """Take Hanse out of a cluster, and leave nothing behind.
 
-    Of the cluster of --context: webhooks and policies first, then the agent, then everything that
+    Of the cluster of --context: the agent first, then webhooks and policies, then everything that
     agents wrote, accounts and rights, and the definitions of our kinds last. What people made of
     those kinds goes with them; how much that is is shown before. Namespaces are left. It ends when
     all of it is gone. In a federation `hanse leave` comes first.
@@ -59,7 +59,7 @@ def command(
                 click.echo("Nothing was deleted; add --yes to do it.")
                 return
             await _check_agent(client, way.name, found, force=force)
-            await remove(client, found)
+            await remove(client, found, lambda text: click.echo(f"{way.name}: {text}", err=True))
             left = await remains_in(client, definitions=not keep_kinds)
             if left:
                 _show(way.name, left)
@@ -85,22 +85,23 @@ def _show(name: str, found: "Remains") -> None:
 
 async def _check_agent(client: "Client", name: str, found: "Remains", *, force: bool) -> None:
     """Refuse while an agent works here that we do not stop by this: it would write all again."""
-    from datetime import UTC, datetime, timedelta
+    from datetime import UTC, datetime
 
+    from hanse.cli.looking import lease_in
     from hanse.kube.errors import NotFound
     from hanse.model.kinds.coordination import Lease
     from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+    from hanse.model.objects import to_wire
 
     if force or any(one.name == AGENT for one in found.workloads):
         return
     try:
-        lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
+        lease = to_wire(await client.read(Lease, AGENT, SYSTEM_NAMESPACE))
     except NotFound:
         return
-    renewed = datetime.fromisoformat(lease.spec.renew_time or "1970-01-01T00:00:00Z")
-    lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
-    if lease.spec.holder_identity and datetime.now(UTC) - renewed < lasts:
+    seen = lease_in(lease, datetime.now(UTC))
+    if seen is not None and seen.alive:
         raise Trouble(
-            f"{name}: the agent {lease.spec.holder_identity} is alive and runs elsewhere; "
+            f"{name}: the agent {seen.holder} is alive and runs elsewhere; "
             "stop it first, or add --force"
         )

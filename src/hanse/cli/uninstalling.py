@@ -1,7 +1,7 @@
 """Taking Hanse out of a cluster again: in an order in which nothing comes back or gets stuck."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +26,8 @@ FINALIZERS = (f"{ARKTOS}/", "hanse.dev/")
 PATIENCE = timedelta(seconds=60)
 
 _LOOK_AGAIN = timedelta(milliseconds=200)
+_SILENCE = timedelta(seconds=2)
+"""How long a wait needs no word."""
 _UNLISTED = frozenset({"events", "componentstatuses", "bindings"})
 
 
@@ -45,10 +47,10 @@ class Found(Struct, frozen=True):
 class Remains(Struct, frozen=True):
     """All that there is of ours, in the order in which it goes."""
 
-    admission: tuple[Found, ...] = ()
-    """First: what could refuse the rest."""
     workloads: tuple[Found, ...] = ()
-    """Then whoever could bring the rest back."""
+    """First: whoever could bring the rest back."""
+    admission: tuple[Found, ...] = ()
+    """Then what could refuse the rest; it refuses nobody the going of workloads."""
     owned: tuple[Found, ...] = ()
     held: tuple[Found, ...] = ()
     """What people made of our kinds and waits for us to let go."""
@@ -62,8 +64,8 @@ class Remains(Struct, frozen=True):
 
     def steps(self) -> Iterator[tuple[str, tuple[Found, ...]]]:
         """What is deleted, step by step, with a word for each."""
-        yield "admission", self.admission
         yield "workloads", self.workloads
+        yield "admission", self.admission
         yield "what agents wrote", self.owned
         yield "accounts and rights", self.prepared
         yield "definitions of kinds", self.definitions
@@ -99,13 +101,13 @@ async def remains_in(client: Client, *, definitions: bool) -> Remains:
     )
 
 
-async def remove(client: Client, found: Remains) -> None:
-    """Delete it all, step by step; raises `Trouble` for what does not go."""
+async def remove(client: Client, found: Remains, tell: Callable[[str], None]) -> None:
+    """Delete it all, step by step, telling what it waits for; raises `Trouble` for what stays."""
     for one in found.held:
         await _let_go(client, one)
     for _, several in found.steps():
         await asyncio.gather(*(_delete(client, one) for one in several))
-        await _gone(client, several)
+        await _gone(client, several, tell)
 
 
 def kubectl_for(found: Remains, context: str) -> Iterator[str]:
@@ -201,27 +203,42 @@ async def _let_go(client: Client, one: Found) -> None:
 
 async def _delete(client: Client, one: Found) -> None:
     try:
-        await client.send(delete(one.kind, one.name, one.namespace))
+        # A Deployment that is gone before its pods are would leave an agent that writes on.
+        policy = "Foreground" if one.kind.group == "apps" else "Background"
+        await client.send(delete(one.kind, one.name, one.namespace, propagation=policy))
     except NotFound:
         return
 
 
-async def _gone(client: Client, several: tuple[Found, ...]) -> None:
-    """Wait until nothing of it is there any more."""
-    left = list(several)
-    try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
-            while left := [one for one in left if await _is_there(client, one)]:  # noqa: ASYNC110 - a server tells nobody
-                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
-    except TimeoutError:
-        raise Trouble(
-            f"{left[0]} does not go ({len(left)} in all); kubectl get -o yaml shows its finalizers"
-        ) from None
+async def _gone(client: Client, several: tuple[Found, ...], tell: Callable[[str], None]) -> None:
+    """Wait until nothing of it is there any more; what somebody writes again ends the wait."""
+    left, told = list(several), False
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while left := [one for one in left if await _is_going(client, one)]:
+        waited = clock() - began
+        if waited > PATIENCE.total_seconds():
+            raise Trouble(f"{_several(left)} does not go; kubectl get -o yaml shows its finalizers")
+        if waited > _SILENCE.total_seconds() and not told:
+            tell(f"waiting for {_several(left)} to go, {PATIENCE.seconds} s at most")
+            told = True
+        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
 
 
-async def _is_there(client: Client, one: Found) -> bool:
+def _several(found: list[Found]) -> str:
+    return f"{found[0]} (and {len(found) - 1} more)" if len(found) > 1 else str(found[0])
+
+
+async def _is_going(client: Client, one: Found) -> bool:
+    """Whether something deleted is still there; raises `Trouble` where it was made anew."""
     try:
         answer = await client.send(Request("GET", path_of(one.kind, one.namespace, one.name)))
     except NotFound:
         return False
-    return answer.status == 200
+    meta = msgspec.json.decode(answer.body)["metadata"]
+    if not meta.get("deletionTimestamp"):
+        raise Trouble(
+            f"{one} was deleted and at once written again: an agent is at work; stop it, or in a "
+            "federation `hanse leave` first, and run this once more"
+        )
+    return True
