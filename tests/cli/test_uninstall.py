@@ -136,7 +136,7 @@ async def test_what_goes_with_a_kind_is_counted_before() -> None:
 async def test_kinds_and_what_people_made_of_them_can_be_kept() -> None:
     client = await installed()
 
-    await remove(client, await remains_in(client, definitions=False), [].append)
+    await remove(client, await remains_in(client, definitions=False), print)
 
     assert (await client.read(Network, "acme.default")).metadata.finalizers == ()
 
