@@ -85,7 +85,9 @@ async def test_rule_12_restarting_an_agent_over_a_settled_fleet_writes_nothing()
 # 13
 
 
-async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees() -> None:
+async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with town("lubeck") as world:
         for number in range(80):
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
@@ -106,6 +108,8 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees() -
         assert held is not None
         assert held > 0
         assert await found(world, BROKER, "shop.bread-0.lubeck", HOME) is None
+        told = [r.message for r in caplog.records if r.name == "hanse.engine.suspicion"]
+        assert told == ["deletions held: too much vanished at once", "deletions go on"]
 
 
 async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:

@@ -12,6 +12,8 @@ from hanse.kube.client import Client
 from hanse.kube.elector import Elector, Following, Leading, Standing
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace
+from hanse.model.objects import Meta
 from hanse.testing.faults import Network, Weather
 from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
 
@@ -31,7 +33,7 @@ class Candidate:
         self.told: list[tuple[float, Standing]] = []
         self.elector = Elector(
             Client(election.network.transport(name, "member", InProcess(election.server))),
-            "kube-system",
+            election.namespace,
             "member",
             name,
             clock=LoopClock(),
@@ -59,6 +61,7 @@ class Election:
         self.server = ApiServer("member", clock=LoopClock())
         self.network = Network(Random(1))
         self.candidates: list[Candidate] = []
+        self.namespace = "kube-system"
 
     def stand(self, name: str, hesitation: timedelta = timedelta(0)) -> Candidate:
         candidate = Candidate(self, name, hesitation)
@@ -298,3 +301,24 @@ async def test_never_do_two_write_in_any_weather(seed: int) -> None:
     assert led_by_anyone > 60
     assert len(after_all) == 1
     assert len(epochs) > 1
+
+
+async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "hanse.kube.elector")
+    async with election() as held:
+        held.namespace = "hanse-system"
+        lubeck = held.stand("lubeck")
+        await asyncio.sleep(60)
+        asked = len(held.network.writes)
+        told = [(r.message, r.__dict__["why"]) for r in caplog.records]
+
+        await Client(InProcess(held.server)).create(Namespace(metadata=Meta(name="hanse-system")))
+        await asyncio.sleep(10)
+
+        assert 10 < asked < 40, "once per retry of two seconds"
+        (once,) = told
+        assert once[0] == "no lease"
+        assert "create the namespace hanse-system" in once[1]
+        assert lubeck.leads

@@ -7,12 +7,20 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from hanse.engine.api import Api
-from hanse.kube.errors import KubeError
+from hanse.kube.errors import Forbidden, KubeError
 from hanse.kube.events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.kube.store import Store, Transition
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Index, Watch
+
+_RIGHTS = {
+    Role.LOCAL: "apply what `hanse manifests` prints once more",
+    Role.BROKER: "let it `hanse join --broker` once more",
+    Role.SITE: "apply what `hanse gslb rights` prints once more",
+    Role.MEMBER: "let it `hanse join --federation` once more",
+}
+"""What gives an agent's account the rights of a role."""
 
 
 class Scope(NamedTuple):
@@ -90,6 +98,14 @@ class Connection:
             self.leaving,
         )
 
+    @property
+    def refused(self) -> tuple[Kind, ...]:
+        """The kinds that may not be read, where that is all that is wrong."""
+        failing = [s for s in self.streams.values() if s.error is not None]
+        if not all(isinstance(s.error, Forbidden) for s in failing):
+            return ()
+        return tuple(s.scope.kind.kind for s in failing)
+
     def mark_restored(self) -> None:
         """Nothing known of the cluster holds until every stream has listed once more."""
         self.restored_at = {scope: s.store.lists for scope, s in self.streams.items()}
@@ -108,9 +124,11 @@ class Connection:
             and stream.served is not False
             and stream.store.lists <= lists
         }
+        if self.refused:
+            return Phase.UNREACHABLE, _no_rights(self.refused, self.roles)
         failing = [s for s in self.streams.values() if s.error is not None]
         if failing:
-            first = failing[0]
+            first = next(s for s in failing if not isinstance(s.error, Forbidden))
             return Phase.UNREACHABLE, f"{first.scope.kind.kind}: {first.error}"
         if self.restored_at:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
@@ -119,6 +137,13 @@ class Connection:
         if all(s.settled for s in self.streams.values()):
             return Phase.SYNCED, ""
         return Phase.CONNECTING, ""
+
+
+def _no_rights(kinds: tuple[Kind, ...], roles: frozenset[Role]) -> str:
+    listed = ", ".join(str(kind) for kind in kinds[:3])
+    more = f" and {len(kinds) - 3} more" if len(kinds) > 3 else ""
+    remedy = next((how for role, how in _RIGHTS.items() if role in roles), "give it the rights")
+    return f"the agent's account may not read {listed}{more}; {remedy}"
 
 
 class Wanted(Struct, frozen=True):

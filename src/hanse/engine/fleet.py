@@ -268,6 +268,8 @@ class Fleet:
         before, after = connection.state, connection.next_state(self._clock.now())
         if after != before:
             connection.state = after
+            if after.phase != before.phase:
+                _log(connection)
             self._tell(FactChange(before, after), put=after)
 
     def _restored(self, connection: Connection, noticed_by: Scope) -> None:
@@ -322,3 +324,10 @@ def _term_holds(term: str, labels: dict[str, str]) -> bool:
     if equals and not name.endswith("!"):
         return labels.get(name.strip()) == value.lstrip("=").strip()
     return name.strip() in labels
+
+
+def _log(connection: Connection) -> None:
+    """Say how a cluster stands now; an outage ends by itself, missing rights need somebody."""
+    state = connection.state
+    told = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
+    log.log(logging.WARNING if connection.refused else logging.INFO, "cluster seen", extra=told)

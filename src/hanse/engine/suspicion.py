@@ -55,7 +55,7 @@ class Suspicion:
         """Release what a person allows."""
         for where, feature in list(self._held):
             if _is_lifted(feature, lifted):
-                self._release(where, feature)
+                self._release(where, feature, "somebody allows them")
 
     def _hold(self, where: ClusterId, item: Item, deletions: int, start: Start) -> None:
         self._metrics.held(where, item[0], deletions)
@@ -70,11 +70,15 @@ class Suspicion:
 
     async def _look_again(self, where: ClusterId, feature: str) -> None:
         await self._fleet.list_again()
-        self._release(where, feature)
+        self._release(where, feature, "a second look agreed")
 
-    def _release(self, where: ClusterId, feature: str) -> None:
+    def _release(self, where: ClusterId, feature: str, why: str) -> None:
+        """End a hold, once: whichever of a person and a second look comes first."""
+        if (where, feature) not in self._held:
+            return
         self.guard.release(where, feature)
-        self._again(self._held.pop((where, feature), set()))
+        log.warning("deletions go on", extra={"cluster": where, "feature": feature, "why": why})
+        self._again(self._held.pop((where, feature)))
 
 
 def _is_lifted(feature: str, lifted: Iterable[str]) -> bool:

@@ -1,6 +1,7 @@
 """A candidate for one Lease: watches it, takes it when it lapses, renews it, gives it back."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import timedelta
@@ -29,6 +30,8 @@ from hanse.kube.lease import (
 from hanse.kube.store import number, version_of
 from hanse.kube.watching import follow
 from hanse.model.kinds.coordination import Lease, LeaseSpec
+
+log = logging.getLogger(__name__)
 
 RELEASE = timedelta(seconds=3)
 """What giving a lease back may take when we are asked to stop."""
@@ -86,6 +89,7 @@ class Elector:
         self._known_transitions = -1
         self._news = asyncio.Event()
         self._standing: Standing | None = None
+        self._trouble = ""
 
     @property
     def standing(self) -> Standing:
@@ -182,11 +186,21 @@ class Elector:
         try:
             async with asyncio.timeout(self._terms.deadline.total_seconds() / 2):
                 lease = await self._write(step)
-        except (Conflict, AlreadyExists, NotFound):
+        except (Conflict, AlreadyExists):
             await self._look()
-        except (KubeError, TimeoutError):
+        except NotFound as error:
+            if self._seen.lease is not None:
+                await self._look()  # somebody deleted it
+            else:
+                self._complain(f"{error}; create the namespace {self._namespace}")
+                await self._pause()
+        except KubeError as error:
+            self._complain(str(error))
+            await self._pause()
+        except TimeoutError:
             await self._pause()
         else:
+            self._trouble = ""
             self._see(lease)
             self.renewed_at = started
 
@@ -206,10 +220,17 @@ class Elector:
             self._see(await self._client.read(Lease, self._name, self._namespace))
         except NotFound:
             self._see(None)
-        except KubeError:
+        except KubeError as error:
+            self._complain(str(error))
             await self._pause()
             return False
         return True
+
+    def _complain(self, why: str) -> None:
+        """Say what keeps us from the lease, each reason once until it was written again."""
+        if why != self._trouble:
+            self._trouble = why
+            log.info("no lease", extra={"lease": f"{self._namespace}/{self._name}", "why": why})
 
     def _see(self, lease: Lease | None) -> None:
         self._seen = self._seen.after(lease, asyncio.get_running_loop().time())

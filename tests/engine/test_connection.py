@@ -1,0 +1,61 @@
+"""What is said of a cluster in which not everything can be read."""
+
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from hanse.engine.api import KubeApi
+from hanse.engine.connection import Connection, Scope, Stream
+from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
+from hanse.kube.events import Interrupted
+from hanse.local.embedded.api import ApiServer, InProcess
+from hanse.model.facts import Phase, Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import Object
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot list it"))
+
+
+def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
+    """How a cluster stands in which these kinds cannot be read."""
+    api = KubeApi(Client(InProcess(ApiServer("broker", clock=WallClock()))), Random(0))
+    connection = Connection("broker", frozenset({role}), api, NOW)
+    kinds: tuple[type[Object], ...] = (ConfigMap, Lease, ServiceImport)
+    for kind in kinds:
+        scope = Scope(kind, "", "")
+        connection.streams[scope] = stream = Stream(scope, ())
+        if kind.kind.name in failing:
+            stream.take(Interrupted(failing[kind.kind.name]))
+    state = connection.next_state(NOW)
+    return state.phase, state.reason
+
+
+@pytest.mark.parametrize(
+    ("role", "remedy"),
+    [
+        (Role.LOCAL, "apply what `hanse manifests` prints once more"),
+        (Role.BROKER, "let it `hanse join --broker` once more"),
+        (Role.MEMBER, "let it `hanse join --federation` once more"),
+        (Role.SITE, "apply what `hanse gslb rights` prints once more"),
+    ],
+)
+def test_rights_that_are_missing_are_named_with_the_remedy(role: Role, remedy: str) -> None:
+    phase, reason = state_of(role, Lease=FORBIDDEN, ServiceImport=FORBIDDEN)
+
+    assert phase is Phase.UNREACHABLE
+    assert reason == (
+        "the agent's account may not read Lease.coordination.k8s.io, "
+        f"ServiceImport.multicluster.x-k8s.io; {remedy}"
+    )
+
+
+def test_an_outage_is_told_before_rights_that_are_missing() -> None:
+    _, reason = state_of(Role.BROKER, ConfigMap=FORBIDDEN, Lease=Unreachable("connection refused"))
+
+    assert reason == "Lease.coordination.k8s.io: connection refused"
