@@ -135,6 +135,20 @@ def test_each_trouble_is_found_with_its_remedy(seen: Seen, problem: str, remedy:
     assert findings([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
 
 
+def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> None:
+    conflict = ExportSeen("shop", "web", True, "bergen has 81")
+    alone = ExportSeen("shop", "db", False, "no such Service")
+    looks = [
+        _look(services=ServicesSeen((conflict,))),
+        _look(name="bergen", services=ServicesSeen((conflict, alone))),
+    ]
+
+    assert [(one.cluster, one.problem) for one in findings(looks, KNOWN)] == [
+        ("lubeck", "the export of shop/web (also in bergen): bergen has 81"),
+        ("bergen", "the export of shop/db: no such Service"),
+    ]
+
+
 def test_a_dead_cluster_of_a_local_federation_can_be_started() -> None:
     silent = Unanswered("bergen", "connection refused", "silence")
 

@@ -1,6 +1,9 @@
 """Exported services, put together from what clusters hold."""
 
+import pytest
+
 from hanse.cli.exported import document
+from hanse.cli.status import _show_services
 from hanse.features.services.overview import Holding, Problem, Ready, problems_of, services_in
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
@@ -98,6 +101,19 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
         Problem("lubeck", "PortConflict", "bergen has 81"),
     )
     assert document(seen)["problems"][0]["message"] == "bergen has 81"
+
+
+def test_what_clusters_tell_in_the_same_words_is_shown_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
+    held = [Holding(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
+
+    _show_services(services_in(held))
+
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "! shop/web in bergen, lubeck: PortConflict: bergen has 81"
+    )
 
 
 def test_an_export_without_a_word_from_an_agent_is_a_problem() -> None:

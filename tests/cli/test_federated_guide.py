@@ -20,23 +20,15 @@ def blocks(heading: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
-def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
-    (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(blocks("On your machine")))
+def test_the_walk_works_from_its_beginning_to_the_move_to_antrea(tmp_path: Path) -> None:
+    walk = [*blocks("On your machine"), *blocks("Moving to Antrea Multi-cluster")]
+    (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(walk))
 
     said = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
 
     assert said.status == 0, said.out + said.err
     assert "ExternalName" in said.out
     assert re.search(r"market/scales +bergen +1", said.out), said.out
-
-
-def test_moving_to_antrea_multi_cluster_loses_no_endpoint(tmp_path: Path) -> None:
-    walk = [*blocks("On your machine")[:3], *blocks("Moving to Antrea Multi-cluster")]
-    (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(walk))
-
-    said = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
-
-    assert said.status == 0, said.out + said.err
     assert "fish is imported from bergen lubeck" in said.out
 
 

@@ -66,7 +66,25 @@ def findings(seen: Iterable[Seen], known: Known) -> list[Finding]:
                 found += [finding for check in _CHECKS for finding in check(one, known)]
             case _:
                 assert_never(one)
-    return [*found, *_foreign_imports([one for one in found_in if isinstance(one, Look)])]
+    looks = [one for one in found_in if isinstance(one, Look)]
+    return [*found, *_exports(looks), *_foreign_imports(looks)]
+
+
+def _exports(looks: Sequence[Look]) -> Iterator[Finding]:
+    """Exports in trouble; what several clusters tell of one in the same words is told once."""
+    told: dict[tuple[str, str, str], list[str]] = {}
+    for look in looks:
+        for export in look.services.exports if look.services is not None else ():
+            if export.trouble:
+                said = (export.namespace, export.name, export.trouble)
+                told.setdefault(said, []).append(look.name)
+    for (namespace, name, trouble), (first, *others) in told.items():
+        also = f" (also in {', '.join(others)})" if others else ""
+        yield Finding(
+            first,
+            f"the export of {namespace}/{name}{also}: {trouble}",
+            f"kubectl --context {first} -n {namespace} describe serviceexport {name}",
+        )
 
 
 def _foreign_imports(looks: Sequence[Look]) -> Iterator[Finding]:
@@ -189,17 +207,6 @@ def _rights(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - ev
         )
 
 
-def _exports(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    for export in look.services.exports if look.services is not None else ():
-        if export.trouble:
-            yield Finding(
-                look.name,
-                f"the export of {export.namespace}/{export.name}: {export.trouble}",
-                f"kubectl --context {look.name} -n {export.namespace} "
-                f"describe serviceexport {export.name}",
-            )
-
-
 _CHECKS: tuple[Callable[[Look, Known], Iterator[Finding]], ...] = (
     _old_credentials,
     _version,
@@ -208,7 +215,6 @@ _CHECKS: tuple[Callable[[Look, Known], Iterator[Finding]], ...] = (
     _agent,
     _nodes,
     _rights,
-    _exports,
 )
 
 

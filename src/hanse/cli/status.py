@@ -219,7 +219,9 @@ def _show_services(services: "Sequence[ServiceSeen]") -> None:
     click.echo()
     click.echo(table(("SERVICE", "TYPE", "PORTS", "EXPORTED BY", "ENDPOINTS READY"), rows))
     for one in services:
-        for problem in one.problems:
-            what = click.style(problem.reason, fg="yellow")
-            where = f"{one.namespace}/{one.name} in {problem.cluster}"
-            click.echo(f"! {where}: {what}: {problem.message}")
+        told: dict[tuple[str, str], list[str]] = {}
+        for problem in one.problems:  # what clusters tell in the same words is shown once
+            told.setdefault((problem.reason, problem.message), []).append(problem.cluster)
+        for (reason, message), clusters in told.items():
+            where = f"{one.namespace}/{one.name} in {', '.join(clusters)}"
+            click.echo(f"! {where}: {click.style(reason, fg='yellow')}: {message}")
