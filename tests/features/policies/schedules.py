@@ -8,38 +8,18 @@ supervisors may lead one member for a moment.
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
-from random import Random
 from typing import Any
 
-from hanse.engine.leaving import leave
-from hanse.features.policies.content import FEDERATED, Policy, is_federated
-from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import PAGE_NAME, RESOLVE_MARK, VERSION_MARK
-from hanse.kube.errors import KubeError
-from hanse.local.embedded.storage import Snapshot
+from hanse.features.policies.content import Policy
+from hanse.features.policies.record import RESOLVE_MARK
 from hanse.model.facts import ClusterState, Phase, Role
-from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
-from hanse.testing.faults import Weather
 from hanse.testing.time import run
-from tests.features.policies.believed import ABSENT, ORPHANED, Believed, Witness
-from tests.features.policies.realm import (
-    BERGEN,
-    CLUSTERS,
-    LUBECK,
-    SHOP,
-    SUPERVISORS,
-    Realm,
-    acnp,
-    anp,
-    is_plain,
-)
+from tests.features.policies.believed import ABSENT, ORPHANED, Believed
+from tests.features.policies.deeds import Deeds, said
+from tests.features.policies.realm import SHOP, is_plain
 
-STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
-OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
-"""Flapping is a scenario of its own: here people may change their minds as often as they like."""
-TAKEOVER = 20.0
 Deed = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -47,29 +27,8 @@ class Broken(AssertionError):
     """A law did not hold; the message says which and how to replay."""
 
 
-class Schedule:
-    """One realm, what its people did, and what has to be true of it."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.random = Random(seed)
-        small = self.random.random() < 0.5
-        self.names = (LUBECK, BERGEN) if small else CLUSTERS
-        self.chiefs = (LUBECK,) if small else SUPERVISORS
-        skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in self.names}
-        self.realm = Realm(
-            self.names, self.chiefs, seed=seed, options=OPTIONS, skews=skews, elections=False
-        )
-        self.namespaced = self.random.random() < 0.4
-        self.make = anp if self.namespaced else acnp
-        self.believed = {name: Believed(self.names) for name in ("deny", "allow", "other")}
-        self.complaints: list[str] = []
-        self.witness = Witness(self.realm, self.believed, self.complaints.append)
-        self.backups: dict[str, tuple[Snapshot, int]] = {}
-        self.homeless: set[str] = set()
-        self.outside: str = ""
-        self.written = 0
-        self.story: list[str] = []
+class Schedule(Deeds):
+    """What happens in a realm, and what has to be true of it."""
 
     async def play(self) -> None:
         """Set up, let things happen, heal, and look; more than once, so that memory is tested."""
@@ -119,299 +78,7 @@ class Schedule:
         await deed()
         await asyncio.sleep(self.random.choice((0, 0.01, 0.05, 0.3, 2, 15, 40)))
 
-    def _tell(self, what: str) -> None:
-        self.story.append(f"{asyncio.get_running_loop().time():9.2f} {what}")
-
-    # -- people
-
-    def _cluster(self) -> str:
-        return self.random.choice(self.names)
-
-    def _name(self) -> str:
-        """A policy; what was left to its cluster is plain, and left alone until all agree."""
-        return self.random.choice([n for n in sorted(self.believed) if n not in self._orphans()])
-
-    def _orphans(self) -> list[str]:
-        return [name for name, believed in self.believed.items() if ORPHANED in believed.ever]
-
-    async def _create(self) -> None:
-        where, name = self._cluster(), self._name()
-        self.written += 1
-        policy = self.make(name, self.written)
-        try:
-            with self.witness.by_hand(where):
-                await self.realm.create(where, policy)
-        except KubeError:
-            return
-        self._tell(f"{where}: {name} is created with {self.written}")
-        self._acted(where, name, self.written)
-        if where == self.outside:
-            self.believed[name].made_outside(self.written)
-
-    async def _edit(self) -> None:
-        where, name = self._cluster(), self._name()
-        standing = await self.realm.find(where, self.make(name))
-        if standing is None:
-            return
-        self.written += 1
-        change: dict[str, Any] = {"spec": {"priority": self.written}}
-        if self.random.random() < 0.3:
-            change = {"metadata": {"labels": {"edit": str(self.written)}}}
-        try:
-            with self.witness.by_hand(where):
-                after = await self.realm.edit(where, standing, change)
-        except KubeError:
-            return
-        self._tell(f"{where}: {name} is edited to {said(after)}")
-        if is_federated(after):
-            self._acted(where, name, said(after))
-            if where == self.outside and VERSION_MARK not in after.metadata.annotations:
-                self.believed[name].made_outside(said(after))
-        elif VERSION_MARK not in after.metadata.annotations:  # or that is still to be taken off
-            self.believed[name].plain[where] = after.metadata.resource_version
-
-    async def _delete(self) -> None:
-        where, name = self._cluster(), self._name()
-        standing = await self.realm.find(where, self.make(name))
-        if standing is None:
-            return
-        try:
-            with self.witness.by_hand(where):
-                await self.realm.delete(where, standing)
-        except KubeError:
-            return
-        self._tell(f"{where}: {name} is deleted")
-        if is_federated(standing):
-            self._acted(where, name, ABSENT)
-        self.believed[name].plain.pop(where, None)
-
-    async def _unannotate(self) -> None:
-        where, name = self._cluster(), self._name()
-        standing = await self.realm.find(where, self.make(name))
-        if standing is None or not is_federated(standing) or len(self._orphans()) > 1:
-            return
-        if where == self.outside:
-            return
-        with self.witness.by_hand(where):
-            change = {"metadata": {"annotations": {FEDERATED: None}}}
-            await self.realm.edit(where, standing, change)
-        self._tell(f"{where}: {name} leaves the federation")
-        self._acted(where, name, ORPHANED)
-
-    async def _create_plain(self) -> None:
-        where, name = self._cluster(), self._name()
-        try:
-            with self.witness.by_hand(where):
-                made = await self.realm.create(where, self.make(name, 0, federated=False))
-        except KubeError:
-            return
-        self._tell(f"{where}: a plain {name} is created")
-        believed = self.believed[name]
-        believed.plain[where] = made.metadata.resource_version
-        if where in believed.last and believed.last[where] == ABSENT:
-            believed.unsure = True  # deleted and replaced before anybody looked, maybe
-
-    async def _annotate(self) -> None:
-        """A plain policy becomes a federated one, beside what others may have under its name."""
-        where, name = self._cluster(), self._name()
-        standing = await self.realm.find(where, self.make(name))
-        if standing is None or is_federated(standing):
-            return
-        with self.witness.by_hand(where):
-            change = {"metadata": {"annotations": {FEDERATED: "true"}}}
-            after = await self.realm.edit(where, standing, change)
-        self._tell(f"{where}: {name} with {said(after)} enters the federation")
-        self.believed[name].plain.pop(where, None)
-        self.believed[name].entered(where, said(after))
-
-    def _acted(self, where: str, name: str, what: object) -> None:
-        if where == self.outside:
-            return
-        self.believed[name].acted(where, what)
-
-    # -- faults
-
-    def _link(self) -> tuple[str, str]:
-        return self.random.choice(self.chiefs), self._cluster()
-
-    async def _cut(self) -> None:
-        source, target = self._link()
-        self.realm.network.cut(source, target)
-        self._tell(f"{source} is cut off from {target}")
-
-    async def _mend(self) -> None:
-        self.realm.network.heal_all()
-        self._tell("all links heal")
-
-    async def _storm(self) -> None:
-        source, target = self._link()
-        self.realm.network.link(source, target).weather = STORM
-        self._tell(f"a storm between {source} and {target}")
-
-    async def _kill(self) -> None:
-        name = self.random.choice(self.chiefs)
-        if name in self.realm.agents:
-            await self.realm.kill_agent(name)
-            self._tell(f"the agent of {name} is killed")
-            await asyncio.sleep(self.random.choice((0, TAKEOVER)))
-            self._lead_all()
-        else:
-            self.realm.start_agent(name)
-            self._lead_all()
-            self._tell(f"the agent of {name} starts")
-
-    async def _move(self) -> None:
-        """Another supervisor leads a member; for a moment both may think that they do."""
-        member = self._cluster()
-        if len(self.realm.agents) < 2 or member == self.outside:
-            return
-        old = next((s for s in self.chiefs if member in self.realm.crowns[s].members), None)
-        new = next(s for s in self.chiefs if s != old)
-        overlap = self.random.choice((0.0, 0.0, 0.02, 1.0))
-        if old is not None and not overlap:
-            self.realm.depose(old, member)
-        self.realm.crown(new, member)
-        await asyncio.sleep(overlap)
-        if old is not None and old in self.realm.agents:
-            self.realm.depose(old, member)
-        self._tell(f"{new} leads {member}, after {old} ({overlap})")
-
-    async def _crash_at_a_request(self) -> None:
-        """A supervisor dies while it waits for an answer, and is started again."""
-        crash = self.realm.network.crash_at(self.random.randint(1, 12))
-        await self.random.choice((self._edit, self._create, self._delete))()
-        done, _ = await asyncio.wait({crash}, timeout=30)
-        self.realm.network.disarm()
-        if done and crash.result() in self.realm.agents:
-            await self.realm.kill_agent(crash.result())
-            self.realm.start_agent(crash.result())
-            self._lead_all()
-            self._tell(f"the agent of {crash.result()} crashed at a request")
-
-    async def _restart_server(self) -> None:
-        target = self._cluster()
-        for link in self.realm.network.links_to(target):
-            self.realm.network.break_watches(link.source, target)
-        self._tell(f"the API server of {target} restarts")
-
-    async def _lose_history(self) -> None:
-        self.realm.clusters[self._cluster()].storage.lose_history()
-        await self._restart_server()
-
-    async def _back_up(self) -> None:
-        cluster = self._cluster()
-        self.backups[cluster] = (self.realm.clusters[cluster].storage.snapshot(), len(self.story))
-        self._tell(f"{cluster} is backed up")
-
-    async def _restore(self) -> None:
-        """A member is down for a while and comes back as it was when it was backed up."""
-        cluster = self._cluster()
-        if cluster not in self.backups or cluster == self.outside or self.homeless:
-            return
-        links = [link for link in self.realm.network.links_to(cluster) if not link.cut]
-        for link in links:
-            self.realm.network.cut(link.source, cluster)
-        await asyncio.sleep(self.random.choice((0.5, 5)))
-        with self.witness.by_hand(cluster):
-            self.realm.clusters[cluster].storage.restore(self.backups[cluster][0])
-        for link in links:
-            self.realm.network.heal(link.source, cluster)
-        self._tell(f"{cluster} is restored from its backup")
-        for name, believed in self.believed.items():
-            believed.restored(cluster)
-            standing = await self.realm.find(cluster, self.make(name))
-            believed.plain.pop(cluster, None)
-            if standing is not None and not is_federated(standing):
-                believed.unsure = True
-                if VERSION_MARK not in standing.metadata.annotations:
-                    believed.plain[cluster] = standing.metadata.resource_version
-
-    async def _leave_or_join(self) -> None:
-        """A member is taken out of the federation, cleanly or not, or taken in again."""
-        if self.outside:
-            self._join()
-            return
-        if not self.realm.agents:
-            return  # nobody would notice that it was away
-        member = self.names[-1]
-        if any(b.last.get(member) == ORPHANED for b in self.believed.values()):
-            return  # whether that was heard of before it left, nobody can tell
-        force = self.random.random() < 0.5
-        if not force:
-            self.realm.network.heal_all()
-        try:
-            async with asyncio.timeout(60):
-                await self._take_out(member, force)
-        except TimeoutError:
-            await self._take_out(member, force=True)
-        self.outside = member
-        for believed in self.believed.values():
-            believed.left(member)
-        self._tell(f"{member} leaves the federation{' by force' if force else ''}")
-
-    async def _take_out(self, member: str, force: bool) -> None:
-        if not force:
-            engines = [agent.engine for agent in self.realm.agents.values()]
-            await asyncio.gather(*(leave(engine, member) for engine in engines))
-        await self.realm.remove(member, force=True)
-        for crown in self.realm.crowns.values():
-            crown.members.discard(member)
-
-    def _join(self) -> None:
-        member, self.outside = self.outside, ""
-        self.realm.add(member)
-        self._lead_all()
-        self._tell(f"{member} joins the federation")
-
-    async def _spoil_a_record(self) -> None:
-        """Somebody deletes or overwrites a record of the ledger by hand."""
-        where = self._cluster()
-        client = self.realm.client(where)
-        records = list((await client.list(ConfigMap, namespace="antrea-plus-system")).objects)
-        if self.outside:  # or nobody remembers that somebody is away
-            records = [r for r in records if r.metadata.name != PAGE_NAME]
-        if not records:
-            return
-        record = self.random.choice(records)
-        meta = record.metadata
-        if self.random.random() < 0.7:
-            await client.delete(ConfigMap, meta.name, meta.namespace)
-        else:
-            await client.patch(ConfigMap, meta.name, meta.namespace, {"data": {"record": "{"}})
-        self._tell(f"{where}: the record {meta.name} is spoilt")
-        for name, believed in self.believed.items():
-            if meta.name.endswith(name):
-                believed.spoilt(where)
-
-    async def _raze(self) -> None:
-        """A user deletes the namespace with all that is in it, or makes it anew."""
-        cluster = self._cluster()
-        client = self.realm.client(cluster)
-        if cluster in self.homeless:
-            await client.create(Namespace(metadata=Meta(name=SHOP)))
-            self.homeless.discard(cluster)
-            self._tell(f"{cluster} has its namespace again")
-            return
-        self.homeless.add(cluster)
-        with self.witness.by_hand(cluster):
-            await client.delete(Namespace, SHOP, "")
-            while self._namespace_stands(cluster):  # noqa: ASYNC110 - nobody else can tell
-                await asyncio.sleep(0.1)
-        self._tell(f"{cluster} loses its namespace")
-        for believed in self.believed.values():
-            believed.razed(cluster)
-
-    def _namespace_stands(self, cluster: str) -> bool:
-        return self.realm.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
-
     # -- healing
-
-    def _lead_all(self) -> None:
-        """Every member is led by one supervisor that lives."""
-        for member in self.names:
-            leaders = [s for s in self.realm.agents if member in self.realm.crowns[s].members]
-            if not leaders and self.realm.agents and member != self.outside:
-                self.realm.crown(self.random.choice(sorted(self.realm.agents)), member)
 
     async def _heal(self) -> None:
         self.realm.network.heal_all()
@@ -536,12 +203,6 @@ class Schedule:
             (w.source, w.request.method, w.target, w.request.path, w.request.body) for w in writes
         ]
         self._require(not made, f"a settled fleet wrote {made}")
-
-
-def said(policy: Policy) -> str:
-    """What a policy says, in short."""
-    label = policy.metadata.labels.get("edit", "")
-    return f"{policy.spec.get('priority')}{'/' + label if label else ''}"
 
 
 def play(seed: int) -> None:
