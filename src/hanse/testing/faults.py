@@ -92,6 +92,7 @@ class Network:
         self.random = random
         self.sent: list[Sent] = []
         self.requests = 0
+        self._awaited: tuple[int, asyncio.Future[None]] | None = None
         self._crash_at: int | None = None
         self._on_crash: asyncio.Future[str] | None = None
         self._links: dict[tuple[str, str], Link] = {}
@@ -148,9 +149,17 @@ class Network:
         """Call off a crash that has not come."""
         self._on_crash = None
 
+    def after(self, requests: int) -> "asyncio.Future[None]":
+        """Done when so many more requests were made: time stands still for whoever never rests."""
+        awaited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited = (self.requests + requests, awaited)
+        return awaited
+
     def count(self, link: Link) -> bool:
         """Count a request; True when its sender is to crash now."""
         self.requests += 1
+        if self._awaited is not None and self.requests == self._awaited[0]:
+            self._awaited[1].set_result(None)
         if self._on_crash is None or self.requests != self._crash_at:
             return False
         self._on_crash.set_result(link.source)

@@ -352,6 +352,24 @@ async def test_reach_x_but_not_y() -> None:
         assert await realm.priorities(DENY) == everywhere(3)
 
 
+async def test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back() -> None:
+    """A supervisor that lost one member goes on leading another, and a tombstone is forgotten."""
+    quick = timedelta(seconds=10)
+    async with federation(leaders={BERGEN: HAMBURG}, retention=quick, remembered=1) as realm:
+        await deny_stands(realm)
+        realm.network.cut(HAMBURG, LUBECK)
+        await realm.delete(BERGEN, DENY)
+        await asyncio.sleep(A_WHILE)
+        assert await realm.record(BERGEN, DENY) is None, "all members have seen the end of it"
+
+        await realm.create(LUBECK, acnp("allow", 1))
+        await asyncio.sleep(A_WHILE)
+        await realm.delete(LUBECK, acnp("allow", 1))
+        await asyncio.sleep(A_WHILE)
+
+        assert await realm.priorities(DENY) == everywhere(None)
+
+
 async def test_namespace_later_deleted_and_recreated() -> None:
     async with federation() as realm:
         bergen = realm.client(BERGEN)

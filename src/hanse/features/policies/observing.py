@@ -117,7 +117,7 @@ def _standing(sight: Sight, policy: Policy) -> _Standing:
     return _Standing(sight, policy, content, digest_of(content), mark)
 
 
-def _found(it: _Standing, known: History, flips: int) -> Draft:
+def _found(it: _Standing, known: History, flips: int) -> Draft | Past:
     """A federated policy of which the member's ledger knows nothing."""
     winner, mark = known.winner, it.mark
     if it.says(winner):
@@ -128,7 +128,8 @@ def _found(it: _Standing, known: History, flips: int) -> Draft:
     if mark is None or it.sight.alone:
         return _created(it, Record(), known, flips)
     if not known.covers(mark.dot):
-        return _quarantine(it, known, "Unknown")
+        heard = it.sight.heard.covers(mark.dot)  # of a member that will tell more when it is back
+        return Past() if heard else _quarantine(it, known, "Unknown")
     if winner is None or winner.state != "Present":
         return _quarantine(it, known, "Returned")
     if it.digest == mark.digest:
@@ -322,7 +323,8 @@ def _cleared(here: Here) -> Here:
 def _actor(own: Record, known: History, sight: Sight, *what: object) -> str:
     """The name to count under: another one once others know more of ours than we do."""
     ours = own.history.context.get(own.actor, 0)
-    if own.actor and known.context.get(own.actor, 0) <= ours:
+    told = max(h.context.get(own.actor, 0) for h in (known, sight.heard))
+    if own.actor and told <= ours:
         return own.actor
     uid = sight.policy.metadata.uid if sight.policy is not None else own.here.uid
     return actor_of(sight.member, str(sight.key), uid, ours, *what)

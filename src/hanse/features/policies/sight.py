@@ -42,6 +42,8 @@ class Sight(Struct, frozen=True):
     """Whether there is no other member."""
     joins_others: bool
     """Whether some other member's ledger is whole already."""
+    heard: History
+    """Which events were ever heard of: a name that others counted under further is not used."""
 
     @property
     def place(self) -> Place:
@@ -121,6 +123,7 @@ def sight_of(key: Key, member: ClusterId, ledgers: "Ledgers", seen: Snapshot) ->
         joining=not ledgers.has_joined(member, seen),
         alone=not others,
         joins_others=any(ledgers.has_joined(m, seen) for m in others),
+        heard=heard_of(key, ledgers, seen),
     )
 
 
@@ -189,16 +192,25 @@ def own_record(
 
 
 def known_of(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
-    """All that the ledgers of all members know or remember of a policy, reachable now or not."""
+    """All that ledgers remember of a policy, and what those say that can be read now.
+
+    A record that was read long ago may be of a policy whose end all but we have forgotten since.
+    What was collected stays true, and what a member alone knew is heard when it is back.
+    """
     histories: list[History] = []
     for member in ledgers.members:
-        if not seen.listed(member, ConfigMap):
-            continue
         histories.append(ledgers.collected(member, key))
         record = own_record(key, member, ledgers, seen)
-        if isinstance(record, Record):
+        if isinstance(record, Record) and seen.synced(member, ConfigMap):
             histories.append(record.history)
     return merge_all(histories)
+
+
+def heard_of(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
+    """Which events of a policy any ledger ever told of, reachable now or not."""
+    told = (own_record(key, member, ledgers, seen) for member in ledgers.members)
+    contexts = [History(r.history.context) for r in told if isinstance(r, Record)]
+    return merge_all([*(ledgers.collected(m, key) for m in ledgers.members), *contexts])
 
 
 def page_of(member: ClusterId, seen: Snapshot) -> Page | None:
