@@ -27,6 +27,7 @@ class Believed:
         self.ever: set[object] = set()
         self.plain: dict[str, str] = {}
         self.unsure = False
+        self.back_in_time: set[str] = set()
         self.let_go = False
         self.deleted = False
         """Whether anybody ever deleted it, or let it go."""
@@ -37,6 +38,8 @@ class Believed:
         self.ever.add(told)
         if what == ABSENT:
             self.deleted = True
+        if where in self.back_in_time:
+            self.unsure = True  # it was done to something that others knew to be of the past
 
     def entered(self, where: str, what: str) -> None:
         """A plain policy was annotated: it counts, or what all agreed on goes on to count."""
@@ -52,7 +55,7 @@ class Believed:
         """What was done there may or may not have been heard of before it was undone."""
         if self.last:
             self.unsure = True
-        del where
+        self.back_in_time.add(where)
 
     def left(self, where: str) -> None:
         """What was done there just before may have been heard of, or not."""
@@ -84,6 +87,7 @@ class Believed:
         """All agree on this now."""
         self.base, self.last, self.unsure, self.let_go = outcome, {}, False, False
         self.ever = {outcome}
+        self.back_in_time = set()
 
     def __repr__(self) -> str:
         sure = " (unsure)" if self.unsure or self.let_go else ""

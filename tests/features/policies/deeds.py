@@ -5,6 +5,8 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from hanse.engine.leaving import leave
 from hanse.features.policies.content import FEDERATED, Policy, is_federated
 from hanse.features.policies.options import PolicyOptions
@@ -30,6 +32,14 @@ STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks
 OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
 """Flapping is a scenario of its own: here people may change their minds as often as they like."""
 TAKEOVER = 20.0
+COLLECTED = 40.0
+"""Seconds after which the tombstone of what all have heard of is no more."""
+LEAGUES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((LUBECK, BERGEN), (LUBECK,)),
+    (SUPERVISORS, SUPERVISORS),
+    (CLUSTERS, SUPERVISORS),
+)
+"""Few members and few policies, so that what people do meets."""
 
 
 class Deeds:
@@ -38,16 +48,21 @@ class Deeds:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        small = self.random.random() < 0.5
-        self.names = (LUBECK, BERGEN) if small else CLUSTERS
-        self.chiefs = (LUBECK,) if small else SUPERVISORS
+        self.names, self.chiefs = self.random.choices(LEAGUES, (4, 2, 4))[0]
+        self.forgetful = self.random.random() < 0.25
         skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in self.names}
         self.realm = Realm(
-            self.names, self.chiefs, seed=seed, options=OPTIONS, skews=skews, elections=False
+            self.names,
+            self.chiefs,
+            seed=seed,
+            options=replace(OPTIONS, remembered=1) if self.forgetful else OPTIONS,
+            skews=skews,
+            elections=False,
+            discovers=False,
         )
         self.namespaced = self.random.random() < 0.4
         self.make = anp if self.namespaced else acnp
-        self.believed = {name: Believed(self.names) for name in ("deny", "allow", "other")}
+        self.believed = {name: Believed(self.names) for name in ("deny", "allow")}
         self.complaints: list[str] = []
         self.witness = Witness(self.realm, self.believed, self.complaints.append)
         self.backups: dict[str, tuple[Snapshot, int]] = {}
@@ -71,8 +86,8 @@ class Deeds:
     def _orphans(self) -> list[str]:
         return [name for name, believed in self.believed.items() if ORPHANED in believed.ever]
 
-    async def _create(self) -> None:
-        where, name = self._cluster(), self._name()
+    async def _create(self, where: str = "", name: str = "") -> None:
+        where, name = where or self._cluster(), name or self._name()
         self.written += 1
         policy = self.make(name, self.written)
         try:
@@ -85,8 +100,8 @@ class Deeds:
         if where == self.outside:
             self.believed[name].made_outside(self.written)
 
-    async def _edit(self) -> None:
-        where, name = self._cluster(), self._name()
+    async def _edit(self, where: str = "", name: str = "") -> None:
+        where, name = where or self._cluster(), name or self._name()
         standing = await self.realm.find(where, self.make(name))
         if standing is None:
             return
@@ -107,8 +122,8 @@ class Deeds:
         elif VERSION_MARK not in after.metadata.annotations:  # or that is still to be taken off
             self.believed[name].plain[where] = after.metadata.resource_version
 
-    async def _delete(self) -> None:
-        where, name = self._cluster(), self._name()
+    async def _delete(self, where: str = "", name: str = "") -> None:
+        where, name = where or self._cluster(), name or self._name()
         standing = await self.realm.find(where, self.make(name))
         if standing is None:
             return
@@ -122,8 +137,8 @@ class Deeds:
             self._acted(where, name, ABSENT)
         self.believed[name].plain.pop(where, None)
 
-    async def _unannotate(self) -> None:
-        where, name = self._cluster(), self._name()
+    async def _unannotate(self, where: str = "", name: str = "") -> None:
+        where, name = where or self._cluster(), name or self._name()
         standing = await self.realm.find(where, self.make(name))
         if standing is None or not is_federated(standing) or len(self._orphans()) > 1:
             return
@@ -135,8 +150,8 @@ class Deeds:
         self._tell(f"{where}: {name} leaves the federation")
         self._acted(where, name, ORPHANED)
 
-    async def _create_plain(self) -> None:
-        where, name = self._cluster(), self._name()
+    async def _create_plain(self, where: str = "", name: str = "") -> None:
+        where, name = where or self._cluster(), name or self._name()
         try:
             with self.witness.by_hand(where):
                 made = await self.realm.create(where, self.make(name, 0, federated=False))
@@ -148,9 +163,9 @@ class Deeds:
         if where in believed.last and believed.last[where] == ABSENT:
             believed.unsure = True  # deleted and replaced before anybody looked, maybe
 
-    async def _annotate(self) -> None:
+    async def _annotate(self, where: str = "", name: str = "") -> None:
         """A plain policy becomes a federated one, beside what others may have under its name."""
-        where, name = self._cluster(), self._name()
+        where, name = where or self._cluster(), name or self._name()
         standing = await self.realm.find(where, self.make(name))
         if standing is None or is_federated(standing):
             return
@@ -235,16 +250,18 @@ class Deeds:
         self.realm.clusters[self._cluster()].storage.lose_history()
         await self._restart_server()
 
-    async def _back_up(self) -> None:
-        cluster = self._cluster()
+    async def _back_up(self, cluster: str = "") -> None:
+        cluster = cluster or self._cluster()
         self.backups[cluster] = (self.realm.clusters[cluster].storage.snapshot(), len(self.story))
         self._tell(f"{cluster} is backed up")
 
-    async def _restore(self) -> None:
+    async def _restore(self, cluster: str = "") -> None:
         """A member is down for a while and comes back as it was when it was backed up."""
-        cluster = self._cluster()
+        cluster = cluster or self._cluster()
         if cluster not in self.backups or cluster == self.outside or self.homeless:
             return
+        if self.forgetful:
+            return  # what was deleted long ago is remembered by nobody then
         links = [link for link in self.realm.network.links_to(cluster) if not link.cut]
         for link in links:
             self.realm.network.cut(link.source, cluster)
@@ -271,6 +288,8 @@ class Deeds:
         if not self.realm.agents:
             return  # nobody would notice that it was away
         member = self.names[-1]
+        if member in self.chiefs:
+            return  # whoever leads others has left nothing yet
         if any(b.last.get(member) == ORPHANED for b in self.believed.values()):
             return  # whether that was heard of before it left, nobody can tell
         force = self.random.random() < 0.5
@@ -302,6 +321,8 @@ class Deeds:
 
     async def _spoil_a_record(self) -> None:
         """Somebody deletes or overwrites a record of the ledger by hand."""
+        if self.forgetful:
+            return  # and nobody else may remember what it said
         where = self._cluster()
         client = self.realm.client(where)
         records = list((await client.list(ConfigMap, namespace="antrea-plus-system")).objects)
@@ -320,9 +341,9 @@ class Deeds:
             if meta.name.endswith(name):
                 believed.spoilt(where)
 
-    async def _raze(self) -> None:
+    async def _raze(self, cluster: str = "") -> None:
         """A user deletes the namespace with all that is in it, or makes it anew."""
-        cluster = self._cluster()
+        cluster = cluster or self._cluster()
         client = self.realm.client(cluster)
         if cluster in self.homeless:
             await client.create(Namespace(metadata=Meta(name=SHOP)))

@@ -42,6 +42,13 @@ _NEEDED = {f"{k.kind.plural}.{k.kind.group}" for k in KINDS.values()} | {"cluste
 DEFINED = [d for d in (*crds(), *stand_ins()) if d["metadata"]["name"] in _NEEDED]
 
 
+class FixedApi(KubeApi):
+    """A cluster whose kinds stay the same, so that nobody has to ask for them."""
+
+    async def discover(self) -> None:
+        return
+
+
 class Supervisor(Engine):
     """A supervisor's engine and its part in elections, or the crown that it is given."""
 
@@ -101,6 +108,7 @@ class Realm(World):
         options: PolicyOptions = PolicyOptions(),  # noqa: B008 - a frozen value
         skews: dict[str, timedelta] | None = None,
         elections: bool = True,
+        discovers: bool = True,
     ) -> None:
         super().__init__(names, lambda: (Policies(options),), seed=seed, skews=skews)
         self.supervisors = tuple(supervisors)
@@ -109,12 +117,13 @@ class Realm(World):
         self._starts = 0
         self.revoked: set[tuple[str, str]] = set()
         self._elections = elections
+        self._way = KubeApi if discovers else FixedApi
         self.crowns: dict[str, Crown] = {}
         self.epochs: dict[str, int] = {}
 
     def api(self, source: str, target: str) -> KubeApi:
         inner = Guarded(InProcess(self.clusters[target]), (source, target), self.revoked)
-        return KubeApi(Client(self.network.transport(source, target, inner)), self.random)
+        return self._way(Client(self.network.transport(source, target, inner)), self.random)
 
     # -- clusters
 
