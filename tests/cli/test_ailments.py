@@ -205,6 +205,10 @@ def test_what_objects_say_of_themselves_is_found() -> None:
     def told(type_: str, status: str = "False") -> dict[str, Any]:
         return {"conditions": [{"type": type_, "status": status, "message": f"no {type_}"}]}
 
+    def part(cluster: str, trouble: str) -> dict[str, Any]:
+        spec = {"namespace": "shop", "name": "store", "cluster": cluster, "trouble": trouble}
+        return named(f"store-{cluster}", spec=spec)
+
     wrong = chart(
         tenants=[named("acme", status=told("Ready")), named("fine", status=told("Ready", "True"))],
         services=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Federated")}],
@@ -212,6 +216,7 @@ def test_what_objects_say_of_themselves_is_found() -> None:
         networks=[named("acme.default", status={"phase": "Failed", "message": "ranges overlap"})],
         policies=[named("gdp", status={"errorStatus": "spec.ttl: too long"})],
         rules=[named("rule", status={"status": "Rejected", "error": "no cluster oslo"})],
+        parts=[part("bergen", ""), part("lubeck", "store-lubeck exists already")],
     )
 
     assert [f.problem for f in ailments([wrong], NOW)] == [
@@ -221,4 +226,5 @@ def test_what_objects_say_of_themselves_is_found() -> None:
         "Network acme.default: ranges overlap",
         "GlobalDeploymentPolicy gdp: spec.ttl: too long",
         "GSLBHostRule rule: no cluster oslo",
+        "its part of StatefulSet shop/store: store-lubeck exists already",
     ]

@@ -21,6 +21,7 @@ from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBHost
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
@@ -35,6 +36,7 @@ PATHS: Mapping[str, str] = {
     "services": "/api/v1/services",
     "sets": "/apis/apps/v1/statefulsets",
     "hosted": path_of(FederatedStatefulSet.kind),
+    "parts": path_of(StatefulSetPart.kind),
     "policies": path_of(GlobalDeploymentPolicy.kind),
     "rules": path_of(GSLBHostRule.kind),
     "acnps": path_of(ClusterNetworkPolicy.kind),

@@ -14,6 +14,8 @@ CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """By list: the kind, and the conditions that are wrong when they are False."""
 
+AS_TOLD = "as it says; `hanse statefulsets` shows where its replicas are"
+
 
 def told_wrong(chart: Chart) -> Iterator[Finding]:
     """Everything that says of itself that somebody has to look at it."""
@@ -24,6 +26,11 @@ def told_wrong(chart: Chart) -> Iterator[Finding]:
         for obj in chart[what]:
             for told in filter(None, read(obj.get("status") or {})):
                 yield _finding(chart, kind, obj, told)
+    for part in chart["parts"]:
+        spec = part["spec"]
+        if trouble := spec.get("trouble"):
+            place = f"{spec['namespace']}/{spec['name']}"
+            yield Finding(spec["cluster"], f"its part of StatefulSet {place}: {trouble}", AS_TOLD)
 
 
 def _untrue(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:

@@ -62,6 +62,7 @@ class Schedule:
         self.told: list[str] = []
         self.wanted = 0
         self.balanced = False
+        self.backup = self.world.clusters[BROKER].storage.snapshot()
 
     async def play(self, deeds: int = 12) -> None:
         await self._begin()
@@ -87,6 +88,7 @@ class Schedule:
             (self._change_template, 1),
             (self._meddle, 2),
             (self._lose_the_record, 1),
+            (self._lose_the_set, 1),
             (self._cut, 2),
             (self._storm, 2),
             (self._heal, 2),
@@ -109,12 +111,18 @@ class Schedule:
                 renew_time=micro_time(self.world.clock.now()),
             )
             await door.create(new_lease(BROKER_NAMESPACE, name, spec))
-        await door.create(headless("etcd", SHOP))
+        self.backup = self.world.clusters[BROKER].storage.snapshot()
         self.wanted = self.random.randint(0, 7)
-        meta = Meta(name="store", namespace=SHOP)
-        await door.create(StatefulSet(metadata=meta, spec=spec_of(self.wanted)))
+        await self._submit()
         for name in CLUSTERS:
             self.world.start_agent(name)
+
+    async def _submit(self) -> None:
+        door = self.world.client(BROKER)
+        await door.create(headless("etcd", SHOP))
+        marks = {BALANCERS: "true"} if self.balanced else {}
+        meta = Meta(name="store", namespace=SHOP, annotations=marks)
+        await door.create(StatefulSet(metadata=meta, spec=spec_of(self.wanted)))
 
     async def _scale(self) -> None:
         self.wanted = self.random.randint(0, 9)
@@ -149,6 +157,31 @@ class Schedule:
     async def _lose_the_record(self) -> None:
         self._tell("somebody deletes the shares")
         await self.world.client(BROKER).delete(StatefulSetShares, "store", SHOP)
+
+    async def _lose_the_set(self) -> None:
+        """The broker is restored from before the set existed; people submit it again, later.
+
+        What runs is left alone meanwhile, whoever has just begun to look.
+        """
+        self._tell("the broker is restored")
+        for name in CLUSTERS:
+            self.world.network.break_watches(name, BROKER)
+        self.world.clusters[BROKER].storage.restore(self.backup)
+        ran = await self._running()
+        await asyncio.sleep(self.random.choice((0.1, 10, 300)))
+        runs = await self._running()
+        self._law(ran <= runs, f"{ran - runs} was not deleted for want of the set")
+        self._tell("the set is submitted again")
+        await self._submit()
+
+    async def _running(self) -> set[str]:
+        """The uids of what runs in all clusters."""
+        sets = [
+            one
+            for name in CLUSTERS
+            for one in (await self.world.client(name).list(StatefulSet, namespace=SHOP)).objects
+        ]
+        return {s.metadata.uid for s in sets if s.metadata.deletion_timestamp is None}
 
     async def _cut(self) -> None:
         name = self.random.choice(CLUSTERS)

@@ -193,7 +193,7 @@ def test_a_name_leaves_room_for_the_revision(length: int, good: bool) -> None:
 
 
 def test_a_cluster_with_a_share_runs_the_set_under_its_own_name() -> None:
-    (own,) = sets_in(seen(door(6), record(lubeck=2)))
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
 
     assert own.metadata.name == "store-lubeck"
     assert own.spec == replace(door(6).spec, replicas=2)
@@ -208,7 +208,7 @@ def test_a_cluster_without_a_share_has_the_headless_service_alone() -> None:
 def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
     submitted = door(3, persistent_volume_claim_retention_policy=policy)
-    (own,) = sets_in(seen(submitted, record(lubeck=2)))
+    (own,) = sets_in(seen(submitted, record(lubeck=2), part(HERE, 2)))
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
 
     (kept,) = sets_in(seen(submitted, record(bergen=3), here=[standing]))
@@ -216,24 +216,46 @@ def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
     assert kept.spec.replicas == 0
 
 
-def test_nothing_is_written_before_the_broker_was_read_in_full() -> None:
-    snap = seen(door(6), record(lubeck=2), phase=Phase.CONNECTING)
-
-    for key in (SHARES, LOCAL):
-        assert todo("statefulsets", key, plan(key, snap), [], snap).actions == ()
-
-
 def test_nothing_is_decided_before_the_broker_was_read_whole() -> None:
     for key, at_broker in ((SHARES, [door(6)]), (LOCAL, [door(6), record(lubeck=2)])):
         assert plan(key, seen(*at_broker, phase=Phase.CONNECTING)) == Plan()
 
 
-def test_a_set_that_is_gone_with_its_shares_leaves_nothing_here() -> None:
-    assert plan(LOCAL, seen()) == Plan()
+def test_a_cluster_reports_before_it_runs_anything() -> None:
+    desired = plan(LOCAL, seen(door(6), record(lubeck=2))).desired
+
+    made = {type(d.object) for d in desired}
+    assert (StatefulSetPart in made, StatefulSet in made) == (True, False)
+
+
+def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
+    told = part(HERE, 2)
+    service = stored(headless("etcd", SHOP))
+    marks = {"statefulsets.hanse.dev/set": "store"}
+    service = replace(service, metadata=replace(service.metadata, labels=marks))
+    copy = stored(stamped(service, Owner("statefulsets", LOCAL, HERE)))
+
+    assert plan(LOCAL, seen(told, here=[copy])) == Plan(kept=(Place(BROKER, ref_of(told)),))
+    assert plan(LOCAL, seen(told)) == Plan()
+    assert plan(LOCAL, seen(here=[copy])) == Plan(), "nothing runs there"
+
+
+def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> None:
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+
+    lost = plan(LOCAL, seen(here=[standing]))
+    (again,) = [d.object for d in lost.desired if isinstance(d.object, StatefulSetPart)]
+
+    assert lost.kept == (Place(HERE, ref_of(standing)),)
+    assert (again.spec.share, [n.reason for n in lost.notices]) == (2, ["Lost"])
+    still = plan(LOCAL, seen(stored(again), here=[standing]))
+    assert (still.desired, still.kept) == (lost.desired, lost.kept)
+    assert shares_in(seen(door(3), stored(again))) == {"bergen": 1, HERE: 2}
 
 
 def test_while_the_garbage_collector_decides_everything_stays() -> None:
-    (own,) = sets_in(seen(door(6), record(lubeck=2)))
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
 
     stays = plan(LOCAL, seen(record(lubeck=2), here=[standing]))
@@ -247,7 +269,7 @@ def test_the_next_cluster_waits_for_those_before_it() -> None:
     marks = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
     old, new = door(2, marks), door(2, marks, image="etcd:9")
     shares = record(hamburg=1, lubeck=1)
-    (own,) = sets_in(seen(old, shares))
+    (own,) = sets_in(seen(old, shares, part(HERE, 1)))
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
     target = revision_of("store", new.spec.template)
 
@@ -309,12 +331,12 @@ def own_set(snap: Snapshot) -> StatefulSet:
 
 
 def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now() -> None:
-    made = own_set(seen(door(1), record(lubeck=1)))
+    made = own_set(seen(door(1), record(lubeck=1), part(HERE, 1)))
     standing = stored(stamped(made, Owner("statefulsets", LOCAL, HERE)))
     changed = door(9, MAYBE, image="etcd:9")
 
     grown = own_set(seen(changed, record(lubeck=3), here=[standing]))
-    anew = own_set(seen(door(9, MAYBE), record(lubeck=2)))
+    anew = own_set(seen(door(9, MAYBE), record(lubeck=2), part(HERE, 2)))
 
     assert (grown.spec.replicas, anew.spec.replicas) == (3, 2)
     assert grown.spec.template == made.spec.template

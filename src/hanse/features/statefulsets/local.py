@@ -13,6 +13,7 @@ from hanse.features.statefulsets.balancers import (
 from hanse.features.statefulsets.door import Door, door_at, in_use
 from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of, was_read
 from hanse.features.statefulsets.holding import kept, released, was_released
+from hanse.features.statefulsets.losing import deleted_or_lost, without_shares
 from hanse.features.statefulsets.names import REVISION, SET, set_in, users
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
@@ -50,7 +51,7 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
     if door is None or door.terminating:
         if record is None:
-            return Plan()  # nothing desired: what is left of the set goes
+            return deleted_or_lost(key, seen, broker, home)
         orphaned = not record.metadata.owner_references
         return released(key, seen, broker, home) if orphaned else kept(key, seen, broker, home)
     if door.orphaned:
@@ -58,7 +59,9 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
     if door.faults and record is not None:
         own = seen.get(seen.local, StatefulSet, set_in(key.name, seen.local), key.namespace)
         door = in_use(door, record.spec, own)
-    if record is None or door is None:
+    if record is None:
+        return without_shares(key, seen, broker, home)
+    if door is None:
         return kept(key, seen, broker, home)
     service = seen.get(broker, Service, door.spec.service_name, door.namespace)
     case = _Case(key, door, record, broker, service, parts_of(key, seen, broker))
@@ -144,6 +147,8 @@ def _stateful_set(case: _Case, share: int, seen: Snapshot) -> StatefulSet | None
     door, name = case.door, set_in(case.key.name, seen.local)
     found = seen.get(seen.local, StatefulSet, name, case.key.namespace)
     standing = found if found is not None and OWNER in found.metadata.labels else None
+    if standing is None and seen.local not in case.parts:
+        return None  # our report comes first: it shows later that the set was known
     if not share and not (standing is not None and _keeps_claims(door)):
         return None
     template, revision = door.spec.template, door.revision
