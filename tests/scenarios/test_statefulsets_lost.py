@@ -104,6 +104,7 @@ async def test_a_set_goes_though_the_agent_dies_at_any_request_of_its_beginning_
     await stage.eventually(shipyard.is_gone())
 
 
+@pytest.mark.virtual
 async def test_what_a_lost_set_left_goes_when_people_delete_it(shipyard: Shipyard) -> None:
     stage = shipyard.stage
     await shipyard.launch(3, balanced=True)
