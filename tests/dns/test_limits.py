@@ -1,5 +1,7 @@
 """Nobody is flooded in another's name."""
 
+from ipaddress import ip_address
+
 import dns.flags
 import dns.message
 import pytest
@@ -9,17 +11,21 @@ from hanse.dns.responder import slipped
 from tests.dns.fleet import WEB
 
 
+def packed(address: str) -> bytes:
+    return ip_address(address).packed
+
+
 def test_a_network_gets_so_many_answers_a_second_and_others_are_not_touched() -> None:
     now = [100.0]
     limiter = Limiter(3, lambda: now[0])
 
-    given = [limiter.allows("192.0.2.1") for _ in range(5)]
-    neighbour, stranger = limiter.allows("192.0.2.99"), limiter.allows("192.0.3.1")
+    given = [limiter.allows(packed("192.0.2.1")) for _ in range(5)]
+    neighbour, stranger = limiter.allows(packed("192.0.2.99")), limiter.allows(packed("192.0.3.1"))
     now[0] += 1
 
     assert given == [True, True, True, False, False]
     assert (neighbour, stranger) == (False, True)
-    assert limiter.allows("192.0.2.1")
+    assert limiter.allows(packed("192.0.2.1"))
     assert limiter.held_back == 3
 
 
@@ -27,7 +33,14 @@ def test_a_network_gets_so_many_answers_a_second_and_others_are_not_touched() ->
 def test_this_machine_is_never_limited(local: str) -> None:
     limiter = Limiter(1, lambda: 0.0)
 
-    assert all(limiter.allows(local) for _ in range(10))
+    assert all(limiter.allows(packed(local)) for _ in range(10))
+
+
+@pytest.mark.parametrize("other", ["192.0.2.1", "7f00::1", "::2"])
+def test_others_are_limited_however_they_look(other: str) -> None:
+    limiter = Limiter(1, lambda: 0.0)
+
+    assert [limiter.allows(packed(other)) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +56,7 @@ def test_this_machine_is_never_limited(local: str) -> None:
     ],
 )
 def test_networks_are_told_apart(one: str, other: str, same: bool) -> None:
-    assert (network_of(one) == network_of(other)) is same
+    assert (network_of(packed(one)) == network_of(packed(other))) is same
 
 
 def test_some_of_those_held_back_are_told_to_come_by_tcp() -> None:

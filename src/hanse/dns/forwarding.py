@@ -7,6 +7,7 @@ from random import SystemRandom
 
 from msgspec import Struct
 
+from hanse.dns.batch import Client
 from hanse.dns.questions import Malformed, question_in
 from hanse.dns.table import Table
 
@@ -25,7 +26,7 @@ class _Waiting(Struct, frozen=True):
     """Who asked, by which socket and under which id."""
 
     sock: socket.socket
-    client: Address
+    client: Client
     id: bytes
     server: int
     until: float
@@ -47,7 +48,7 @@ class Forwarder:
                 sock.connect((host, port))
                 self.sockets[sock.fileno()] = sock
 
-    def takes(self, packet: bytes, table: Table, sock: socket.socket, client: Address) -> bool:
+    def takes(self, packet: bytes, table: Table, sock: socket.socket, client: Client) -> bool:
         """Hand a question on if it is about none of a table's zones; whether it was."""
         try:
             question = question_in(packet)

@@ -8,15 +8,11 @@ which knows every case.
 from collections.abc import Callable
 from socket import socket
 
+from hanse.dns.batch import Batch, Client
 from hanse.dns.limits import Limiter
 from hanse.dns.questions import OUR_UDP, SMALLEST_UDP
 from hanse.dns.responder import respond, slipped
 from hanse.dns.table import Table
-
-BATCH = 64
-"""Datagrams after which other sockets get their turn."""
-
-LARGEST = 4096
 
 _PLAIN = b"\0\1\0\0\0\0\0\0"
 _EDNS = b"\0\1\0\0\0\0\0\1"
@@ -35,54 +31,57 @@ _OPT_ENDS = {
 }
 """How an OPT record without options ends, and ours in reply."""
 
-Sample = Callable[[bytes, str, bytes], None]
-Anew = Callable[[bytes, Table, tuple[str, int]], bytes | None]
+Sample = Callable[[Batch, int, bytes], None]
+"""Hears of every question, while it is in its slot, and of its answer after the id."""
+
+Anew = Callable[[bytes, Table, Client], bytes | None]
 """Answers a packet that has not been seen since something changed; None: not now, or never."""
 
 
-def answer_anew(packet: bytes, table: Table, client: tuple[str, int]) -> bytes | None:
+def answer_anew(packet: bytes, table: Table, client: Client) -> bytes | None:
     """The answer from the table, by the short way where the packet is of the usual form."""
     return _answer(packet, table, client[0])
 
 
 def serve_datagrams(
     sock: socket,
+    batch: Batch,
     table: Table,
-    limiter: Limiter | None,
-    sample: Sample | None,
-    every: int,
+    limiter: Limiter | None = None,
+    sample: Sample | None = None,
     anew: Anew = answer_anew,
 ) -> None:
     """Answer what waits on a socket, up to a batch."""
-    receive, send, known = sock.recvfrom, sock.sendto, table.hits.get
-    for _ in range(BATCH):
-        try:
-            packet, client = receive(LARGEST)
-        except BlockingIOError:
-            return
-        except OSError:  # what an earlier client's network sent back to us
-            continue
-        hit = known(packet[2:])
-        answer: bytes | None
-        if limiter is not None and not limiter.allows(client[0]):
-            answer = slipped(packet) if limiter.slips else None
+    fd, known = sock.fileno(), table.hits.get
+    held, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
+    number = batch.receive(fd)
+    unsent = 0
+    for slot, at, length, size in batch.slots[:number]:
+        hit = known(held[at + 2 : at + lengths[length]].tobytes())
+        told: bytes | None
+        if limiter is not None and not limiter.allows(batch.address(slot)):
+            told = _after_id(slipped(batch.packet(slot))) if limiter.slips else None
         elif hit is not None:
             turns, counter = hit
             counter[0] += 1
-            answer = packet[:2] + next(turns)
+            told = next(turns)
         else:
-            answer = anew(packet, table, client)
-        if answer is None:
+            told = _after_id(anew(batch.packet(slot), table, batch.client(slot)))
+        if told is None:
+            batch.send(fd, unsent, slot)
+            unsent = slot + 1
             continue
         if sample is not None:
-            table.unsampled += 1
-            if table.unsampled >= every:
-                table.unsampled = 0
-                sample(packet, client[0], answer)
-        try:
-            send(answer, client)
-        except OSError:  # a client that cannot be reached, or a full buffer: it will ask again
-            continue
+            sample(batch, slot, told)
+        end = at + 2 + len(told)
+        held[at + 2 : end] = told
+        sizes[size] = end - at
+    batch.send(fd, unsent, number)
+
+
+def _after_id(answer: bytes | None) -> bytes | None:
+    """What is told; the id is that of the question, in whose place it is written."""
+    return None if answer is None else answer[2:]
 
 
 def _answer(packet: bytes, table: Table, client: str) -> bytes | None:

@@ -6,6 +6,9 @@ MOST_NETWORKS = 65_536
 SLIP = 2
 """Of the answers that are held back, one in so many is sent cut short."""
 
+_V4, _LOOPBACK = 4, 127
+_LOOPBACK_V6 = bytes((*[0] * 15, 1))
+
 
 class Limiter:
     """Counts answers by network (/24 of IPv4, /56 of IPv6), anew in each second."""
@@ -15,17 +18,17 @@ class Limiter:
         self._per_second = per_second
         self._clock = clock
         self._second = -1
-        self._given: dict[str, int] = {}
+        self._given: dict[bytes, int] = {}
 
-    def allows(self, client: str) -> bool:
-        """Whether one more answer may go to a client; loopback is never limited."""
-        if client.startswith("127.") or client == "::1":
+    def allows(self, client: bytes) -> bool:
+        """Whether one more answer may go to an address, packed; loopback is never limited."""
+        network = network_of(client)
+        if client == _LOOPBACK_V6 or (client[0] == _LOOPBACK and len(client) == _V4):
             return True
         second = int(self._clock())
         if second != self._second or len(self._given) >= MOST_NETWORKS:
             self._second = second
             self._given.clear()
-        network = network_of(client)
         given = self._given.get(network, 0) + 1
         self._given[network] = given
         if given <= self._per_second:
@@ -39,10 +42,6 @@ class Limiter:
         return self.held_back % SLIP == 0
 
 
-def network_of(client: str) -> str:
-    """The network of a client, as it counts for limits."""
-    if ":" not in client:
-        return client.rpartition(".")[0]
-    groups = client.partition("%")[0].split("::")[0].split(":")
-    whole = [group.zfill(4) for group in (*groups, "", "", "", "")[:4]]
-    return ":".join(whole)[:-2]
+def network_of(client: bytes) -> bytes:
+    """The network of a packed address, as it counts for limits."""
+    return client[:3] if len(client) == _V4 else client[:7]

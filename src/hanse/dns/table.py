@@ -75,8 +75,6 @@ class Table:
         self._random = random
         self.hits: dict[bytes, Hit] = {}
         """Answers to packets as they came, without their id: valid until anything changes."""
-        self.unsampled = 0
-        """Answers since one was last told to the log."""
         self._heads: dict[int, Heads] = {}
         self._nothing: dict[tuple[bytes, int], list[Any]] = {}
 

@@ -13,9 +13,11 @@ import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from typing import assert_never
 
+from hanse.dns.batch import Batch, Client
 from hanse.dns.delta import (
     FRONT,
     SECONDS,
@@ -32,7 +34,7 @@ from hanse.dns.delta import (
     order_in,
 )
 from hanse.dns.forwarding import Forwarder
-from hanse.dns.hot import Anew, answer_anew, serve_datagrams
+from hanse.dns.hot import Anew, Sample, answer_anew, serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.names import text_of
 from hanse.dns.questions import RCODES, Malformed, question_in
@@ -74,6 +76,7 @@ class Worker:
         self._settings = Start(())
         self._tables: dict[str, Table] = {}
         self._datagrams: dict[int, Callable[[], None]] = {}
+        self._batches: dict[int, Batch] = {}
         self._listeners: dict[int, tuple[socket.socket, str]] = {}
         self._connections: dict[int, Connection] = {}
         self._limiters: list[Limiter] = []
@@ -158,14 +161,15 @@ class Worker:
                 limiter = Limiter(listening.per_second, time.monotonic)
                 self._limiters.append(limiter)
             table = self._table(listening.view)
-            sample = self._sampler(table) if self._settings.log_every else None
             every = self._settings.log_every
+            sample = self._sampler(table, every) if every else None
+            batch = self._batch(sock.family)
             times, clock = self._times, time.perf_counter
             anew = self._answering(sock)
 
             def serve() -> None:
                 began = clock()
-                serve_datagrams(sock, table, limiter, sample, every, anew)
+                serve_datagrams(sock, batch, table, limiter, sample, anew)
                 times.took(clock() - began)
 
             self._datagrams[listening.fd] = serve
@@ -177,22 +181,33 @@ class Worker:
         if forwarder is None:
             return answer_anew
 
-        def anew(packet: bytes, table: Table, client: tuple[str, int]) -> bytes | None:
+        def anew(packet: bytes, table: Table, client: Client) -> bytes | None:
             if forwarder.takes(packet, table, sock, client):
                 return None
             return answer_anew(packet, table, client)
 
         return anew
 
-    def _sampler(self, table: Table) -> Callable[[bytes, str, bytes], None]:
-        def sample(packet: bytes, client: str, answer: bytes) -> None:
+    def _batch(self, family: int) -> Batch:
+        """One for all sockets of a family: there may be many, and they are served in turn."""
+        if family not in self._batches:
+            self._batches[family] = Batch(family)
+        return self._batches[family]
+
+    def _sampler(self, table: Table, every: int) -> Sample:
+        numbers = count(1)
+
+        def sample(batch: Batch, slot: int, answer: bytes) -> None:
+            if next(numbers) % every:
+                return
             try:
-                question = question_in(packet)
+                question = question_in(batch.packet(slot))
             except (Malformed, IndexError):
                 return
-            rcode = RCODES.get(answer[3] & 0xF, "")
+            rcode, size = RCODES.get(answer[1] & 0xF, ""), 2 + len(answer)
             name, rtype = text_of(question.name), type_text(question.type)
-            self._report(Sampled(table.view, client, name, rtype, rcode, len(answer)))
+            client = batch.client(slot)[0]
+            self._report(Sampled(table.view, client, name, rtype, rcode, size))
 
         return sample
 
