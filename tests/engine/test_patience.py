@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from random import Random
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from hanse.engine.actions import Action, Create, Update
 from hanse.engine.patience import SETTLE, Patience
 from hanse.engine.queue import Item
+from hanse.engine.writer import Written
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.testing.builders import configmap
@@ -81,3 +83,73 @@ def test_in_a_crowd_others_get_more_time() -> None:
 def test_what_others_wait_for_is_written_at_once_by_the_first_in_the_order() -> None:
     assert Waiting().ripe_at(0, replace(create(0), awaited=True))
     assert not Waiting().ripe_at(0, replace(create(1), awaited=True))
+
+
+class Writing(Waiting):
+    """Writes of one object whose versions we count: by us, and by others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 1
+        self.generation = 1
+
+    def writes(self, value: str, subresource: Literal["", "status"] = "") -> float:
+        """Write when its time has come; gives how long that took."""
+        meta = configmap("sum").metadata
+        seen = replace(meta, resource_version=str(self.version), generation=self.generation)
+        base = replace(configmap("sum"), metadata=seen)
+        action = Update("broker", base, {"data": {"a": value}}, subresource, 0)
+        began = self.now
+        while not self.ripe_at(self.now, action):
+            self.now += self.asked[-1]
+        self.version += 1
+        self.patience.learn(ITEM, [Written(action, "Done", left=str(self.version))])
+        return self.now - began
+
+    def somebody_writes(self, spec: bool = False) -> None:
+        self.version += 1
+        self.generation += spec
+
+
+def test_what_somebody_undoes_again_and_again_is_written_ever_more_slowly() -> None:
+    writing = Writing()
+    waits = []
+    for _ in range(10):
+        waits.append(writing.writes("ours"))
+        writing.somebody_writes()
+
+    assert waits[:6] == [0] * 6
+    assert min(waits[6:]) > 0.5
+    assert waits[9] > waits[6]
+
+
+def test_what_we_decide_anew_is_written_at_once_however_often() -> None:
+    writing = Writing()
+
+    assert [writing.writes(f"{n % 2}") for n in range(40)] == [0] * 40
+
+
+def test_a_status_is_written_at_once_however_often_a_person_changes_the_spec() -> None:
+    writing = Writing()
+    waits = []
+    for n in range(20):
+        waits.append(writing.writes(f"{n % 2}", "status"))
+        writing.somebody_writes(spec=True)
+
+    assert waits == [0] * 20
+
+
+def test_who_writes_a_status_as_we_do_is_given_way_to() -> None:
+    writing = Writing()
+    waits = []
+    for _ in range(10):
+        waits.append(writing.writes("ours", "status"))
+        writing.somebody_writes()
+
+    assert waits[9] > 0.5
+
+
+def test_a_plan_that_never_makes_up_its_mind_slows_down_too() -> None:
+    writing = Writing()
+
+    assert sum(writing.writes(f"{n % 2}") for n in range(100)) > 60

@@ -350,3 +350,18 @@ async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
         await sites.lead("lubeck", False)
         await stage.eventually(follows, within=SECONDS)
         await sites.lead("lubeck")
+
+
+async def test_however_often_a_person_changes_who_leads_it_is_told_at_once(
+    sites: Sites, stage: Stage
+) -> None:
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    bad = {"member cluster validation": "validation of member clusters failed"}
+
+    for _ in range(9):
+        await sites.lead("hamburg")
+        await stage.eventually(sites.tells("lubeck", **bad), SECONDS)
+        await sites.lead("hamburg", False)
+        await stage.eventually(sites.tells("lubeck", **GOOD), SECONDS)
+        follows = sites.tells("hamburg", current="won't federate objects")
+        await stage.eventually(follows, SECONDS)

@@ -25,7 +25,10 @@ CONTESTED = Backoff(timedelta(seconds=1), timedelta(minutes=2))
 """Somebody undoes what we write, again and again: neither side wins by being faster."""
 
 REPEATS = 5
-"""How often the very same write may be sent within a while before it counts as contested."""
+"""How often somebody may undo the very same write within a while before it counts as contested."""
+
+OWN = 0.2
+"""What a repetition counts that nobody else is behind: we decided otherwise, or a person did."""
 
 WHILE = 300.0
 MOST_PLACES = 20_000
@@ -50,9 +53,12 @@ class _Refusal(Struct, frozen=True):
 
 class _Repeats(Struct, frozen=True):
     digest: bytes
-    count: int
+    count: float
     last: float
     until: float
+    left: str
+    """The version after it."""
+    generation: int
 
 
 class _Need(Struct, frozen=True):
@@ -106,7 +112,7 @@ class Patience:
         for one in written:
             if one.result == "Done":
                 self._refusals.pop(one.place, None)
-                self._count_repeat(one.action)
+                self._count_repeat(one.action, one.left)
             elif one.result in ("Refused", "Forbidden", "Foreign"):
                 delays.append(self._remember_refusal(item, one))
             elif one.error is not None and not isinstance(one.error, Unreachable):
@@ -177,17 +183,19 @@ class Patience:
         known = self._repeats.get(place_of(action), ())
         return max((r.until - now for r in known if r.digest == digest), default=0.0)
 
-    def _count_repeat(self, action: Action) -> None:
+    def _count_repeat(self, action: Action, left: str) -> None:
         """Count the same write of the same object; the few last different ones are remembered."""
         place, digest, now = place_of(action), _digest(action), self._time()
         young = [r for r in self._repeats.get(place, ()) if now - r.last < WHILE]
         same = next((r for r in young if r.digest == digest), None)
-        count = same.count + 1 if same is not None else 1
+        before = same.count if same is not None else 0.0
+        count = before + (1 if not young or _is_undone(action, young[-1]) else OWN)
         until = now
         if count > REPEATS:
-            until += CONTESTED.delay(count - REPEATS, self._random).total_seconds()
+            until += CONTESTED.delay(int(count - REPEATS), self._random).total_seconds()
         others = [r for r in young if r.digest != digest][-3:]
-        self._repeats[place] = (*others, _Repeats(digest, count, now, until))
+        newest = _Repeats(digest, count, now, until, left, _generation(action))
+        self._repeats[place] = (*others, newest)
         if len(self._repeats) > MOST_PLACES:
             del self._repeats[next(iter(self._repeats))]
 
@@ -200,6 +208,22 @@ class Patience:
         until = self._time() + delay.total_seconds()
         self._refusals[written.place] = _Refusal(item, digest, attempt, until)
         return delay
+
+
+def _is_undone(action: Action, last: _Repeats) -> bool:
+    """Whether somebody else changed what our last write of an object left.
+
+    What a person changed in its spec is no contest about its status.
+    """
+    about_status = isinstance(action, Update) and action.subresource == "status"
+    if about_status and _generation(action) != last.generation:
+        return False
+    found = "" if isinstance(action, Create) else action.base.metadata.resource_version
+    return found != last.left
+
+
+def _generation(action: Action) -> int:
+    return 0 if isinstance(action, Create) else action.base.metadata.generation
 
 
 def _digest(action: Action) -> bytes:

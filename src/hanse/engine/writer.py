@@ -36,6 +36,8 @@ class Written(Struct, frozen=True):
     result: WriteResult
     message: str = ""
     error: KubeError | None = None
+    left: str = ""
+    """The version that a write left behind; empty where nothing was left."""
 
     @property
     def place(self) -> Place:
@@ -86,10 +88,13 @@ class Writer:
         connection = self._fleet.connections.get(action.where)
         if connection is None:
             return Written(action, "Failed", f"{action.where} is not connected")
+        left = ""
         try:
             match action:
                 case Create(where, obj):
-                    self._fleet.wrote(where, await connection.api.create(obj))
+                    made = await connection.api.create(obj)
+                    left = made.metadata.resource_version
+                    self._fleet.wrote(where, made)
                 case Update(where, base):
                     meta = base.metadata
                     after = await connection.api.patch(
@@ -99,6 +104,7 @@ class Writer:
                         with_preconditions(action.change, base),
                         subresource=action.subresource,
                     )
+                    left = after.metadata.resource_version
                     if action.subresource != "scale":
                         self._fleet.wrote(where, after)
                 case Delete():
@@ -111,7 +117,7 @@ class Writer:
             return Written(action, result_of(error), str(error), error)
         except KubeError as error:
             return Written(action, result_of(error), str(error), error)
-        return Written(action, "Done")
+        return Written(action, "Done", left=left)
 
     async def _delete(self, action: Delete, api: Any) -> None:
         meta = action.base.metadata
