@@ -12,7 +12,14 @@ from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import PersistentVolumeClaim, Pod, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.core import (
+    Event,
+    PersistentVolumeClaim,
+    Pod,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.marks import OWNER
@@ -213,6 +220,17 @@ class Shipyard:
             told = {c.type: c for c in door.status.conditions}
             assert {n: told[n].reason for n in reasons if n in told} == reasons, told
             return {c.type: c.message for c in told.values()}
+
+        return check
+
+    def has_said(self, *reasons: str, where: ClusterId = BROKER) -> Check[None]:
+        """That Events about the set had these reasons."""
+
+        async def check() -> None:
+            about = [
+                e for e in await self.listed(where, Event) if e.involved_object.name == "store"
+            ]
+            assert {e.reason for e in about} >= set(reasons), [(e.reason, e.message) for e in about]
 
         return check
 

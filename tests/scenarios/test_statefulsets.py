@@ -83,6 +83,7 @@ async def test_a_dead_cluster_keeps_its_share_through_a_scaling_and_comes_back_t
 
     await stage.eventually(shipyard.is_ready(8))
     await shipyard.shares(bergen=3, hamburg=2, lubeck=3)()
+    await stage.eventually(shipyard.has_said("Placed", "ClustersAway", "AllReady"))
 
 
 async def test_a_cluster_that_missed_a_scaling_down_catches_up(shipyard: Shipyard) -> None:

@@ -81,6 +81,7 @@ async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
 
     await stage.eventually(shipyard.shares(bergen=4, hamburg=2, lubeck=2))
     await stage.eventually(is_ready(shipyard, 8))
+    await stage.eventually(shipyard.has_said("Placed", where=HOST))
 
     await shipyard.person(HOST).delete(FederatedStatefulSet, "store", stage.shop)
     await stage.eventually(shipyard.is_gone())

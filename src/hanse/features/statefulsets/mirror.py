@@ -14,6 +14,7 @@ from hanse.features.statefulsets.holding import SERVICES
 from hanse.features.statefulsets.local import copied
 from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
 from hanse.features.statefulsets.reports import TROUBLE
+from hanse.features.statefulsets.telling import news
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import Outcome
 from hanse.model.keys import Key
@@ -24,6 +25,8 @@ from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
+
+_Conditions = tuple[Condition, ...]
 
 
 def plan_mirror(key: Key, seen: Snapshot, home: str) -> Plan:
@@ -41,7 +44,10 @@ def plan_mirror(key: Key, seen: Snapshot, home: str) -> Plan:
     desired = [*_passed_on(here, seen, broker)]
     if not (trouble := _trouble(here, seen, broker)):
         desired += _shown(key, here, seen, broker)
-    return Plan(tuple(desired), patches=(_told(here, there, seen, trouble),))
+    told = _told(here, there, seen, trouble)
+    after = msgspec.convert(told.change.get("status", {}).get("conditions", ()), _Conditions)
+    notices = tuple(news(told.place, here.status.conditions, after))
+    return Plan(tuple(desired), patches=(told,), notices=notices)
 
 
 def _after_deletion(

@@ -1,7 +1,7 @@
 """What the door is told: sums of what clusters report, and conditions that say what to do."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -58,7 +58,7 @@ class Situation(Struct, frozen=True):
 
 
 def told(situation: Situation, seen: Snapshot, broker: ClusterId, rank: int) -> Plan:
-    """The status of the set at its door as a patch, with Events for what turned bad."""
+    """The status of the set at its door as a patch, with Events for what turned."""
     door = situation.door
     place = Place(broker, door.ref)
     standing = _standing_conditions(door)
@@ -66,13 +66,17 @@ def told(situation: Situation, seen: Snapshot, broker: ClusterId, rank: int) -> 
     generation = door.object.metadata.generation
     conditions = merged(standing, wanted, seen.now, generation)
     status = _status(situation, conditions)
-    notices = tuple(
-        Notice(place, c.reason, c.message, "Warning" if _is_bad(c) else "Normal")
-        for c in wanted
-        if _turned(c, find(standing, c.type)) and c.message
-    )
+    notices = tuple(news(place, standing, wanted))
     patch = Patch(place, {"status": status}, "status", rank=rank)
     return Plan(patches=(patch,), notices=notices)
+
+
+def news(place: Place, before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Notice]:
+    """Events about what turned bad, or good again, and about where replicas are placed."""
+    for one in after:
+        if _turned(one, find(before, one.type)) and one.message:
+            kind: Literal["Normal", "Warning"] = "Normal" if one.reason in _QUIET else "Warning"
+            yield Notice(place, one.reason, one.message, kind)
 
 
 def _status(situation: Situation, conditions: Sequence[Condition]) -> Wire:
@@ -243,10 +247,9 @@ def _term(expression: dict[str, Any]) -> str:
             return str(key)
 
 
-def _is_bad(told_: Condition) -> bool:
-    return (told_.status == "True") == (told_.type == "Trouble")
-
-
 def _turned(now: Condition, before: Condition | None) -> bool:
-    changed = before is None or before.status != now.status or before.reason != now.reason
-    return changed and now.reason not in _QUIET
+    if now.type == "Placed" and now.status == "True":
+        return before is None or before.message != now.message
+    if before is not None and (before.status, before.reason) == (now.status, now.reason):
+        return False
+    return now.reason not in _QUIET or (before is not None and before.reason not in _QUIET)
