@@ -14,7 +14,7 @@ from hanse.dns.feed import Feed
 from hanse.dns.listeners import Listeners, bound
 from hanse.dns.server import DnsServer, Served, Serving, serving
 from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.dns.zone import View, ZoneSource
 from hanse.model.snapshot import Snapshot
 from tests.dns.fleet import Told, told_in
 
@@ -59,10 +59,11 @@ async def running(
     workers: int = 1,
     hosts: Sequence[str] = ("127.0.0.1",),
     settings: Serving | None = None,
+    sources: Sequence[ZoneSource] = (),
 ) -> AsyncIterator[Running]:
     """Serve what a snapshot holds, until the block ends."""
     view = view or View("test")
-    compiler = Compiler(view, [ServiceZone(view)])
+    compiler = Compiler(view, sources or [ServiceZone(view)])
     listeners = tuple(bound(host, 0, workers) for host in hosts)
     try:
         async with serving([Served(compiler, listeners)], settings) as server:

@@ -84,10 +84,10 @@ def test_a_headless_vm_service_leads_to_its_machines_each_by_name() -> None:
     assert ask(objects, "db-1.db.shop.svc.cluster.local").records == ("10.7.0.1",)
 
 
-def test_an_external_name_has_no_name_here() -> None:
+def test_an_external_name_is_an_alias() -> None:
     alias = service("far", "", "shop", type="ExternalName", external_name="example.org")
 
-    assert ask([alias], "far.shop.svc.cluster.local").code == "NXDOMAIN"
+    assert ask([alias], "far.shop.svc.cluster.local").records == ("example.org.",)
 
 
 def test_an_outside_name_tells_its_addresses_or_another_name() -> None:

@@ -37,7 +37,7 @@ def service(name: str, ip: str, where: str = "acme-web", **more: Any) -> Service
     ports = more.pop("ports", [{"name": "http", "port": 80}])
     wire = {
         "metadata": {"name": name, "namespace": where, "labels": marks},
-        "spec": {"clusterIP": ip, "clusterIPs": [ip], "ports": ports},
+        "spec": {"clusterIP": ip, "clusterIPs": [ip], "ports": ports, **more},
     }
     return stored(msgspec.convert(wire, Service))
 
@@ -132,6 +132,54 @@ def test_a_headless_service_tells_its_ready_pods_each_also_by_name() -> None:
             ]
         )
     )
+
+
+def elsewhere(name: str, target: str) -> Service:
+    return service(name, "", type="ExternalName", externalName=target, ports=[])
+
+
+@pytest.mark.parametrize("rtype", ["A", "AAAA", "SRV", "CNAME", "MX"])
+def test_an_external_name_is_an_alias_whatever_is_asked_for(rtype: str) -> None:
+    told = ask([elsewhere("shop", "Shop.example.org")], "shop.acme-web.svc.cluster.local", rtype)
+
+    assert (told.code, told.records) == ("NOERROR", ("shop.example.org.",))
+
+
+def test_an_external_name_leads_to_a_service_of_the_network_and_to_no_other() -> None:
+    objects = [
+        elsewhere("front", "middle.acme-web.svc.cluster.local"),
+        elsewhere("middle", "web.acme-web.svc.cluster.local"),
+        elsewhere("spy", "secret.acme-web.svc.cluster.local"),
+        service("web", "10.1.0.5"),
+        service("secret", "10.1.0.6", labels=labels("default")),
+    ]
+    web = "web.acme-web.svc.cluster.local."
+
+    told = ask(objects, "front.acme-web.svc.cluster.local")
+    assert told.records == ("10.1.0.5", f"middle.{web.removeprefix('web.')}", web)
+    assert told.message is not None
+    assert [str(rrset.name) for rrset in told.message.answer][-1] == web
+    empty = ask(objects, "front.acme-web.svc.cluster.local", "AAAA")
+    assert (empty.code, len(empty.records)) == ("NOERROR", 2)
+    assert ask(objects, "spy.acme-web.svc.cluster.local").code == "NXDOMAIN"
+
+
+def test_external_names_that_go_round_in_a_circle_end() -> None:
+    objects = [
+        elsewhere("one", "two.acme-web.svc.cluster.local"),
+        elsewhere("two", "one.acme-web.svc.cluster.local"),
+    ]
+
+    told = ask(objects, "one.acme-web.svc.cluster.local")
+
+    assert told.code == "NOERROR"
+    assert len(told.records) == 2
+
+
+def test_an_external_name_that_is_none_is_not_told() -> None:
+    told = ask([elsewhere("bad", "a..b")], "bad.acme-web.svc.cluster.local")
+
+    assert told.code == "NXDOMAIN"
 
 
 def test_pods_are_verified() -> None:

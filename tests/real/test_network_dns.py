@@ -174,6 +174,8 @@ async def test_both_know_the_network_and_no_other(
     marks = {TENANT: acme, NETWORK: "lab"}
     ports = {"ports": [{"name": "http", "port": 80}]}
     web = await city.person.create(made(Service, "web", space, labels=marks, spec=ports))
+    there = {"type": "ExternalName", "externalName": f"web.{space}.svc.{DOMAIN}"}
+    await city.person.create(made(Service, "alias", space, labels=marks, spec=there))
     other = {TENANT: acme, NETWORK: "default"}
     await city.person.create(made(Service, "secret", space, labels=other, spec=ports))
     headless = {**ports, "clusterIP": "None"}
@@ -191,6 +193,7 @@ async def test_both_know_the_network_and_no_other(
     dns_of = await city.person.read(Service, lab.kube_dns, lab.dns_namespace)
     wanted = {
         f"web.{space}.svc": {web.spec.cluster_ip},
+        f"alias.{space}.svc": {f"web.{space}.svc.{DOMAIN}.", web.spec.cluster_ip},
         f"secret.{space}.svc": {"NXDOMAIN"},
         f"db.{space}.svc": {"10.9.8.7"},
         f"db-0.db.{space}.svc": {"10.9.8.7"},

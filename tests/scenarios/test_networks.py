@@ -46,7 +46,6 @@ async def test_a_networks_kubernetes_follows_the_clusters_endpoints(city: City) 
     assert alias.metadata.labels["kubernetes.io/service-name"] == "kubernetes-default"
 
 
-@pytest.mark.virtual
 async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(city: City) -> None:
     acme = await city.welcome(namespaces=["shop"])
     space = await city.stage.eventually(city.there(Namespace, f"{acme}-shop"))
@@ -61,7 +60,6 @@ async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(city: City)
     assert left.metadata.deletion_timestamp is None
 
 
-@pytest.mark.virtual
 async def test_a_network_of_nobody_fails_until_its_tenant_comes(city: City) -> None:
     acme = city.tenant()
     city.tenants.append(acme)
@@ -98,7 +96,6 @@ async def test_a_network_waits_for_its_pods_and_services_and_then_goes_with_all_
     await city.stage.settled()
 
 
-@pytest.mark.virtual
 async def test_ranges_that_overlap_go_to_who_had_them_first(city: City) -> None:
     acme, bolt = await city.welcome("acme"), await city.welcome("bolt")
     first = await city.build(acme, "one", service={"cidrs": ["10.77.0.0/24"]})
@@ -131,7 +128,6 @@ async def test_a_network_with_ranges_has_its_own_addresses_in_them(city: City) -
     assert ("10.78.0.0/24",) not in left
 
 
-@pytest.mark.virtual
 async def test_the_default_network_is_its_tenants_to_change(city: City) -> None:
     acme = await city.welcome()
     name = f"{acme}.default"
@@ -237,7 +233,7 @@ def is_peered(city: City, space: str, phase: str) -> Check[None]:
     return check
 
 
-@pytest.mark.virtual
+@pytest.mark.virtual  # an API server writes its own endpoints
 async def test_policies_follow_the_api_servers_addresses(city: City) -> None:
     acme = await city.welcome()
     space = await city.space(acme)

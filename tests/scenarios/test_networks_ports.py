@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from hanse.features.networks.names import CNI_ARGS, NIC, READINESS
 from hanse.features.networks.nic import parse_args
@@ -73,7 +72,6 @@ async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(city: 
     await city.stage.settled()
 
 
-@pytest.mark.virtual
 async def test_an_address_asked_for_is_given_and_not_given_to_another(city: City) -> None:
     space, network = await vpc(city)
     asked = '{"subnet": "front", "ip": "10.30.0.7"}'
@@ -94,7 +92,6 @@ async def test_an_address_asked_for_is_given_and_not_given_to_another(city: City
     assert port.metadata.name == port_name(network, "10.30.0.7")
 
 
-@pytest.mark.virtual
 async def test_a_full_subnet_makes_pods_wait_until_one_goes(city: City) -> None:
     space, network = await vpc(city)
     names = [f"p{n}" for n in range(11)]  # of 16: the range's ends, its gateway and two for DNS
@@ -134,7 +131,6 @@ async def test_a_port_is_given_back_once_also_when_the_agent_was_away(city: City
     assert [w.request.method for w in writes] == ["DELETE"], told(writes)
 
 
-@pytest.mark.virtual
 async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(city: City) -> None:
     space, network = await vpc(city)
     await city.run(space, "web", "lab", **gated())
@@ -162,7 +158,6 @@ async def test_a_network_goes_after_its_last_port(city: City) -> None:
     await ports(city, network)()
 
 
-@pytest.mark.virtual
 async def test_two_networks_may_have_the_same_addresses(city: City) -> None:
     space, network = await vpc(city)
     acme = (await city.person.read(Network, network)).metadata.name.partition(".")[0]
@@ -177,7 +172,6 @@ async def test_two_networks_may_have_the_same_addresses(city: City) -> None:
     await city.stage.eventually(released(city, space, "two"))
 
 
-@pytest.mark.virtual
 async def test_a_network_of_a_provider_outside_waits_for_its_word(city: City) -> None:
     acme = await city.welcome()
     name = await city.build(acme, "far", "mizar")
@@ -205,7 +199,6 @@ async def test_a_network_with_outside_addresses_is_ready_with_its_dns_address(ci
     assert (await city.dns_of(name)).spec.cluster_ip == "10.31.0.53"
 
 
-@pytest.mark.virtual
 async def test_without_kube_ovn_its_networks_say_so(city: City) -> None:
     acme = await city.welcome()
 

@@ -129,6 +129,15 @@ def alias(target: bytes, ttl: int = TTL) -> tuple[Answer, ...]:
     return tuple(Answer(t, told) for t in (A, AAAA, SRV, int(Type.CNAME), int(Type.TXT)))
 
 
+def alias_in(node: Node) -> tuple[int, bytes] | None:
+    """How long an alias may be kept, and what it stands for; None where a name is none."""
+    for answer in node.answers:
+        if answer.type == Type.CNAME and len(answer.variants) == 1 and answer.by is None:
+            record = next(records_in(answer.variants[0].body))
+            return record.ttl, record.rdata
+    return None
+
+
 def address(text: str) -> bytes | None:
     """An address as it travels: 4 bytes or 16, None where the text is none."""
     try:

@@ -63,7 +63,7 @@ class ClusterZone:
             service = seen.get(seen.local, Service, key.name, key.namespace)
             space = below(key.namespace, self._services)
             name = below(key.name, space) if space is not None else None
-            if service is None or name is None or service.spec.type == "ExternalName":
+            if service is None or name is None:
                 return ()
             slices = seen.by(seen.local, SLICES, f"{key.namespace}/{key.name}")
             return list(nodes_of(name, service, slices, self.view.ttl))

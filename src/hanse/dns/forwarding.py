@@ -1,4 +1,4 @@
-"""Questions about other zones, handed on to other name servers; by UDP, and never waited for."""
+"""Questions about other zones, handed on to other name servers; never waited for."""
 
 import socket
 from collections import OrderedDict
@@ -8,13 +8,17 @@ from random import SystemRandom
 from msgspec import Struct
 
 from hanse.dns.batch import Client
-from hanse.dns.questions import Malformed, question_in
+from hanse.dns.chains import Chain, chain_of, failed, onward, spliced
+from hanse.dns.questions import Malformed, Question, question_in
+from hanse.dns.responder import MOST_TCP, size_for
 from hanse.dns.table import Table
 
 PATIENCE = 5.0
 """Seconds after which an answer is not waited for any more."""
 MOST_WAITING = 4096
 """Questions under way; beyond it the oldest are given up."""
+MOST_STREAMS = 128
+"""Questions under way by TCP; beyond it clients hear that it failed."""
 SOCKETS = 4
 """For each server: a forged answer must guess the port too."""
 LARGEST = 4096
@@ -22,13 +26,45 @@ LARGEST = 4096
 Address = tuple[str, int]
 
 
+class Onward(Struct, frozen=True):
+    """A question for another server: as it came, as it goes on, and what joins the two."""
+
+    packet: bytes
+    question: Question
+    asked: bytes
+    chain: Chain | None = None
+
+    def back(self, answer: bytes, most: int) -> bytes | None:
+        """What the client hears of an answer; None where that is nothing."""
+        if len(answer) < 12:
+            return None
+        if self.chain is None:
+            return self.packet[:2] + answer[2:]
+        return spliced(self.packet, self.question, self.chain, answer, most)
+
+
+def leads_on(packet: bytes, table: Table) -> Onward | None:
+    """The question for another server that a packet means; None where a table answers it."""
+    try:
+        question = question_in(packet)
+    except (Malformed, IndexError):
+        return None
+    if packet[2] & 0xF8:
+        return None
+    if table.zone_of(question.name) is None:
+        return Onward(packet, question, packet)
+    chain = chain_of(question, table) if table.synced else None
+    if chain is None or table.zone_of(chain.target) is not None:
+        return None
+    return Onward(packet, question, onward(packet, question, chain), chain)
+
+
 class _Waiting(Struct, frozen=True):
-    """Who asked, by which socket and under which id."""
+    """Who asked what, by which socket."""
 
     sock: socket.socket
     client: Client
-    id: bytes
-    server: int
+    question: Onward
     until: float
 
 
@@ -36,35 +72,32 @@ class Forwarder:
     """Hands questions on in turn, under ids of its own, and brings the answers back."""
 
     def __init__(self, servers: Sequence[Address], clock: Callable[[], float]) -> None:
+        self._servers = tuple(servers)
         self._clock = clock
         self._random = SystemRandom()
         self._waiting: OrderedDict[tuple[int, int], _Waiting] = OrderedDict()
         self.sockets: dict[int, socket.socket] = {}
         for host, port in servers:
             for _ in range(SOCKETS):
-                family = socket.AF_INET6 if ":" in host else socket.AF_INET
-                sock = socket.socket(family, socket.SOCK_DGRAM)
+                sock = socket.socket(_family(host), socket.SOCK_DGRAM)
                 sock.setblocking(False)
                 sock.connect((host, port))
                 self.sockets[sock.fileno()] = sock
 
     def takes(self, packet: bytes, table: Table, sock: socket.socket, client: Client) -> bool:
         """Hand a question on if it is about none of a table's zones; whether it was."""
-        try:
-            question = question_in(packet)
-        except (Malformed, IndexError):
-            return False
-        if packet[2] & 0xF8 or table.zone_of(question.name) is not None:
+        question = leads_on(packet, table)
+        if question is None:
             return False
         fd = self._random.choice(list(self.sockets))
         number = self._random.randrange(65536)
         now = self._clock()
         if (fd, number) in self._waiting:
             return True  # too unlikely to matter: the client asks again
-        self._waiting[fd, number] = _Waiting(sock, client, packet[:2], fd, now + PATIENCE)
+        self._waiting[fd, number] = _Waiting(sock, client, question, now + PATIENCE)
         self.expire(now)
         try:
-            self.sockets[fd].send(number.to_bytes(2) + packet[2:])
+            self.sockets[fd].send(number.to_bytes(2) + question.asked[2:])
         except OSError:
             del self._waiting[fd, number]
         return True
@@ -79,10 +112,12 @@ class Forwarder:
             except OSError:  # the server is not there; clients ask again
                 continue
             waiting = self._waiting.pop((fd, int.from_bytes(answer[:2])), None)
-            if waiting is None or len(answer) < 12:
+            if waiting is None:
                 continue
+            told = waiting.question.back(answer, size_for(waiting.question.question.edns))
             try:
-                waiting.sock.sendto(waiting.id + answer[2:], waiting.client)
+                if told is not None:
+                    waiting.sock.sendto(told, waiting.client)
             except OSError:  # a client that cannot be reached
                 continue
 
@@ -93,3 +128,56 @@ class Forwarder:
             if oldest.until > now and len(self._waiting) <= MOST_WAITING:
                 return
             self._waiting.popitem(last=False)
+
+    def relay(self, question: Onward, tell: Callable[[bytes], None]) -> "Relay":
+        """Hand a question on by TCP, whose answer may be of any length."""
+        return Relay(self._random.choice(self._servers), question, tell, self._clock() + PATIENCE)
+
+
+class Relay:
+    """One question by a connection of its own, in small steps that never wait."""
+
+    def __init__(
+        self, server: Address, question: Onward, tell: Callable[[bytes], None], until: float
+    ) -> None:
+        self.until = until
+        self.sock = socket.socket(_family(server[0]), socket.SOCK_STREAM)
+        self.sock.setblocking(False)
+        self.sock.connect_ex(server)
+        self._question = question
+        self._tell = tell
+        self._outgoing = len(question.asked).to_bytes(2) + question.asked
+        self._incoming = bytearray()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a part of the question is still to be sent."""
+        return bool(self._outgoing)
+
+    def go_on(self) -> bool:
+        """Send and read what can be; whether that was all, and the client has heard."""
+        try:
+            if self._outgoing:
+                self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
+                return False
+            told = self.sock.recv(65536)
+        except BlockingIOError:
+            return False
+        except OSError:  # the server is not there
+            told = b""
+        self._incoming += told
+        length = int.from_bytes(self._incoming[:2])
+        if told and len(self._incoming) < 2 + length:
+            return False
+        whole = bytes(self._incoming[2 : 2 + length])
+        back = self._question.back(whole, MOST_TCP) if len(whole) == length else None
+        self._tell(back or failed(self._question.packet))
+        return True
+
+    def give_up(self) -> None:
+        """Tell the client that nobody answers."""
+        self._tell(failed(self._question.packet))
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

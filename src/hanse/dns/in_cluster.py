@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Answer, Node, Type, address, srv, together
-from hanse.dns.names import below
+from hanse.dns.answers import Answer, Node, Type, address, alias, srv, together
+from hanse.dns.names import ROOT, BadName, below, wire_name
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 
@@ -12,7 +12,9 @@ def nodes_of(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
 ) -> Iterator[Node]:
     """All names of a Service: its own, its ports', and without an address its endpoints'."""
-    if service.headless:
+    if service.spec.type == "ExternalName":
+        yield from _elsewhere(name, service, ttl)
+    elif service.headless:
         yield from _headless(name, service, slices, ttl)
     else:
         yield from _addressed(name, service, ttl)
@@ -30,6 +32,16 @@ def addresses(rdatas: Sequence[bytes], ttl: int) -> tuple[Answer, ...]:
 def dashed(text: str) -> str:
     """An address as a label."""
     return text.replace(".", "-").replace(":", "-")
+
+
+def _elsewhere(name: bytes, service: Service, ttl: int) -> Iterator[Node]:
+    """An alias for what is written; a text that is no name is told by nobody."""
+    try:
+        target = wire_name(service.spec.external_name)
+    except BadName:
+        return
+    if target != ROOT:
+        yield Node(name, alias(target, ttl))
 
 
 def _addressed(name: bytes, service: Service, ttl: int) -> Iterator[Node]:

@@ -2,6 +2,7 @@
 
 from hanse.dns.answers import Type
 from hanse.dns.by_client import client_at, client_in
+from hanse.dns.chains import Chain, chain_of, ended
 from hanse.dns.questions import (
     HEADER,
     IN,
@@ -42,7 +43,29 @@ def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> b
         badvers = reply(packet, Rcode.BADVERS, question.text, 0, b"")
         badvers = with_edns(badvers, question.edns, Rcode.BADVERS)
         return _counted(table, "", type_text(question.type), Rcode.BADVERS, badvers)
+    chain = chain_of(question, table)
+    if chain is not None and question.class_ == IN and table.synced:
+        return _chained(packet, question, chain, table, stream=stream)
     return _answer(packet, question, table, stream=stream, client=client)
+
+
+def _chained(
+    packet: bytes, question: Question, chain: Chain, table: Table, *, stream: bool
+) -> bytes:
+    """An alias, and all that we know of what it stands for."""
+    rcode, count, body = Rcode.NOERROR, chain.count, chain.body
+    if table.zone_of(chain.target) is not None:
+        rcode, count, body = ended(chain, question.text[-4:], table)
+    answer = _plain(packet, question, rcode, count, body)
+    if len(answer) > (MOST_TCP if stream else size_for(question.edns)):
+        answer = truncated(_plain(packet, question, rcode, 0, b""))
+    zone = table.zone_of(question.name)
+    return _counted(table, zone.text if zone else "", type_text(question.type), rcode, answer)
+
+
+def _plain(packet: bytes, question: Question, rcode: int, count: int, body: bytes) -> bytes:
+    answer = reply(packet, rcode, question.text, count, body)
+    return answer if question.edns is None else with_edns(answer, question.edns, rcode)
 
 
 def _answer(

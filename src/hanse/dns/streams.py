@@ -10,6 +10,7 @@ PIECE = 64 * 1024
 """Bytes of a transfer that wait for the client; the rest is not made yet."""
 
 Answering = Callable[[bytes], bytes | Iterator[bytes] | None]
+"""An answer, or several; empty: later; None: never."""
 
 
 def _nothing(_: bytes) -> None:
@@ -54,7 +55,9 @@ class Connection:
                 break
             response = answer(bytes(incoming[at + 2 : at + 2 + length]))
             at += 2 + length
-            if response is None:  # nothing sensible can follow what was no question at all
+            if response == b"":  # it is answered later, by `tell`
+                self.active = now
+            elif response is None:  # nothing sensible can follow what was no question at all
                 self.ended = True
             elif isinstance(response, bytes):
                 self.active = now
@@ -62,6 +65,12 @@ class Connection:
             else:
                 self._transfer, self._after = response, answer
         del incoming[:at]
+
+    def tell(self, response: bytes, now: float) -> None:
+        """Send an answer that took its time."""
+        self.active = now
+        self._outgoing += len(response).to_bytes(2) + response
+        self.write(now)
 
     def _refill(self, now: float) -> None:
         """Go on with a transfer, a piece at a time, and with what was asked after it."""

@@ -5,7 +5,7 @@ from itertools import count, cycle, repeat
 from random import Random
 from typing import Any
 
-from hanse.dns.answers import Answer, Node, Type, soa
+from hanse.dns.answers import Answer, Node, Type, alias_in, soa
 from hanse.dns.by_client import ByClient, Regions, Resolvers
 from hanse.dns.delta import Delta
 from hanse.dns.names import ROOT, above, text_of
@@ -62,6 +62,8 @@ class Table:
         """The answers once the view is synced; before that there are none to give."""
         self.names: dict[bytes, tuple[int, ...]] = {}
         """The types that each name has in `answers`."""
+        self.aliases: dict[bytes, tuple[int, bytes]] = {}
+        """Names that stand for others, and for how long that may be kept."""
         self.zones: dict[bytes, Zone] = {}
         self.counts: dict[tuple[str, str, int], list[int]] = {}
         """How many answers were given, by zone, type and code."""
@@ -84,6 +86,7 @@ class Table:
         if delta.afresh:
             self.answers.clear()
             self.by_client.clear()
+            self.aliases.clear()
             self.names.clear()
             self.regions = Regions(delta.regions)
             self.resolvers = Resolvers(delta.resolvers)
@@ -155,20 +158,25 @@ class Table:
             return
         self._drop(named.name)
         types: list[int] = []
-        for answer in named.answers:
+        target = alias_in(named)
+        if target is not None:
+            self.aliases[named.name] = target
+        told = [a for a in named.answers if target is None or a.type == Type.CNAME]
+        for answer in told:
             types.append(answer.type)
             question = _question(named.name, answer.type)
             if answer.by is not None:
                 self.by_client[question] = self._chosen(zone, answer)
             else:
                 self.answers[question] = self._entry(zone, answer)
-        for rtype in _ADDRESSES:
+        for rtype in _ADDRESSES if target is None else ():
             if rtype not in types:
                 types.append(rtype)
                 self.answers[_question(named.name, rtype)] = self._empty(zone, rtype)
         self.names[named.name] = _interned(tuple(types))
 
     def _drop(self, name: bytes) -> None:
+        self.aliases.pop(name, None)
         for rtype in self.names.pop(name, ()):
             self.answers.pop(_question(name, rtype), None)
             self.by_client.pop(_question(name, rtype), None)

@@ -18,6 +18,7 @@ from random import Random
 from typing import assert_never
 
 from hanse.dns.batch import Batch, Client
+from hanse.dns.chains import failed
 from hanse.dns.delta import (
     FRONT,
     SECONDS,
@@ -33,14 +34,14 @@ from hanse.dns.delta import (
     framed,
     order_in,
 )
-from hanse.dns.forwarding import Forwarder
+from hanse.dns.forwarding import MOST_STREAMS, Forwarder, Relay, leads_on
 from hanse.dns.hot import Anew, Sample, answer_anew, serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.names import text_of
 from hanse.dns.questions import RCODES, Malformed, question_in
-from hanse.dns.streams import Connection
+from hanse.dns.streams import Answering, Connection
 from hanse.dns.table import Table, type_text
-from hanse.dns.transfers import reply_by_stream
+from hanse.dns.transfers import Reply, reply_by_stream
 
 ORDERS, REPORTS = 0, 1
 TELL_EVERY = 1.0
@@ -85,6 +86,7 @@ class Worker:
         self._held_back = 0
         self._times = Times()
         self._forwarder: Forwarder | None = None
+        self._relays: dict[int, Relay] = {}
 
     def run(self) -> None:
         """Work until told to stop, or until nobody is there to tell."""
@@ -97,6 +99,8 @@ class Worker:
                     self._serve(self._connections[fd], event)
                 elif fd in self._listeners:
                     self._accept(*self._listeners[fd])
+                elif fd in self._relays:
+                    self._go_on(fd)
                 elif self._forwarder is not None and fd in self._forwarder.sockets:
                     self._forwarder.bring_back(fd)
                 else:
@@ -228,14 +232,53 @@ class Worker:
         if event & select.EPOLLOUT:
             connection.write(time.monotonic())
         if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not connection.is_full:
-            client = connection.client
-            connection.read(lambda packet: reply_by_stream(packet, table, client), time.monotonic())
+            connection.read(self._answering_by_stream(connection, table), time.monotonic())
+        self._wait_for(connection)
+
+    def _wait_for(self, connection: Connection) -> None:
         if connection.ended and not connection.has_more:
             self._close(connection)
             return
         wanted = 0 if connection.is_full or connection.ended else select.EPOLLIN
         wanted |= select.EPOLLOUT if connection.has_more else 0
         self._poll.modify(connection.sock.fileno(), wanted)
+
+    def _answering_by_stream(self, connection: Connection, table: Table) -> Answering:
+        forwarder, client = self._forwarder, connection.client
+
+        def answer(packet: bytes) -> Reply:
+            onward = leads_on(packet, table) if forwarder is not None else None
+            if forwarder is None or onward is None:
+                return reply_by_stream(packet, table, client)
+            if len(self._relays) >= MOST_STREAMS:
+                return failed(packet)
+            self._relay(forwarder.relay(onward, lambda told: self._late(connection, told)))
+            return b""
+
+        return answer
+
+    def _relay(self, relay: Relay) -> None:
+        self._relays[relay.sock.fileno()] = relay
+        self._poll.register(relay.sock.fileno(), select.EPOLLOUT)
+
+    def _late(self, connection: Connection, told: bytes) -> None:
+        """Send an answer that took its time, to a client that is still there."""
+        if self._connections.get(connection.sock.fileno()) is connection:
+            connection.tell(told, time.monotonic())
+            self._wait_for(connection)
+
+    def _go_on(self, fd: int) -> None:
+        relay = self._relays[fd]
+        if relay.go_on():
+            self._end(relay)
+        elif not relay.has_more:
+            self._poll.modify(fd, select.EPOLLIN)
+
+    def _end(self, relay: Relay) -> None:
+        fd = relay.sock.fileno()
+        self._poll.unregister(fd)
+        del self._relays[fd]
+        relay.sock.close()
 
     def _close(self, connection: Connection) -> None:
         fd = connection.sock.fileno()
@@ -248,6 +291,9 @@ class Worker:
         idle = now - self._settings.idle_seconds
         for connection in [c for c in self._connections.values() if c.active < idle]:
             self._close(connection)
+        for relay in [r for r in self._relays.values() if r.until < now]:
+            relay.give_up()
+            self._end(relay)
         counts = [
             Count(view, zone, rtype, RCODES[rcode], counter[0])
             for view, table in self._tables.items()
