@@ -252,7 +252,11 @@ class Worker:
                 return reply_by_stream(packet, table, client)
             if len(self._relays) >= MOST_STREAMS:
                 return failed(packet)
-            self._relay(forwarder.relay(onward, lambda told: self._late(connection, told)))
+            try:
+                relay = forwarder.relay(onward, lambda told: self._late(connection, told))
+            except OSError:  # this process holds as many sockets as it may
+                return failed(packet)
+            self._relay(relay)
             return b""
 
         return answer
