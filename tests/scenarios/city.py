@@ -11,7 +11,7 @@ from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from hanse.kube.request import Request, Response, Transport
-from hanse.model.crds import crd_of
+from hanse.model.crds import crd_of, stand_ins
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import (
@@ -115,6 +115,16 @@ class City:
                 await self.person.send(Request("POST", CRDS, body=body))
             except (AlreadyExists, Conflict):
                 continue
+            await self.stage.eventually(lambda kind=kind: self.person.list(kind))  # type: ignore[misc]
+
+    async def teach(self, *kinds: type[Object]) -> None:
+        """Teach the cluster kinds of somebody else's, by their stand-ins."""
+        names = {f"{kind.kind.plural}.{kind.kind.group}" for kind in kinds}
+        for definition in stand_ins():
+            if definition["metadata"]["name"] in names:
+                body = msgspec.json.encode(definition)
+                await self.person.send(Request("POST", CRDS, body=body))
+        for kind in kinds:
             await self.stage.eventually(lambda kind=kind: self.person.list(kind))  # type: ignore[misc]
 
     async def close(self) -> None:

@@ -26,9 +26,11 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
+from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy as AdminNetworkPolicy
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Kind, Object, Wire
 from hanse.model.schema import Column, Crd, constraints, described, properties_of, validations
@@ -58,6 +60,7 @@ OURS: tuple[type[Object], ...] = (
 """The kinds that we define."""
 
 FOREIGN: tuple[type[Object], ...] = (
+    AdminNetworkPolicy,
     AkoHostRule,
     AntreaNetworkPolicy,
     CloudMachine,
@@ -70,9 +73,12 @@ FOREIGN: tuple[type[Object], ...] = (
     Gateway,
     Group,
     HTTPRoute,
+    OvnSubnet,
     Route,
+    SwitchLBRule,
     Tier,
     VirtualMachineInstance,
+    Vpc,
 )
 """The kinds that others define and we use where a cluster serves them."""
 

@@ -47,9 +47,7 @@ class KubeOvnProvider:
             return Provision("Failed", "this cluster has no kube-ovn: kubeovn.io is not served")
         if faults := list(malformed(network)):
             return Provision("Failed", "; ".join(faults))
-        tenant = parsed(network.metadata.name).tenant
-        spaces = tuple(n.metadata.name for n in namespaces_of(tenant, seen))
-        vpc = Vpc(metadata=Meta(name=_vpc(network)), spec=VpcSpec(namespaces=spaces))
+        vpc = _whole(network, seen)
         subnets = tuple(_subnet(network, s) for s in network.spec.subnets or (DEFAULT_SUBNET,))
         waiting = [s.metadata.name for s in subnets if not _is_ready(s.metadata.name, seen)]
         if waiting:
@@ -58,12 +56,15 @@ class KubeOvnProvider:
         return Provision("Ready", "", (vpc, *subnets))
 
     def down(self, network: Network, seen: Snapshot) -> Provision:
-        left = [
+        """Subnets first: kube-ovn does not take down a Vpc that has any."""
+        subnets = sorted(
             s.metadata.name for s in seen.all(seen.local, OvnSubnet) if s.spec.vpc == _vpc(network)
-        ]
-        if seen.get(seen.local, Vpc, _vpc(network)) is not None:
-            left.append(_vpc(network))
-        return Provision("Pending", f"kube-ovn removes {', '.join(left[:3])}", gone=not left)
+        )
+        if subnets:
+            told = f"kube-ovn removes {', '.join(subnets[:3])}"
+            return Provision("Pending", told, (_whole(network, seen),), gone=False)
+        left = seen.get(seen.local, Vpc, _vpc(network)) is not None
+        return Provision("Pending", f"kube-ovn removes {_vpc(network)}", gone=not left)
 
     def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
         nic = nic_of(pod.metadata.annotations)
@@ -111,6 +112,13 @@ def _rule(
             ),
         ),
     )
+
+
+def _whole(network: Network, seen: Snapshot) -> Vpc:
+    """A network as a Vpc, for all namespaces of its tenant."""
+    tenant = parsed(network.metadata.name).tenant
+    spaces = tuple(n.metadata.name for n in namespaces_of(tenant, seen))
+    return Vpc(metadata=Meta(name=_vpc(network)), spec=VpcSpec(namespaces=spaces))
 
 
 def _vpc(network: Network) -> str:
