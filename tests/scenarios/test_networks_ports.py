@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from hanse.features.networks.names import CNI_ARGS, NIC, READINESS
 from hanse.features.networks.nic import parse_args
@@ -200,7 +199,6 @@ async def test_a_network_with_outside_addresses_is_ready_with_its_dns_address(ci
     assert (await city.dns_of(name)).spec.cluster_ip == "10.31.0.53"
 
 
-@pytest.mark.virtual  # other tests teach real clusters its kinds
 async def test_without_kube_ovn_its_networks_say_so(city: City) -> None:
     acme = await city.welcome()
 
