@@ -99,6 +99,11 @@ class Connection:
             return
         del self._outgoing[:sent]
 
+    def close(self) -> None:
+        """Let go of the socket, and of what would go on from here."""
+        self._transfer, self._after = None, _nothing
+        self.sock.close()
+
     @property
     def has_more(self) -> bool:
         """Whether answers wait for the client."""

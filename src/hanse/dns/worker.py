@@ -288,7 +288,7 @@ class Worker:
         fd = connection.sock.fileno()
         self._poll.unregister(fd)
         del self._connections[fd]
-        connection.sock.close()
+        connection.close()
 
     def _tell(self, now: float) -> None:
         self._told_at = now
