@@ -27,6 +27,8 @@ class Weather(Struct, frozen=True):
     """No answer: half of these were done all the same."""
     breaks: float = 0.0
     """Lines of a watch after which it breaks off."""
+    lag: timedelta = timedelta(0)
+    """How late the lines of a watch may come; those of one watch stay in order."""
     late: str = ""
     """A resource whose lists and watches begin `LATE` after all others."""
 
@@ -219,6 +221,9 @@ class FaultyTransport:
 
     async def _until_chance_breaks(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
+            lag = self._link.weather.lag
+            if lag:
+                await asyncio.sleep(self._network.random.random() * lag.total_seconds())
             yield line
             if self._network.random.random() < self._link.weather.breaks:
                 raise Unreachable("the connection was reset")

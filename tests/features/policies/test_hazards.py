@@ -17,6 +17,7 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
+from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.realm import (
     BERGEN,
@@ -66,6 +67,11 @@ async def deny_stands(realm: Realm, priority: int = 5) -> None:
     await realm.create(HAMBURG, acnp("deny", priority))
     await asyncio.sleep(A_WHILE)
     assert await realm.priorities(DENY) == everywhere(priority)
+
+
+async def exists(realm: Realm, cluster: str, namespace: str) -> bool:
+    found = (await realm.client(cluster).list(Namespace)).objects
+    return namespace in {one.metadata.name for one in found}
 
 
 async def phase_of(realm: Realm, cluster: str, policy: Any = DENY) -> tuple[str, str]:
@@ -387,6 +393,25 @@ async def test_namespace_later_deleted_and_recreated() -> None:
             await bergen.delete(Namespace, SHOP, "")
             await asyncio.sleep(A_WHILE)
             assert await realm.priorities(anp("deny")) == {**everywhere(3), BERGEN: None}
+
+
+async def test_a_namespace_that_is_replaced_before_its_policies_are_seen_to_go_deletes_nothing() -> (
+    None
+):
+    """Watches of one cluster may lag behind each other."""
+    async with federation() as realm:
+        bergen = realm.client(BERGEN)
+        await realm.create(LUBECK, anp("deny", 3))
+        await asyncio.sleep(A_WHILE)
+        realm.network.link(LUBECK, BERGEN).weather = Weather(lag=timedelta(seconds=4))
+
+        for _ in range(8):
+            await bergen.delete(Namespace, SHOP, "")
+            while await exists(realm, BERGEN, SHOP):
+                await asyncio.sleep(0.1)
+            await bergen.create(Namespace(metadata=Meta(name=SHOP)))
+            await asyncio.sleep(A_WHILE)
+            assert await realm.priorities(anp("deny")) == everywhere(3)
 
 
 async def test_a_namespace_replaced_while_nobody_looked_is_no_deletion() -> None:

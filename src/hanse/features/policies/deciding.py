@@ -105,10 +105,10 @@ def _present(
         message = f"a policy of that name stands here; annotate it with {FEDERATED} or delete it"
         return _blocked(draft, winner, "PlainPolicy", message)
     if not sight.served or not sight.definition:
-        return _blocked(draft, winner, "NotServed", f"{sight.member} does not serve its kind")
+        return _displaced(draft, winner, "NotServed", f"{sight.member} does not serve its kind")
     if not sight.home:
         message = f"{sight.member} has no namespace {sight.key.namespace}"
-        return _blocked(draft, winner, "NamespaceMissing", message)
+        return _displaced(draft, winner, "NamespaceMissing", message)
     if policy is not None and here.stands and winner.dot == here.dot:
         return _applied(sight, draft, winner)
     if policy is not None and here.stands and winner.digest == here.digest:
@@ -146,6 +146,15 @@ def _decided(sight: Sight) -> Wire:
 def _blocked(draft: Draft, winner: Entry, reason: Reason, message: str) -> Step:
     here = Here(phase="Blocked", reason=reason, message=message, target=winner.dot)
     return _step(replace(draft, here=here))
+
+
+def _displaced(draft: Draft, winner: Entry, reason: Reason, message: str) -> Step:
+    """Blocked, and what is still seen here is about to go."""
+    step, was = _blocked(draft, winner, reason, message), draft.here
+    if not was.stands:
+        return step
+    here = replace(step.record.here, former=was.uid, home=was.home, definition=was.definition)
+    return replace(step, record=replace(step.record, here=here))
 
 
 def _hindered(pending: Here, before: Here, outcome: Outcome | None) -> Here:

@@ -67,10 +67,12 @@ class _Standing(Struct, frozen=True):
     content: Content
     digest: str
     mark: Mark | None
+    before: Here
 
     def acknowledged(self, dot: Dot | None) -> Here:
         """What stands here is that version."""
-        meta = self.policy.metadata
+        meta, before = self.policy.metadata, self.before
+        known = meta.uid in (before.uid, before.former)  # and nothing moves to another namespace
         return Here(
             phase="Applied",
             dot=dot,
@@ -78,8 +80,8 @@ class _Standing(Struct, frozen=True):
             uid=meta.uid,
             generation=meta.generation,
             seen=_version(self.policy),
-            home=self.sight.home,
-            definition=self.sight.definition,
+            home=before.home if known else self.sight.home,
+            definition=before.definition if known else self.sight.definition,
         )
 
     def says(self, entry: Entry | None) -> bool:
@@ -93,14 +95,16 @@ def observe(sight: Sight, own: Record | Lost, known: History, flips: int) -> Obs
     if isinstance(own, Lost):
         if policy is None or not is_federated(policy):
             return Draft(known, Here())
-        return _found(_standing(sight, policy), known, flips)
+        return _found(_standing(sight, policy, Here()), known, flips)
     if policy is not None and _version(policy) < own.here.seen:
         return Past()
     if policy is None:
         return _absent(sight, own, known)
     if not is_federated(policy):
         return _plain(sight, policy, own, known)
-    standing = _standing(sight, policy)
+    if _is_of_the_past(sight, policy, own.here):
+        return Past()
+    standing = _standing(sight, policy, own.here)
     if own.here.phase == "Quarantined":
         return _quarantined(standing, own, known, flips)
     resolved = _resolved(standing, own, known)
@@ -111,10 +115,17 @@ def observe(sight: Sight, own: Record | Lost, known: History, flips: int) -> Obs
     return _appeared(standing, own, known, flips)
 
 
-def _standing(sight: Sight, policy: Policy) -> _Standing:
+def _is_of_the_past(sight: Sight, policy: Policy, here: Here) -> bool:
+    """Whether a policy is seen that went with its namespace or kind; another has come since."""
+    if policy.metadata.uid != here.former or not sight.home or not sight.definition:
+        return False
+    return (sight.home, sight.definition) != (here.home, here.definition)
+
+
+def _standing(sight: Sight, policy: Policy, before: Here) -> _Standing:
     content = content_of(policy)
     mark = mark_in(sight.key, policy.metadata.annotations)
-    return _Standing(sight, policy, content, digest_of(content), mark)
+    return _Standing(sight, policy, content, digest_of(content), mark, before)
 
 
 def _found(it: _Standing, known: History, flips: int) -> Draft | Past:

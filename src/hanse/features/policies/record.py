@@ -58,6 +58,8 @@ class Here(Struct, frozen=True, omit_defaults=True):
     generation: int = 0
     seen: int = 0
     """The resourceVersion it had: whoever sees an older one looks at the past."""
+    former: str = ""
+    """The uid of what stood in a namespace, or was of a definition, that went: it went too."""
     home: str = ""
     """The uid of its namespace."""
     definition: str = ""
