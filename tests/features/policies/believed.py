@@ -27,7 +27,7 @@ class Believed:
         self.ever: set[object] = set()
         self.plain: dict[str, str] = {}
         self.unsure = False
-        self.back_in_time: set[str] = set()
+        self.behind: set[str] = set()
         self.let_go = False
         self.deleted = False
         """Whether anybody ever deleted it, or let it go."""
@@ -38,7 +38,7 @@ class Believed:
         self.ever.add(told)
         if what == ABSENT:
             self.deleted = True
-        if where in self.back_in_time:
+        if where in self.behind:
             self.unsure = True  # it was done to something that others knew to be of the past
 
     def entered(self, where: str, what: str) -> None:
@@ -55,7 +55,7 @@ class Believed:
         """What was done there may or may not have been heard of before it was undone."""
         if self.last:
             self.unsure = True
-        self.back_in_time.add(where)
+        self.behind.add(where)
 
     def left(self, where: str) -> None:
         """What was done there just before may have been heard of, or not."""
@@ -66,12 +66,13 @@ class Believed:
         """What was done there may have gone with the namespace before anybody heard of it."""
         self.plain.pop(where, None)
         if where in self.last:
-            self.unsure = True
+            self.unsure = self.deleted = True  # nor when it was made in which of two namespaces
 
     def spoilt(self, where: str) -> None:
         """A deed that only the record told of is forgotten with it."""
         if where in self.last:
             self.unsure = True
+        self.behind.add(where)
 
     def allows(self, outcome: object) -> bool:
         """Whether this may come out."""
@@ -87,7 +88,7 @@ class Believed:
         """All agree on this now."""
         self.base, self.last, self.unsure, self.let_go = outcome, {}, False, False
         self.ever = {outcome}
-        self.back_in_time = set()
+        self.behind = set()
 
     def __repr__(self) -> str:
         sure = " (unsure)" if self.unsure or self.let_go else ""

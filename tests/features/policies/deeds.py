@@ -29,6 +29,8 @@ from tests.features.policies.realm import (
 )
 
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+LAG = Weather(lag=timedelta(seconds=4))
+SLOW = Weather(delay=timedelta(seconds=2))
 OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
 """Flapping is a scenario of its own: here people may change their minds as often as they like."""
 TAKEOVER = 20.0
@@ -49,7 +51,7 @@ class Deeds:
         self.seed = seed
         self.random = Random(seed)
         self.names, self.chiefs = self.random.choices(LEAGUES, (4, 2, 4))[0]
-        self.forgetful = self.random.random() < 0.25
+        self.forgetful = self.random.random() < 0.35
         skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in self.names}
         self.realm = Realm(
             self.names,
@@ -183,6 +185,11 @@ class Deeds:
 
     # -- faults
 
+    def _leader(self, member: str) -> str:
+        """The supervisor that leads a member, if any does."""
+        led = (s for s in self.chiefs if member in self.realm.crowns[s].members)
+        return next(led, "")
+
     def _link(self) -> tuple[str, str]:
         return self.random.choice(self.chiefs), self._cluster()
 
@@ -200,6 +207,12 @@ class Deeds:
         self.realm.network.link(source, target).weather = STORM
         self._tell(f"a storm between {source} and {target}")
 
+    async def _lag(self, target: str = "") -> None:
+        target = target or self._cluster()
+        for source in self.chiefs:
+            self.realm.network.link(source, target).weather = LAG
+        self._tell(f"what happens in {target} is seen late")
+
     async def _kill(self) -> None:
         name = self.random.choice(self.chiefs)
         if name in self.realm.agents:
@@ -212,9 +225,9 @@ class Deeds:
             self._lead_all()
             self._tell(f"the agent of {name} starts")
 
-    async def _move(self) -> None:
+    async def _move(self, member: str = "") -> None:
         """Another supervisor leads a member; for a moment both may think that they do."""
-        member = self._cluster()
+        member = member or self._cluster()
         if len(self.realm.agents) < 2 or member == self.outside:
             return
         old = next((s for s in self.chiefs if member in self.realm.crowns[s].members), None)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tests.features.policies.believed import ABSENT
-from tests.features.policies.deeds import COLLECTED
+from tests.features.policies.deeds import COLLECTED, SLOW
 
 if TYPE_CHECKING:
     from tests.features.policies.schedules import Schedule
@@ -24,6 +24,7 @@ async def anything(it: "Schedule") -> None:
         (it._cut, 3),
         (it._mend, 1),
         (it._storm, 2),
+        (it._lag, 1),
         (it._kill, 2),
         (it._move, 3),
         (it._crash_at_a_request, 3),
@@ -71,8 +72,9 @@ async def rejoined(it: "Schedule") -> None:
 async def parted(it: "Schedule") -> None:
     """Both sides of a broken link do something, and what one side did is long past."""
     name, where = await _stands(it), it._cluster()
+    wholly = it.random.random() < 0.7
     for chief in it.chiefs:
-        if chief != where or it.random.random() < 0.5:
+        if chief != where or wholly:
             it.realm.network.cut(chief, where)
     it._tell(f"{where} is on its own")
     others = [cluster for cluster in it.names if cluster != where]
@@ -89,7 +91,7 @@ async def homeless(it: "Schedule") -> None:
         await anything(it)
         return
     name, where = await _stands(it), it._cluster()
-    await it.happens(_fault(it), soon=True)
+    await it.happens(it._lag(where) if it.random.random() < 0.5 else _fault(it), soon=True)
     await it.happens(it._raze(where))
     if it.random.random() < 0.5:
         await _changes(it, name)
@@ -104,12 +106,29 @@ async def raced(it: "Schedule") -> None:
         await it.happens(_fault(it) if it.random.random() < 0.3 else _deed(it, name), soon=True)
 
 
+async def late(it: "Schedule") -> None:
+    """A copy is on a slow way while its policy ends and somebody else comes to lead."""
+    name, where = it._name(), it._cluster()
+    others = [cluster for cluster in it.names if cluster != where]
+    leader = it._leader(where)
+    if leader:
+        it.realm.network.link(leader, where).weather = SLOW
+    origin = it.random.choice(others)
+    await it._create(origin, name)
+    await it.pass_time(it.random.choice((0.5, 2.5, 4.5)))
+    await it.happens(it._move(where), soon=True)
+    await it.happens(it._delete(origin, name))
+    if it.random.random() < 0.3:
+        await _changes(it, name)
+
+
 PLOTS: tuple[tuple[Plot, int], ...] = (
-    (anything, 5),
+    (anything, 4),
     (restored, 3),
     (rejoined, 3),
-    (parted, 3),
-    (homeless, 2),
+    (parted, 4),
+    (homeless, 3),
+    (late, 2),
     (raced, 3),
 )
 
@@ -130,7 +149,7 @@ async def _changes(it: "Schedule", name: str, where: str = "") -> None:
 async def _deed(it: "Schedule", name: str, where: str = "") -> None:
     """Something is done to a policy, deletions being what is hardest to get right."""
     where = where or it._cluster()
-    await it.random.choices((it._delete, it._edit, it._create), (5, 4, 2))[0](where, name)
+    await it.random.choices((it._delete, it._edit, it._create), (6, 3, 2))[0](where, name)
 
 
 async def _is_forgotten(it: "Schedule", name: str) -> None:
@@ -150,5 +169,5 @@ async def _nothing() -> None:
 
 
 async def _fault(it: "Schedule") -> None:
-    faults = (it._storm, it._kill, it._move, it._restart_server, it._crash_at_a_request)
+    faults = (it._storm, it._lag, it._kill, it._move, it._restart_server, it._crash_at_a_request)
     await it.random.choice(faults)()
