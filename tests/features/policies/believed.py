@@ -28,6 +28,8 @@ class Believed:
         self.plain: dict[str, str] = {}
         self.unsure = False
         self.behind: set[str] = set()
+        """Members whose ledgers know less than they once did."""
+        self.outside: set[object] = set()
         self.let_go = False
         self.deleted = False
         """Whether anybody ever deleted it, or let it go."""
@@ -57,6 +59,16 @@ class Believed:
             self.unsure = True
         self.behind.add(where)
 
+    def acted_outside(self, what: object) -> None:
+        """Done in a cluster while it is no member, which does not count."""
+        self.outside.add(what if what in (ABSENT, ORPHANED) else str(what))
+
+    def stayed(self) -> None:
+        """No ledger could be told that a cluster was away: what it did was a member's doing."""
+        self.ever |= self.outside
+        self.unsure = True
+        self.deleted = self.deleted or ABSENT in self.outside
+
     def left(self, where: str) -> None:
         """What was done there just before may have been heard of, or not."""
         if where in self.last:
@@ -66,7 +78,7 @@ class Believed:
         """What was done there may have gone with the namespace before anybody heard of it."""
         self.plain.pop(where, None)
         if where in self.last:
-            self.unsure = self.deleted = True  # nor when it was made in which of two namespaces
+            self.unsure = self.deleted = True  # and nobody saw in which of two it was made
 
     def spoilt(self, where: str) -> None:
         """A deed that only the record told of is forgotten with it."""
@@ -88,7 +100,7 @@ class Believed:
         """All agree on this now."""
         self.base, self.last, self.unsure, self.let_go = outcome, {}, False, False
         self.ever = {outcome}
-        self.behind = set()
+        self.behind, self.outside = set(), set()
 
     def __repr__(self) -> str:
         sure = " (unsure)" if self.unsure or self.let_go else ""

@@ -180,6 +180,7 @@ class Deeds:
 
     def _acted(self, where: str, name: str, what: object) -> None:
         if where == self.outside:
+            self.believed[name].acted_outside(what)
             return
         self.believed[name].acted(where, what)
 
@@ -296,7 +297,7 @@ class Deeds:
     async def _leave_or_join(self) -> None:
         """A member is taken out of the federation, cleanly or not, or taken in again."""
         if self.outside:
-            self._join()
+            await self._join()
             return
         if not self.realm.agents:
             return  # nobody would notice that it was away
@@ -326,8 +327,13 @@ class Deeds:
         for crown in self.realm.crowns.values():
             crown.members.discard(member)
 
-    def _join(self) -> None:
+    async def _join(self) -> None:
         member, self.outside = self.outside, ""
+        page = await self.realm.page(member)
+        others = [p for c in self.names if c != member and (p := await self.realm.page(c))]
+        if page is not None and not any(p.left.get(member, 0) >= page.stay for p in others):
+            for believed in self.believed.values():
+                believed.stayed()
         self.realm.add(member)
         self._lead_all()
         self._tell(f"{member} joins the federation")

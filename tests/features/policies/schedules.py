@@ -74,7 +74,7 @@ class Schedule(Deeds):
     async def _heal(self) -> None:
         self.realm.network.heal_all()
         if self.outside:
-            self._join()
+            await self._join()
         for cluster in self.chiefs:
             if cluster not in self.realm.agents:
                 self.realm.start_agent(cluster)
