@@ -9,12 +9,12 @@ from ipaddress import ip_network
 
 import aiohttp
 import msgspec
-import uvloop
 
 from bench.figures import AtMost, Figure, percentile
 from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from bench.tenants import HERE, seen, weighed
+from hanse.cli.running import run_async
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.names import NETWORK
@@ -50,7 +50,7 @@ async def _once(effort: Effort) -> dict[str, float]:
 
 def asked(networks: int, pods: int, seconds: int) -> float:
     """Milliseconds of the slowest hundredth of pods admitted at a steady rate, over HTTPS."""
-    return uvloop.run(_asked(networks, pods, seconds))
+    return run_async(lambda: _asked(networks, pods, seconds), lasting=True)  # as agents run
 
 
 async def _asked(networks: int, pods: int, seconds: int) -> float:

@@ -1,6 +1,7 @@
 """How a command runs what is asynchronous: the fastest loop, logs as asked for, one way to stop."""
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import Callable, Coroutine
@@ -17,9 +18,20 @@ FAREWELL = 0.05
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, lasting: bool = False) -> T:
-    """Run to the end on a loop of our own; what lasts is worth the faster one."""
-    with asyncio.Runner(loop_factory=_fastest() if lasting else None) as runner:
-        return runner.run(_with_farewell(main))
+    """Run to the end on a loop of our own; what lasts is worth the faster one.
+
+    What is loaded by then lasts as long: a garbage collector that looked through it again and
+    again would keep everybody waiting for some tens of milliseconds each time.
+    """
+    if not lasting:
+        with asyncio.Runner() as runner:
+            return runner.run(_with_farewell(main))
+    gc.freeze()
+    try:
+        with asyncio.Runner(loop_factory=_fastest()) as runner:
+            return runner.run(_with_farewell(main))
+    finally:
+        gc.unfreeze()
 
 
 async def _with_farewell(main: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -97,18 +97,18 @@ class ServiceAddresses:
 
     def _from_cluster(self, review: Review, spec: Wire, seen: Snapshot) -> Wire:
         """An address of the cluster's own range, where it has others beside it."""
-        own, others = _cluster_ranges(seen)
+        own = _cluster_ranges(seen)
         wanted = _wanted(spec, own)
         for text in wanted.given:
             address = address_in(text)
-            whose = next((n for n, r in others if address and is_inside(address, (r,))), "")
+            whose = next((n for n, r in _others(seen) if address and is_inside(address, (r,))), "")
             if whose:
                 raise Refused(
                     f"spec.clusterIP: {text[:50]} is in a range of network {whose}; "
                     "leave it out, or choose another",
                     422,
                 )
-        if wanted.given or not others or not own:
+        if wanted.given or not own or next(_others(seen), None) is None:
             return {}
         pool = self._pool(CLUSTER_RANGE, own, frozenset(), lowest=_static_part(own[0]))
         return self._taken(review, pool, wanted, "the cluster's own range", seen)
@@ -211,15 +211,15 @@ def _given(spec: Wire, taken: list[str], wanted: Wanted) -> Wire:
     return given
 
 
-def _cluster_ranges(seen: Snapshot) -> tuple[tuple[Range, ...], list[tuple[str, Range]]]:
-    """The cluster's own ranges, and those of networks, by whose they are."""
+def _cluster_ranges(seen: Snapshot) -> tuple[Range, ...]:
+    """The cluster's own ranges."""
     own = seen.get(seen.local, ServiceCIDR, CLUSTER_RANGE)
     found = own.spec.cidrs if own is not None else ()
-    mine = tuple(r for text in found if (r := range_in(text)) is not None)
-    return mine, list(_others(seen))
+    return tuple(r for text in found if (r := range_in(text)) is not None)
 
 
 def _others(seen: Snapshot) -> Iterator[tuple[str, Range]]:
+    """The ranges of networks, by whose they are: there may be thousands."""
     for cidr in seen.all(seen.local, ServiceCIDR):
         if RANGE_OF in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
