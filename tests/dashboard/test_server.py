@@ -82,6 +82,24 @@ async def test_the_page_is_there_for_all_and_its_data_only_for_those_who_may() -
         assert (await allowed.json())["sections"]["clusters"]["lubeck"]["state"] == "good"
 
 
+async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None:
+    async with aiohttp.ClientSession() as http:
+        at = Desk("", http)
+        with at.live.watched() as page:
+            assert page is not None
+            told = aiter(page)
+            await anext(told)
+            new = ServiceExport(metadata=Meta(name="web", namespace="shop"))
+            at.objects.append(new)
+            at.live.saw("lubeck", ObjectChange("lubeck", None, new))
+
+            read = await at.live.everything()
+
+            news = json.loads(await anext(told))
+        assert json.loads(bytes(read["sections"]["clusters"]["lubeck"]))["exports"] == 1
+        assert news["put"]["clusters"]["lubeck"]["exports"] == 1
+
+
 async def test_a_code_opens_the_door_once() -> None:
     async with desk() as at:
         path = f"/enter/{at.entry.code()}"

@@ -4,18 +4,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from hanse.dashboard.board import Board
 from hanse.dashboard.fleet import Clusters, Links
 from hanse.dashboard.section import Section
 from hanse.dashboard.services import Services
 from hanse.dashboard.sights import Sights
-from hanse.dashboard.timeline import Timeline
+from hanse.dashboard.timeline import KEPT, SAME, Timeline
 from hanse.features.services.feature import Services as Feature
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
 from hanse.model.conditions import condition
 from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, Role
-from hanse.model.kinds.core import Secret
+from hanse.model.kinds.core import Event, ObjectReference, Secret
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
@@ -203,6 +204,51 @@ def test_what_was_there_before_and_secrets_are_not_told() -> None:
 
     assert line.saw("lubeck", ObjectChange("lubeck", None, ServiceExport(metadata=old)), NOW) == ()
     assert line.saw("lubeck", ObjectChange("lubeck", Secret(metadata=old), None), NOW) == ()
+
+
+def event(reason: str, message: str, type_: str = "Normal") -> Event:
+    about = ObjectReference(kind="ServiceExport", namespace=SHOP, name="web")
+    meta = Meta(name="web.1", namespace=SHOP)
+    return Event(metadata=meta, involved_object=about, reason=reason, message=message, type=type_)
+
+
+def test_an_event_is_told_as_a_word_about_its_object_by_the_clusters_own_name() -> None:
+    line = Timeline(NOW)
+    refused = event("Refused", "the name is taken", "Warning")
+
+    (told,) = line.saw("lubeck", ObjectChange("gslb/bergen", None, refused), NOW)
+
+    assert (told.where, told.what, told.state) == ("bergen", "event", "warn")
+    assert (told.kind, told.namespace, told.name) == ("ServiceExport", SHOP, "web")
+    assert told.text == "Refused: the name is taken"
+
+
+@pytest.mark.parametrize("event_first", [False, True])
+def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: bool) -> None:
+    line = Timeline(NOW)
+    conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
+    changes = [
+        ObjectChange("lubeck", export(*GOOD), export(*GOOD, conflict)),
+        ObjectChange("lubeck", None, event("PortConflict", "bergen has 81")),
+    ]
+
+    told = [
+        happening.text
+        for change in (reversed(changes) if event_first else changes)
+        for happening in line.saw("lubeck", change, NOW)
+    ]
+    later = line.saw("lubeck", changes[1], NOW + 2 * SAME)
+
+    assert len(told) == 1
+    assert len(later) == 1
+
+
+def test_the_timeline_forgets_what_is_long_past() -> None:
+    line = Timeline(NOW)
+    for number in range(2 * KEPT):
+        line.saw("lubeck", ObjectChange("lubeck", None, event("Told", str(number))), NOW)
+
+    assert [line.kept[0].text, len(line.kept)] == [f"Told: {KEPT}", KEPT]
 
 
 def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:

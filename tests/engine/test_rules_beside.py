@@ -14,7 +14,7 @@ from hanse.model.facts import (
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Event, Namespace
 from hanse.model.plan import Plan
-from hanse.model.snapshot import Change, Snapshot, Watch, Writes
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.testing.builders import namespace
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import HOME, Toy
@@ -47,12 +47,18 @@ async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
 
 async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> None:
     async with town("lubeck") as world:
+        heard: list[Change] = []
+        world.agents["lubeck"].engine.followers.append(heard.append)
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.kill_agent("lubeck")
-        world.start_agent("lubeck")
+        world.start_agent("lubeck").followers.append(heard.append)
         await world.settle()
 
+        told = [
+            o for c in heard if isinstance(c, ObjectChange) and isinstance(o := c.object, Event)
+        ]
+        assert [e.involved_object.name for e in told] == ["bread"]
         events = [
             e for e in (await world.client("lubeck").list(Event)).objects if e.reason == "Offered"
         ]

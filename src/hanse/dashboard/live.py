@@ -12,6 +12,7 @@ import msgspec
 from hanse.dashboard.board import Board, News
 from hanse.dashboard.timeline import Happening, Timeline
 from hanse.model.facts import ClusterState
+from hanse.model.kinds.core import Event
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
 
@@ -49,8 +50,8 @@ class Live:
         if isinstance(change, FactChange):
             if isinstance(change.fact, ClusterState):
                 self._speakers.clear()
-        elif self._speaker(change.where) != agent:
-            return
+        elif not isinstance(change.object, Event) and self._speaker(change.where) != agent:
+            return  # an Event is heard of from its writer alone
         happened = self._timeline.saw(agent, change, datetime.now(UTC))
         if self._watchers:
             self._fresh += happened
@@ -87,10 +88,8 @@ class Live:
 
     async def everything(self) -> dict[str, Any]:
         """All that is shown, computed now."""
-        while self._board.stale or not self._watchers:
-            self._board.news()
-            if not self._board.stale:
-                break
+        while self._board.stale:
+            self._tell_news()
             await asyncio.sleep(0)
         whole = self._board.whole()
         if not self._watchers:
@@ -112,14 +111,18 @@ class Live:
     async def _tell(self) -> None:
         while True:
             await self._somebody.wait()
-            news = self._board.news() if self._board.stale else News({}, {})
-            happened, self._fresh = tuple(self._fresh), []
-            moved = self._moved()
-            if news or happened or moved:
-                told = self._news(news, happened)
-                for watcher in self._watchers:
-                    watcher.tell(told)
+            self._tell_news()
             await asyncio.sleep(0.0 if self._board.stale else EVERY)
+
+    def _tell_news(self) -> None:
+        """Look again at what changed, and tell everybody who looks: it is news but once."""
+        news = self._board.news() if self._board.stale else News({}, {})
+        happened, self._fresh = tuple(self._fresh), []
+        moved = self._moved()
+        if news or happened or moved:
+            told = self._news(news, happened)
+            for watcher in self._watchers:
+                watcher.tell(told)
 
     def _moved(self) -> bool:
         """Whether the surroundings are not what they were."""

@@ -13,7 +13,6 @@ from hanse.features.services.names import (
     WEIGHT,
 )
 from hanse.features.services.overview import Holding, ServiceSeen, port_text, service_in
-from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import ClusterId, Object
@@ -60,7 +59,7 @@ class Services:
     def keys(self, sights: Sights) -> Iterable[str]:
         return {
             f"{obj.namespace}/{obj.name}"
-            for where in _members(sights)
+            for where in sights.members
             for kind in (ServiceExport, ServiceImport)
             for obj in sights.all(where, kind)
         }
@@ -72,7 +71,7 @@ class Services:
 
     def show(self, key: str, sights: Sights) -> ServiceShown | None:
         namespace, _, name = key.partition("/")
-        held = [_held(where, namespace, name, sights) for where in _members(sights)]
+        held = [_held(where, namespace, name, sights) for where in sights.members]
         if not any(one.exports or one.imports for one in held):
             return None
         seen = service_in(namespace, name, held)
@@ -94,11 +93,6 @@ class Services:
                 for p in seen.problems
             ),
         )
-
-
-def _members(sights: Sights) -> list[ClusterId]:
-    brokers = sights.having(Role.BROKER)
-    return [where for where in sights.clusters if where not in brokers]
 
 
 def _service_of(obj: Object) -> tuple[str, ...]:

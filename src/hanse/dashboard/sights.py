@@ -1,6 +1,7 @@
 """What the agents of one process see, put side by side: each cluster as its own agent sees it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 from hanse.model.facts import ClusterState, F, Role
 from hanse.model.objects import ClusterId, K
@@ -8,17 +9,21 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 class Sights:
-    """Snapshots by the agent whose they are: of one agent, or of all in a local federation."""
+    """Snapshots by the agent whose they are: of one agent, or of all in a local federation.
+
+    As a snapshot it is good for one synchronous look: who speaks for whom is found out once.
+    """
 
     def __init__(self, seen: Mapping[ClusterId, Snapshot]) -> None:
         self.seen = dict(seen)
+        self._speakers: dict[ClusterId, ClusterId | None] = {}
 
     @property
     def agents(self) -> tuple[ClusterId, ...]:
         """The clusters whose agents look."""
         return tuple(self.seen)
 
-    @property
+    @cached_property
     def clusters(self) -> tuple[ClusterId, ...]:
         """Every cluster that anybody looks at, those with an agent here first.
 
@@ -33,13 +38,21 @@ class Sights:
         """The agent whose word about a cluster counts: its own, else the first that looks at it."""
         if where in self.seen:
             return where
-        looking = (n for n, s in self.seen.items() if s.fact(ClusterState, where) is not None)
-        return next(looking, None)
+        if where not in self._speakers:
+            looking = (n for n, s in self.seen.items() if s.fact(ClusterState, where) is not None)
+            self._speakers[where] = next(looking, None)
+        return self._speakers[where]
 
     def of(self, where: ClusterId) -> Snapshot | None:
         """The snapshot that tells most of a cluster."""
         speaker = self.speaker_for(where)
         return None if speaker is None else self.seen[speaker]
+
+    @cached_property
+    def members(self) -> tuple[ClusterId, ...]:
+        """Every cluster that is no broker."""
+        brokers = self.having(Role.BROKER)
+        return tuple(where for where in self.clusters if where not in brokers)
 
     def having(self, role: Role) -> tuple[ClusterId, ...]:
         """The clusters that have a role for anybody."""

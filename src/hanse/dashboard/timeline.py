@@ -2,23 +2,27 @@
 
 from collections import deque
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Literal
 
 from hanse.dashboard.section import Shown, State
 from hanse.model.conditions import Condition
 from hanse.model.facts import ClusterState, Leadership, Liveness, Outcome, Phase
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ConfigMap, Node, Pod, Secret
+from hanse.model.kinds.core import ConfigMap, Event, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.naming import cluster_of
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId, Kind, Object, Ref, ref_of
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 
-What = Literal["created", "changed", "deleted", "told", "fleet"]
+What = Literal["created", "changed", "deleted", "told", "event", "fleet"]
 
 KEPT = 500
 """How many happenings are remembered."""
+
+SAME = timedelta(seconds=5)
+"""Within which a condition and an Event that say the same of an object are told once."""
 
 _QUIET = (Lease, Node, Secret, Pod, ConfigMap)
 """Kinds whose changes are too many to tell, or nobody's business."""
@@ -56,23 +60,36 @@ class Timeline:
             case FactChange():
                 told = _fact(agent, change)
         happened = []
-        for where, what, state, obj, text in told:
-            self._number += 1
-            happened.append(
-                Happening(
-                    number=self._number,
-                    at=now,
-                    where=where,
-                    what=what,
-                    state=state,
-                    kind=type(obj).kind.name if obj is not None else "",
-                    namespace=obj.namespace if obj is not None else "",
-                    name=obj.name if obj is not None else "",
-                    text=text,
-                )
+        for where, what, state, about, text in told:
+            one = Happening(
+                number=self._number + 1,
+                at=now,
+                where=where,
+                what=what,
+                state=state,
+                kind=about.kind.name if about is not None else "",
+                namespace=about.namespace if about is not None else "",
+                name=about.name if about is not None else "",
+                text=text,
             )
-        self.kept.extend(happened)
+            if not self._is_told(one):
+                self._number += 1
+                self.kept.append(one)
+                happened.append(one)
         return tuple(happened)
+
+    def _is_told(self, one: Happening) -> bool:
+        """Whether a condition has just said what an Event says, or the other way round."""
+        other = {"told": "event", "event": "told"}.get(one.what)
+        said = one.text.partition(": ")[2]
+        if other is None or not said:
+            return False
+        words = (other, one.where, one.kind, one.namespace, one.name, said)
+        for past in takewhile(lambda past: one.at - past.at <= SAME, reversed(self.kept)):
+            place = (past.what, past.where, past.kind, past.namespace, past.name)
+            if (*place, past.text.partition(": ")[2]) == words:
+                return True
+        return False
 
     def _object(
         self, where: ClusterId, before: Object | None, after: Object | None
@@ -80,21 +97,33 @@ class Timeline:
         known = after if after is not None else before
         if known is None or isinstance(known, _QUIET):
             return
-        if after is None:
-            yield where, "deleted", "idle", known, ""
+        about = ref_of(known)
+        if isinstance(after, Event):
+            yield _event(where, after)
+        elif after is None:
+            yield where, "deleted", "idle", about, ""
         elif before is None:
             made = after.metadata.creation_timestamp
             if made is not None and made >= self._began:
-                yield where, "created", "good", after, ""
+                yield where, "created", "good", about, ""
         else:
             told = list(_transitions(before, after))
             for one in told:
-                yield where, "told", _mood(one), after, _words(one)
+                yield where, "told", _mood(one), about, _words(one)
             if not told and (text := _difference(before, after)) is not None:
-                yield where, "changed", "idle", after, text
+                yield where, "changed", "idle", about, text
 
 
-_Told = tuple[ClusterId, What, State, Object | None, str]
+_Told = tuple[ClusterId, What, State, Ref | None, str]
+
+
+def _event(where: ClusterId, event: Event) -> _Told:
+    """An Event as a word about its object, in the cluster by the name that people give it."""
+    regards = event.involved_object
+    kind = Kind("", "", regards.kind, "")
+    about = Ref(kind, regards.name, regards.namespace)
+    state: State = "warn" if event.type == "Warning" else "good"
+    return where.rpartition("/")[2], "event", state, about, f"{event.reason}: {event.message}"
 
 
 def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:

@@ -84,7 +84,7 @@ class Engine:
         watches = [w for feature in features for w in feature.watches]
         self.fleet = Fleet([*watches, *PAUSE_WATCHES, *also], Facts(), clock, local)
         self.followers: list[Callable[[Change], None]] = []
-        """Who else is told of every change: what this replica serves, active or not."""
+        """Who else is told of every change and Event: what this replica serves, active or not."""
         self.fleet.listener = self
         self.fleet.on_stream = self.metrics.stream_told
         self.owned = Owned()
@@ -96,7 +96,7 @@ class Engine:
         self._system_namespace = system_namespace
         self._patience = Patience(_loop_time, random, lambda: self.queue.crowd)
         self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
-        self._herald = Herald(self.fleet, clock)
+        self._herald = Herald(self.fleet, clock, self.followers)
         self._pulses = Pulses(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
         self._writer = Writer(self.fleet, NoFence(), self.metrics.written)

@@ -1,6 +1,6 @@
 """Kubernetes Events about what changed: only with a write that was needed, never on their own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 
 from hanse.engine.connection import Connection
@@ -11,6 +11,7 @@ from hanse.kube.errors import AlreadyExists, KubeError
 from hanse.model.kinds.core import Event, EventSource, ObjectReference
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Notice
+from hanse.model.snapshot import Change, ObjectChange
 
 REPORTER = "hanse"
 
@@ -18,9 +19,12 @@ REPORTER = "hanse"
 class Herald:
     """Writes Events; one that cannot be written is let go, since the condition tells the same."""
 
-    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+    def __init__(
+        self, fleet: Fleet, clock: Clock, followers: Sequence[Callable[[Change], None]]
+    ) -> None:
         self._fleet = fleet
         self._clock = clock
+        self._followers = followers
 
     async def tell(self, notices: Iterable[Notice], written: Iterable[Written]) -> None:
         """Tell the notices about objects that were really written in this pass."""
@@ -35,6 +39,8 @@ class Herald:
         if connection is None or (about is None and notice.told_with is None):
             return
         event = self._event(notice, about)
+        for follower in self._followers:  # nobody watches Events: this is where they are heard of
+            follower(ObjectChange(notice.place.where, None, event))
         try:
             await connection.api.create(event)
         except AlreadyExists:
