@@ -135,6 +135,9 @@ def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
 
     assert seen.clusters == ("lubeck", "gslb/bergen")
     assert both.clusters == ("lubeck", "bergen")
+    for section in (Clusters(), Links()):
+        assert section.show("gslb/bergen", seen) is not None
+        assert section.show("gslb/bergen", both) is None, "although a fact about it wakes it"
 
 
 def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
@@ -241,6 +244,16 @@ def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: b
 
     assert len(told) == 1
     assert len(later) == 1
+
+
+def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
+    fine = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.SYNCED, NOW)
+    lost = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.UNREACHABLE, NOW, "no answer")
+
+    (told,) = Timeline(NOW).saw("lubeck", FactChange(fine, lost), NOW)
+
+    assert told.where == "bergen"
+    assert told.text == "Unreachable for the agent of lubeck: no answer (for gslb)"
 
 
 def test_the_timeline_forgets_what_is_long_past() -> None:

@@ -68,7 +68,7 @@ class Clusters:
 
     def show(self, key: str, sights: Sights) -> ClusterShown | None:
         seen = sights.of(key)
-        if seen is None:
+        if seen is None or key not in sights.clusters:
             return None
         state = seen.fact(ClusterState, key)
         if state is None:
@@ -101,6 +101,8 @@ class Links:
         return _clusters_of(change)
 
     def show(self, key: str, sights: Sights) -> tuple[LinkShown, ...] | None:
+        if key not in sights.clusters:
+            return None
         found = (_link(source, key, seen) for source, seen in sights.seen.items() if source != key)
         return tuple(link for link in found if link is not None) or None
 

@@ -31,7 +31,7 @@ _MARKS = ("hanse.dev/", "services.hanse.dev/")
 
 
 class Happening(Shown, frozen=True, kw_only=True):
-    """One thing that happened, where, and to what."""
+    """One thing that happened, to what, and where: by the name that people give the cluster."""
 
     number: int
     at: datetime
@@ -61,16 +61,17 @@ class Timeline:
                 told = _fact(agent, change)
         happened = []
         for where, what, state, about, text in told:
+            purpose, _, cluster = where.rpartition("/")
             one = Happening(
                 number=self._number + 1,
                 at=now,
-                where=where,
+                where=cluster,
                 what=what,
                 state=state,
                 kind=about.kind.name if about is not None else "",
                 namespace=about.namespace if about is not None else "",
                 name=about.name if about is not None else "",
-                text=text,
+                text=f"{text} (for {purpose})" if purpose and what == "fleet" else text,
             )
             if not self._is_told(one):
                 self._number += 1
@@ -118,12 +119,12 @@ _Told = tuple[ClusterId, What, State, Ref | None, str]
 
 
 def _event(where: ClusterId, event: Event) -> _Told:
-    """An Event as a word about its object, in the cluster by the name that people give it."""
+    """An Event as a word about its object."""
     regards = event.involved_object
     kind = Kind("", "", regards.kind, "")
     about = Ref(kind, regards.name, regards.namespace)
     state: State = "warn" if event.type == "Warning" else "good"
-    return where.rpartition("/")[2], "event", state, about, f"{event.reason}: {event.message}"
+    return where, "event", state, about, f"{event.reason}: {event.message}"
 
 
 def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:

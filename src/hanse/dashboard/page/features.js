@@ -5,6 +5,8 @@ import { items, item } from "/page/store.js";
 const key = (x) => `${x.namespace}/${x.name}`;
 const MARKS = { all: ["yes", "✓", "all pods"], some: ["yes", "~", "some pods"], none: ["no", "·", "no pod"] };
 
+const brief = (p) => (p.text.length < 8 ? p.text : p.share ? `${p.share} %` : "");
+
 function shares(parts) {
   const shared = parts.filter((p) => p.share);
   if (!shared.length) return null;
@@ -15,7 +17,7 @@ function shares(parts) {
 function matrix(m) {
   const cell = (reach, i, j) => {
     const [kind, mark, words] = MARKS[reach];
-    return h("td", { class: i === j ? "self" : kind, title: `${m.names[i]} → ${m.names[j]}: ${words}` }, i === j ? "" : mark);
+    return h("td", { class: kind, title: `${m.names[i]} → ${m.names[j]}: ${words}` }, mark);
   };
   return panel(`Who can reach whom in ${m.cluster}`, h("div", { class: "body scroll" },
     h("table", { class: "matrix", "aria-label": `Reach in ${m.cluster}` },
@@ -30,7 +32,7 @@ function feature({ name, title, about, columns, empty, beside }) {
   const row = (x, open) => h("tr", { "data-href": href(x), tabindex: 0, class: open ? "open" : "" },
     h("td", {}, h("span", { class: "ns" }, `${x.namespace} / `), h("a", { class: "name", href: href(x) }, x.name)),
     h("td", {}, badge(x.state, x.told)),
-    h("td", {}, x.parts.length ? h("div", { class: "chips" }, x.parts.map((p) => chip([h("span", {}, p.cluster), h("b", {}, p.text.length < 8 ? p.text : p.share ? `${p.share} %` : "")], p.state === "bad" ? "bad" : p.state === "warn" ? "warn" : "", p.text))) : h("span", { class: "faint" }, "–")));
+    h("td", {}, x.parts.length ? h("div", { class: "chips" }, x.parts.map((p) => chip([h("span", {}, p.cluster), brief(p) && h("b", {}, brief(p))], p.state === "bad" ? "bad" : p.state === "warn" ? "warn" : "", p.text))) : h("span", { class: "faint" }, "–")));
   const detail = (id) => {
     const x = item(name, id);
     if (!x) return panel(id, h("div", { class: "empty" }, `${id} is not there (any more).`));
@@ -72,5 +74,5 @@ export const features = [
     about: (all) => `${counted(all.length, "set")} spread over clusters.`, empty: "No StatefulSet is federated." }),
   feature({ name: "networks", title: "Networks", columns: ["Network", "State", "Pool used"],
     about: (all) => `${counted(all.length, "network")} of tenants.`, empty: "No tenant has a network.",
-    beside: () => items("reach").map(matrix) }),
+    beside: () => items("reach").sort((a, b) => (a.cluster < b.cluster ? -1 : 1)).map(matrix) }),
 ];

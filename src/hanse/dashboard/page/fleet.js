@@ -127,7 +127,7 @@ function tiles() {
     tile("#/fleet", clusters.length, "clusters", troubled ? `${troubled} to look at` : broken ? `${counted(broken, "way")} broken` : "all healthy", troubled || broken ? "bad" : ""),
     tile("#/services", all.length, "services", wrong ? `${wrong} with problems` : "no conflicts", wrong ? "warn" : ""),
     tile("#/services", ready, "ready endpoints", "in all clusters"),
-    tile("#/timeline", state.timeline.length, "changes", "since this began"));
+    tile("#/timeline", state.timeline.at(-1)?.number || 0, "changes", "since this began"));
 }
 
 export const fleet = {

@@ -18,17 +18,28 @@ export function row(x, open) {
     h("td", {}, per(x)));
 }
 
+// What clusters say in the same words, once, with all who say it.
+function told(problems) {
+  const once = new Map();
+  for (const p of problems) {
+    const words = `${p.reason}\n${p.message}`;
+    if (!once.has(words)) once.set(words, [p, []]);
+    once.get(words)[1].push(p.cluster);
+  }
+  return [...once.values()];
+}
+
 function detail(key) {
   const x = item("services", key);
   if (!x) return panel(key, h("div", { class: "empty" }, `${key} is neither exported nor imported.`));
   const addresses = Object.entries(x.addresses).map(([c, ips]) => h("div", {}, `${c}: `, h("code", {}, ips.join(", "))));
   const dns = `${x.name}.${x.namespace}.svc.clusterset.local`;
   return h("div", { class: "grid side" }, panel(`${x.namespace} / ${x.name}`, h("div", { class: "body" },
-    x.problems.map((p) => h("div", { class: "note" }, h("b", {}, `${p.cluster}: ${p.reason}. `), p.message)),
+    told(x.problems).map(([p, where]) => h("div", { class: "note" }, h("b", {}, `${where.join(", ")}: ${p.reason}. `), p.message)),
     facts([
       ["State", badge(x.state, WORDS[x.state])],
       ["Type", x.type || "not imported yet"],
-      ["Ports", h("code", {}, x.ports.join(", "))],
+      ["Ports", x.ports.length ? h("code", {}, x.ports.join(", ")) : "none in common"],
       ["Exported by", per(x)],
       ["Weights", x.exporters.some((e) => e.weight || e.priority) && x.exporters.map((e) => h("div", {}, `${e.cluster}: weight ${e.weight || 1}, priority ${e.priority || 10}`))],
       ["Imported by", x.importers.join(", ") || "nobody"],
