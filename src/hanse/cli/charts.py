@@ -17,8 +17,10 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM, Federation
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBHostRule
 from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.kinds.stateful import StatefulSetPart
@@ -34,6 +36,8 @@ PATHS: Mapping[str, str] = {
     "networks": path_of(Network.kind),
     "tenants": path_of(Tenant.kind),
     "services": "/api/v1/services",
+    "imports": path_of(ServiceImport.kind),
+    "hosts": path_of(GlobalService.kind),
     "sets": "/apis/apps/v1/statefulsets",
     "hosted": path_of(FederatedStatefulSet.kind),
     "parts": path_of(StatefulSetPart.kind),

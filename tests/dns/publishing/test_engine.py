@@ -17,7 +17,7 @@ from hanse.engine.engine import Engine
 from hanse.engine.outside import Outside
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
-from hanse.model.facts import Outcome, Role
+from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.testing.builders import namespace
@@ -123,21 +123,24 @@ async def test_nothing_is_written_by_one_who_starts_anew(theirs: Theirs) -> None
     assert await theirs.serial() == before
 
 
-async def test_a_name_that_a_person_made_stays_theirs_and_is_told(theirs: Theirs) -> None:
+async def test_a_name_that_a_person_made_stays_theirs_and_is_told_until_they_let_go(
+    theirs: Theirs,
+) -> None:
     world = world_of(theirs)
     await open_shop(world)
     await theirs.edit(lambda update: update.add(WEB, 5, "A", "192.0.2.1"))
 
-    async with publishing(world, theirs) as engine:
+    async def told(status: str) -> bool:
+        service = await world.client("lubeck").read(ServiceImport, "web", "shop")
+        return [c.status for c in service.status.conditions if c.type == "Published"] == [status]
 
-        async def told() -> bool:
-            outcomes = {o.place.ref.name: o for o in engine.snapshot().facts(Outcome)}
-            found = outcomes.get(f"{WEB}.{ZONE}")
-            return found is not None and found.result == "Foreign"
+    async with publishing(world, theirs):
+        await until(lambda: told("False"))
+        assert (await theirs.ask(WEB)).records == ("192.0.2.1",)
 
-        await until(told)
-
-    assert (await theirs.ask(WEB)).records == ("192.0.2.1",)
+        await theirs.edit(lambda update: update.delete(WEB))
+        await until(lambda: told("True"))
+        assert (await theirs.ask(WEB)).records == ("10.2.0.1",)
 
 
 async def _calm(theirs: Theirs) -> None:

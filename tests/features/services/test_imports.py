@@ -17,6 +17,7 @@ from hanse.features.services.names import (
     WEIGHT,
 )
 from hanse.features.services.records import SCHEMA
+from hanse.model.conditions import condition
 from hanse.model.facts import Liveness, Phase
 from hanse.model.kinds.core import Service, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -250,6 +251,21 @@ def test_addresses_outside_of_a_clusters_ranges_are_left_out_and_told() -> None:
     [told] = wanted(result, ServiceImport)[0].status.conditions
     assert (told.type, told.status, told.reason) == ("AddressesAllowed", "False", "OutsideRanges")
     assert "bergen publishes 10.0.0.1: outside of 10.7.0.0/16" in told.message
+
+
+def test_what_others_tell_on_an_import_is_left_as_it_stands() -> None:
+    bounds = rules(clusters=(MemberSettings(id="bergen", ranges=("10.7.0.0/16",)),))
+    slices = on_broker(record("bergen"))
+    others = condition("Published", False, "NameTaken", "somebody has the name")
+    first = wanted(plan(seen(broker=[bounds, *slices])), ServiceImport)[0]
+    status = replace(first.status, conditions=(others, *first.status.conditions))
+    standing = stored(replace(first, status=status))
+
+    still = wanted(plan(seen([standing], broker=[bounds, *slices])), ServiceImport)[0]
+    mended = wanted(plan(seen([standing], broker=slices)), ServiceImport)[0]
+
+    assert still.status.conditions == standing.status.conditions
+    assert mended.status.conditions == (others,)
 
 
 # -- laws

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from hanse.dns.names import is_under, wire_name
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.dns.publishing.records import endpoint, published_names
+from hanse.dns.publishing.telling import TOLD_ON, told
 from hanse.dns.zone import ZoneSource
 from hanse.model.facts import Role
 from hanse.model.keys import Key
@@ -33,7 +36,11 @@ class Publishing:
         """Sources that others write DNSEndpoints for: every name has one writer."""
         self._options = options
         self._zone = wire_name(options.zone)
-        watches = [watch for source in sources for watch in source.watches]
+        watches = [
+            replace(watch, writes=Writes.STATUS) if watch.kind in TOLD_ON else watch
+            for source in sources
+            for watch in source.watches
+        ]
         if options.endpoints_in:
             namespace = options.endpoints_in
             watches.append(
@@ -57,14 +64,16 @@ class Publishing:
         source = self._sources.get(source_name)
         if source is None:
             return Plan()  # a source that this installation no longer has
-        told = source.telling(seen)(Key(topic, key.name, key.namespace))
-        nodes = [node for node in told if is_under(node.name, self._zone)]
+        tell = source.telling(seen)
+        names = tell(Key(topic, key.name, key.namespace))
+        nodes = [node for node in names if is_under(node.name, self._zone)]
         rests_on = frozenset(c for w in source.watches for c in seen.clusters(w.role))
         desired: list[Desired] = []
         if self._options.endpoints_in and source_name not in self._by_itself:
             found = endpoint(key, self._options.endpoints_in, nodes)
             desired += [Desired(found, seen.local, sources=rests_on)] if found else []
         if self._options.server is not None:
-            names = published_names(nodes)
-            desired += [Desired(name, NAME_SERVER, sources=rests_on) for name in names]
-        return Plan(tuple(desired))
+            published = published_names(nodes)
+            desired += [Desired(name, NAME_SERVER, sources=rests_on) for name in published]
+        patches, notices = told(key, desired, seen)
+        return Plan(tuple(desired), patches=patches, notices=notices)

@@ -180,8 +180,8 @@ def _service_import(one: _Imported, seen: Snapshot) -> Iterator[ServiceImport]:
             return  # the Service that was just made comes first
         families = together.ip_families if ips else standing.spec.ip_families if standing else ()
         spec = _spec(together, families, ips or (standing.spec.ips if standing else ()))
-    before = standing.status.conditions if standing is not None else ()
-    told = merged([c for c in before if c.type == OUTSIDE], _faults(one), seen.now)
+    before, faults = standing.status.conditions if standing is not None else (), _faults(one)
+    kept = [c for c in before if c.type != OUTSIDE or faults]  # what others tell is theirs
     yield ServiceImport(
         metadata=Meta(
             name=key.name,
@@ -190,7 +190,7 @@ def _service_import(one: _Imported, seen: Snapshot) -> Iterator[ServiceImport]:
             annotations=annotations,
         ),
         spec=spec,
-        status=_status(tuple(one.visible), told if _faults(one) else ()),
+        status=_status(tuple(one.visible), merged(kept, faults, seen.now)),
     )
 
 

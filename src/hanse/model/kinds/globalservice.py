@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
-from hanse.model.kinds.field_types import Address, PortNumber
+from hanse.model.kinds.field_types import Address, Conditions, PortNumber
 from hanse.model.kinds.gslb import Algorithm, FallbackAlgorithm, WhenDown
 from hanse.model.objects import Kind, Object, Value, renamed
 from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema
@@ -95,6 +95,7 @@ class GlobalServiceStatus(Value, frozen=True, kw_only=True):
 
     up: Annotated[str, Schema("How many of the members are up.", max_length=32)] = ""
     members: Annotated[tuple[MemberHealth, ...], Schema("Each member.", max_items=1000)] = ()
+    conditions: Conditions = ()
 
 
 class GlobalService(Object, frozen=True, kw_only=True):
@@ -109,6 +110,9 @@ class GlobalService(Object, frozen=True, kw_only=True):
             Column("Algorithm", ".spec.algorithm", priority=1),
         ),
     )
+
+    allocated: ClassVar[frozenset[str]] = frozenset({"status.conditions"})
+    """Told by whoever publishes the host in a cluster, and no part of what the leader copies."""
 
     spec: GlobalServiceSpec
     status: GlobalServiceStatus = GlobalServiceStatus()

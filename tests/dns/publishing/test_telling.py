@@ -1,0 +1,190 @@
+"""A name that cannot be published is told where people look: on what it is a name of."""
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hanse.dns.global_names import GlobalZone
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.dns.services import ServiceZone
+from hanse.dns.zone import View
+from hanse.engine.compare import status_difference
+from hanse.engine.ownership import Owner, stamped
+from hanse.model.conditions import Condition, condition
+from hanse.model.facts import Fact, Outcome, Role, WriteResult
+from hanse.model.keys import Key
+from hanse.model.kinds.globalservice import (
+    GlobalMember,
+    GlobalService,
+    GlobalServiceSpec,
+    GlobalServiceStatus,
+    MemberHealth,
+)
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.kinds.multicluster import ServiceImport, ServiceImportStatus
+from hanse.model.kinds.names import PublishedName
+from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Writes
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+from tests.dns.fleet import imported, piece
+
+ZONE = "fleet.example.org"
+WEB = Key("services.service", "web", "shop")
+HOST = Key("gslb.host", f"www.{ZONE}")
+NAME = f"web.shop.svc.{ZONE}"
+OPTIONS = PublishingOptions(ZONE, server=ServerOptions("192.0.2.53"))
+VIEW = View("published", zone=ZONE, global_zones=(ZONE,))
+
+
+def publishing() -> Publishing:
+    return Publishing([ServiceZone(VIEW), GlobalZone(VIEW)], OPTIONS)
+
+
+def planned(
+    *objects: Object,
+    names: Iterable[PublishedName] = (),
+    facts: Iterable[Fact] = (),
+    key: Key = WEB,
+) -> Plan:
+    clusters = [
+        cluster("lubeck", Role.LOCAL),
+        cluster("broker", Role.BROKER),
+        cluster(NAME_SERVER, Role.OUTSIDE),
+    ]
+    held: dict[str, list[Object]] = {"lubeck": [stored(o) for o in objects], NAME_SERVER: [*names]}
+    return publishing().plan(key, snapshot(publishing(), "lubeck", clusters, held, facts))
+
+
+def service(told: Condition | None = None) -> tuple[ServiceImport, Object]:
+    conditions = (told,) if told is not None else ()
+    status = ServiceImportStatus(conditions=conditions)
+    return replace(imported(), status=status), piece("bergen", "10.2.0.1")
+
+
+def name(text: str = NAME) -> PublishedName:
+    return PublishedName(metadata=Meta(name=text))
+
+
+def made_by(city: str, obj: PublishedName, key: Key = WEB) -> PublishedName:
+    return stamped(obj, Owner("publishing", key, city))
+
+
+def all_made(plan: Plan) -> list[PublishedName]:
+    """Every name of a plan as it stands once it was written."""
+    wanted = [d.object for d in plan.desired if isinstance(d.object, PublishedName)]
+    return [made_by("lubeck", one) for one in wanted]
+
+
+def told_by(plan: Plan) -> tuple[str, str, str]:
+    (patch,) = plan.patches
+    (told,) = patch.change["status"]["conditions"]
+    found = msgspec.convert(told, Condition)
+    assert found.type == "Published"
+    return found.status, found.reason, found.message
+
+
+def outcome(result: WriteResult, message: str) -> Outcome:
+    return Outcome(Place(NAME_SERVER, ref_of(name())), result, message, EPOCH)
+
+
+def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:
+    plan = planned(*service(), names=[name()])
+
+    status, reason, message = told_by(plan)
+    assert (status, reason) == ("False", "NameTaken")
+    assert message.startswith(f"{NAME} is not published: it stands in the zone already")
+    assert "delete its records there" in message
+    assert [(n.reason, n.type) for n in plan.notices] == [("NameTaken", "Warning")]
+
+
+def test_a_name_that_another_cluster_publishes_names_that_cluster() -> None:
+    _, reason, message = told_by(planned(*service(), names=[made_by("bergen", name())]))
+
+    assert reason == "NameTaken"
+    assert f"{NAME} is not published: bergen publishes it for {WEB}" in message
+    assert "let one cluster alone publish the zone" in message
+
+
+def test_a_name_of_another_object_of_ours_is_taken_too() -> None:
+    other = made_by("lubeck", name(), HOST)
+
+    assert "lubeck publishes it for gslb.host" in told_by(planned(*service(), names=[other]))[2]
+
+
+def test_of_several_names_the_first_is_told_and_the_others_are_counted() -> None:
+    names = [name(), name(f"_http._tcp.{NAME}")]
+
+    assert "(and 1 more of its names)" in told_by(planned(*service(), names=names))[2]
+
+
+@pytest.mark.parametrize("result", ["Refused", "Forbidden"])
+def test_what_the_server_says_is_told(result: WriteResult) -> None:
+    facts = [outcome(result, "it answers REFUSED: let our key transfer and update the zone")]
+
+    status, reason, message = told_by(planned(*service(), facts=facts))
+
+    assert (status, reason) == ("False", result)
+    assert message.endswith("let our key transfer and update the zone")
+
+
+def test_nothing_is_told_of_what_goes_well_or_is_under_way() -> None:
+    fresh = planned(*service())
+
+    assert fresh.patches == ()
+    assert planned(*service(), names=all_made(fresh)).patches == ()
+
+
+def test_what_was_told_stays_until_every_name_is_known_to_stand() -> None:
+    bad = replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH)
+    made = all_made(planned(*service()))
+
+    assert planned(*service(bad), names=made[1:]).patches == ()
+    status, reason, _ = told_by(planned(*service(bad), names=made))
+    assert (status, reason) == ("True", "Published")
+
+
+def test_an_event_is_sent_once() -> None:
+    first = planned(*service(), names=[name()])
+    (told,) = first.patches[0].change["status"]["conditions"]
+    standing = msgspec.convert(told, Condition)
+
+    again = planned(*service(standing), names=[name()])
+
+    assert again.notices == ()
+    assert again.patches == first.patches
+
+
+def host(told: tuple[Condition, ...] = ()) -> GlobalService:
+    member = GlobalMember(cluster="bergen", address="192.0.2.7")
+    health = MemberHealth(cluster="bergen", address="192.0.2.7", up=True)
+    return GlobalService(
+        metadata=Meta(name=HOST.name, namespace=NAMESPACE),
+        spec=GlobalServiceSpec(host=HOST.name, members=(member,)),
+        status=GlobalServiceStatus(up="1/1", members=(health,), conditions=told),
+    )
+
+
+def test_a_global_host_is_told_of_on_its_global_service() -> None:
+    plan = planned(host(), names=[name(HOST.name)], key=HOST)
+
+    assert told_by(plan)[:2] == ("False", "NameTaken")
+    assert plan.patches[0].place.ref.kind == GlobalService.kind
+
+
+def test_the_leader_leaves_alone_what_publishers_tell_in_its_followers() -> None:
+    told = host((replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH),))
+    later = replace(host(), status=replace(host().status, up="0/1"))
+
+    assert status_difference(host(), told) == {}
+    assert status_difference(later, told) == {"status": {"up": "0/1"}}
+
+
+def test_the_agent_asks_for_the_right_to_tell() -> None:
+    writes = {watch.kind: watch.writes for watch in publishing().watches}
+
+    assert writes[ServiceImport] == writes[GlobalService] == Writes.STATUS
