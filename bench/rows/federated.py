@@ -14,7 +14,6 @@ import msgspec
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.names import HOME
 from hanse.kube.request import Request, Response, Transport
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
@@ -24,6 +23,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
 from hanse.testing.assembly import Assembly
 from hanse.testing.builders import namespace
@@ -186,7 +186,7 @@ def _pods(service: str, address: str) -> EndpointSlice:
 
 async def _require_whole(federation: Assembly, services: int) -> None:
     for name in federation.names:
-        found = await federation.person(name).list(EndpointSlice, namespace=HOME)
+        found = await federation.person(name).list(EndpointSlice, namespace=SYSTEM)
         wanted = services * MEMBERS_OF_A_SERVICE
         assert len(found.objects) == wanted, f"{name} has {len(found.objects)} of {wanted} slices"
 
@@ -202,7 +202,7 @@ async def _change(federation: Assembly, address: str) -> float:
     while waiting:
         await asyncio.sleep(0.005)
         for name in list(waiting):
-            found = await federation.person(name).list(EndpointSlice, namespace=HOME)
+            found = await federation.person(name).list(EndpointSlice, namespace=SYSTEM)
             if any(address in e.addresses for s in found.objects for e in s.endpoints or ()):
                 waiting.discard(name)
     return loop.time() - began

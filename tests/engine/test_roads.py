@@ -9,7 +9,7 @@ import pytest
 
 from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
-from hanse.engine.leaders import MEMBER_LEASES, Leaders
+from hanse.engine.leaders import Leaders
 from hanse.engine.leaving import leave
 from hanse.engine.roads import Roads, access_by
 from hanse.kube.client import Client
@@ -19,6 +19,7 @@ from hanse.local.embedded.api import InProcess
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.model.ways import Direct, Direction, InKubeconfig
@@ -52,7 +53,7 @@ async def realm(*names: str) -> AsyncIterator[World]:
     world = World((*names, "child"), lambda: (Crown(),))
     for name in world.names:
         await world.client(name).create(namespace(SHOP))
-    await world.client("child").create(namespace(MEMBER_LEASES))
+    await world.client("child").create(namespace(SYSTEM))
     for name in names:
         await world.client(name).create(configmap("law", SHOP, of="all"))
     yield world
@@ -95,7 +96,7 @@ async def test_who_stands_twice_in_a_member_stands_there_once() -> None:
         lead = engine.fleet.facts.get(Leadership, "child")
         await leaders.withdraw("child")
         await asyncio.sleep(30)
-        lease = await world.client("child").read(Lease, "child", MEMBER_LEASES)
+        lease = await world.client("child").read(Lease, "child", SYSTEM)
 
         assert lead is not None
         assert lead.ours
@@ -129,7 +130,7 @@ async def test_a_leader_that_leaves_withdraws_what_it_wrote_and_gives_its_lease_
 
         with pytest.raises(NotFound):
             await world.client("child").read(ConfigMap, "law", SHOP)
-        lease = await world.client("child").read(Lease, "child", MEMBER_LEASES)
+        lease = await world.client("child").read(Lease, "child", SYSTEM)
         assert lease.spec.holder_identity == ""
 
 

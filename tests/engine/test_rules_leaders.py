@@ -8,7 +8,7 @@ import pytest
 
 from hanse.engine.actions import todo
 from hanse.engine.engine import Engine
-from hanse.engine.leaders import MEMBER_LEASES, Leaders
+from hanse.engine.leaders import Leaders
 from hanse.engine.ownership import Owner, owner_of, stamped
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
@@ -18,6 +18,7 @@ from hanse.model.facts import (
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.marks import EPOCH
 from hanse.testing.builders import cluster, configmap, namespace, snapshot, stored
 from hanse.testing.faults import Weather
@@ -60,7 +61,7 @@ def _way(world: World, member: str) -> Any:
 
 async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
     async with town("lubeck", "hamburg", "child", features=(Crown(),), agents=False) as world:
-        await world.client("child").create(namespace(MEMBER_LEASES))
+        await world.client("child").create(namespace(SYSTEM))
         for name in ("lubeck", "hamburg"):
             await world.client(name).create(configmap("law", SHOP, of=name))
         first = asyncio.create_task(_supervise(world, "lubeck", "child"))
@@ -116,7 +117,7 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
 
 async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> None:
     async with town("lubeck", "child", features=(Crown(),), agents=False) as world:
-        await world.client("child").create(namespace(MEMBER_LEASES))
+        await world.client("child").create(namespace(SYSTEM))
         engine, leaders = supervisor(world, "lubeck", "child")
         async with engine.running(), leaders.running():
             client = world.client("child")

@@ -17,10 +17,10 @@ from hanse.features.gslb.names import TERM
 from hanse.features.gslb.standing import epoch_in
 from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
+from hanse.model.naming import ZONE
 
 NEARLY_FULL = 0.9
 MOST_SUPERVISORS = 5
-ZONE = "clusterset.local"
 LONG_LIVED = "kubernetes.io/service-account-token"
 VERSION = "app.kubernetes.io/version"
 

@@ -10,13 +10,13 @@ from hanse.cli.gslb_options import global_zone_options, network_in, region_in
 from hanse.cli.oops import Oops
 from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import settings_of
+from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
     from hanse.dns.listeners import Listeners
     from hanse.dns.networks import NetworkZone
     from hanse.dns.zone import View
 
-ZONE = "clusterset.local"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _zone = click.option(
     "--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services."

@@ -20,7 +20,7 @@ from hanse.model.conditions import Condition, find
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
 from hanse.model.objects import Meta
 
 AGENT_PATIENCE = timedelta(seconds=5)
@@ -60,7 +60,7 @@ class Result(Struct, frozen=True):
                 f"  type       {seen.type}",
                 f"  ports      {', '.join(port_text(p) for p in seen.ports) or 'none in common'}",
                 f"  endpoints  {ready or 'none'} ready",
-                f"  name       {seen.name}.{seen.namespace}.svc.clusterset.local",
+                f"  name       {seen.name}.{seen.namespace}.svc.{ZONE}",
             ]
         lines += [f"! {p.reason}: {p.message}" for p in seen.problems]
         return "\n".join(lines)

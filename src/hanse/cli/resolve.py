@@ -9,12 +9,11 @@ import click
 from hanse.cli.oops import WRONG, Oops
 from hanse.cli.replica_names import replica_names, replica_names_of
 from hanse.cli.settings import Settings, settings_of
+from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
     from hanse.cli.resolving import Answers, NoAnswer
     from hanse.features.statefulsets.options import StatefulSetOptions
-
-ZONE = "clusterset.local"
 
 
 @click.command("resolve")

@@ -11,7 +11,7 @@ from hanse import app
 from hanse.cli.documents import documents_in
 from hanse.cli.oops import Oops
 from hanse.cli.planning import changes_of, outlook_among
-from hanse.cli.resolve import ZONE, record_type, whole_name
+from hanse.cli.resolve import record_type, whole_name
 from hanse.dashboard.board import Board
 from hanse.dashboard.live import Live, Surroundings
 from hanse.dashboard.server import Refusal
@@ -21,6 +21,7 @@ from hanse.dns.zone import View
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
+from hanse.model.naming import ZONE
 from hanse.model.snapshot import Change
 
 PATIENCE = 20.0

@@ -8,6 +8,7 @@ from msgspec import Struct
 from hanse.dns.answers import TTL, Node
 from hanse.model.keys import Key
 from hanse.model.kinds.hanse import Profile
+from hanse.model.naming import ZONE
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, Snapshot, Watch
 
@@ -18,7 +19,7 @@ class View(Struct, frozen=True):
     name: str
     local: ClusterId = ""
     """The cluster whose clients ask; none where nobody's are."""
-    zone: str = "clusterset.local"
+    zone: str = ZONE
     local_first: bool = True
     cluster_names: bool | None = None
     """Whether `<cluster>.<service>` is answered; None: as the profile has it."""

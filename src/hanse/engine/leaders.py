@@ -15,7 +15,6 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT
 from hanse.model.objects import ClusterId
 
-MEMBER_LEASES = SYSTEM
 COURTESY = 0.75
 """The part of a retry for which a free lease is left to each one that goes before us."""
 
@@ -74,7 +73,7 @@ class Leaders:
         assert self._group is not None, "elections run while the agent does"
         if member in self._electors:
             return
-        elector = self._elector(client, MEMBER_LEASES, member, rank)
+        elector = self._elector(client, SYSTEM, member, rank)
         self._electors[member] = elector
         if self._fleet.facts.get(Leadership, member) is None:
             self._fleet.put_fact(Leadership(member, "", 0, ours=False))

@@ -11,6 +11,9 @@ SYSTEM_NAMESPACE = "hanse-system"
 AGENT = "hanse-agent"
 """The agent's account and roles, its Deployment, and the Lease of its replicas."""
 
+ZONE = "clusterset.local"
+"""Below which multi-cluster services have their names, unless somebody chooses another."""
+
 CLUSTER_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A cluster's id becomes part of names, so it is a label (RFC 1123)."""
 

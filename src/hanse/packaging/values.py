@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from hanse import __version__
+from hanse.model.naming import ZONE
 
 
 class _Choices(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +59,7 @@ class Dns(_Choices, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, _about("Whether it runs.")] = True
     replicas: Annotated[Replicas, _about("All of them answer.")] = 2
-    zone: Annotated[str, _about("The zone of multi-cluster services.")] = "clusterset.local"
+    zone: Annotated[str, _about("The zone of multi-cluster services.")] = ZONE
     cluster_ip: Annotated[
         str, _about("A fixed address of its Service, to forward to; empty: any.")
     ] = ""

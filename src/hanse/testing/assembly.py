@@ -9,13 +9,14 @@ from random import Random
 
 from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
-from hanse.engine.leaders import MEMBER_LEASES, Leaders
+from hanse.engine.leaders import Leaders
 from hanse.engine.questions import Provider
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.facts import Role
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.testing.builders import namespace
@@ -73,7 +74,7 @@ class Assembly:
     async def open(self) -> None:
         """Give every member the namespace of the federation."""
         for name in self.names:
-            await self.person(name).create(namespace(MEMBER_LEASES))
+            await self.person(name).create(namespace(SYSTEM))
 
     def start(self, name: ClusterId) -> Supervisor:
         """Start a supervisor's agent with an empty memory."""

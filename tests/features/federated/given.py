@@ -5,7 +5,7 @@ from typing import Any
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.joining import Federated
-from hanse.features.federated.names import HOME, RECORDING, SERVING, topic_of
+from hanse.features.federated.names import RECORDING, SERVING, topic_of
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import (
     Backends,
@@ -33,6 +33,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
@@ -42,7 +43,7 @@ GLOBAL_MARK = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED_MARK = "svc.federated.antreaplus.vmware.com"
 HERE = "lubeck"
 SHOP = "shop"
-WEB = Federated(HOME, "web")
+WEB = Federated(SYSTEM, "web")
 
 
 def service(
@@ -149,7 +150,7 @@ def seen(
     led: Sequence[ClusterId] = (HERE,),
     states: Iterable[ClusterState] = (),
     facts: Iterable[Fact] = (),
-    spaces: Sequence[str] = (SHOP, HOME),
+    spaces: Sequence[str] = (SHOP, SYSTEM),
     options: FederatedOptions | None = None,
 ) -> Snapshot:
     """What a supervisor in lubeck sees of all members that objects or states name."""

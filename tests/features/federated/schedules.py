@@ -5,11 +5,12 @@ from datetime import timedelta
 from random import Random
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.names import CLUSTER, HOME
+from hanse.features.federated.names import CLUSTER
 from hanse.features.federated.names import FEDERATED as MARK
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
 from hanse.testing.assembly import Assembly
 from hanse.testing.builders import namespace
@@ -41,7 +42,7 @@ class History:
         for name in NAMES:
             await assembly.person(name).create(namespace(SHOP))
         theirs = Service(
-            metadata=Meta(name="fish", namespace=HOME),
+            metadata=Meta(name="fish", namespace=SYSTEM),
             spec=ServiceSpec(ports=(ServicePort(port=7, name="theirs"),)),
         )
         foreign = await assembly.person("hamburg").create(theirs)
@@ -140,11 +141,11 @@ class History:
         name = self.random.choice(NAMES)
         self._present = {p for p in self._present if p[0] != name}
         person = self.assembly.person(name)
-        listed = (await person.list(EndpointSlice, namespace=HOME)).objects
+        listed = (await person.list(EndpointSlice, namespace=SYSTEM)).objects
         if listed:
             chosen = self.random.choice(sorted(listed, key=lambda s: s.metadata.name))
             try:
-                await person.delete(EndpointSlice, chosen.metadata.name, HOME)
+                await person.delete(EndpointSlice, chosen.metadata.name, SYSTEM)
             except NotFound:
                 return
 
@@ -161,7 +162,7 @@ class History:
             for of in FEDERATED:
                 found = await self._endpoints(name, of)
                 assert found == self._wanted(name, of), f"{name} has {of} as {found}"
-        standing = await self.assembly.person("hamburg").read(Service, "fish", HOME)
+        standing = await self.assembly.person("hamburg").read(Service, "fish", SYSTEM)
         assert (standing.metadata.uid, standing.spec) == (foreign.metadata.uid, foreign.spec)
         await self.assembly.settle(timedelta(minutes=5))
         written = [
@@ -178,11 +179,11 @@ class History:
 
     async def _endpoints(self, where: ClusterId, of: str) -> dict[str, set[str]]:
         """What a federated Service leads to, by where that is; nothing without the Service."""
-        services = (await self.assembly.person(where).list(Service, namespace=HOME)).objects
+        services = (await self.assembly.person(where).list(Service, namespace=SYSTEM)).objects
         if not any(s.name == of and MARK in s.metadata.annotations for s in services):
             return {}
         listed = await self.assembly.person(where).list(
-            EndpointSlice, namespace=HOME, labels=f"{KUBE_SERVICE}={of}"
+            EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={of}"
         )
         told: dict[str, set[str]] = {}
         for piece in listed.objects:

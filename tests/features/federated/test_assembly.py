@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.names import CLUSTER, FEDERATED, HOME
+from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.testing.assembly import Assembly
 from hanse.testing.builders import namespace
@@ -36,7 +37,7 @@ async def assembly() -> AsyncIterator[Assembly]:
 
 
 async def endpoints(assembly: Assembly, where: ClusterId) -> dict[str, list[str]]:
-    listed = await assembly.person(where).list(EndpointSlice, namespace=HOME)
+    listed = await assembly.person(where).list(EndpointSlice, namespace=SYSTEM)
     told: dict[str, list[str]] = {}
     for piece in listed.objects:
         source = piece.metadata.annotations[CLUSTER]
@@ -53,7 +54,7 @@ async def test_a_federated_service_is_in_every_member_with_everybodys_endpoints(
     await assembly.settle()
 
     for name in NAMES:
-        service = await assembly.person(name).read(Service, "web", HOME)
+        service = await assembly.person(name).read(Service, "web", SYSTEM)
         assert FEDERATED in service.metadata.annotations
         assert service.spec.cluster_ip not in ("", "None")
         assert await endpoints(assembly, name) == {
@@ -75,7 +76,7 @@ async def test_it_goes_with_its_last_member(assembly: Assembly) -> None:
     await assembly.settle()
 
     for name in NAMES:
-        left = await assembly.person(name).list(Service, namespace=HOME)
+        left = await assembly.person(name).list(Service, namespace=SYSTEM)
         assert [s.metadata.name for s in left.objects] == []
         assert await endpoints(assembly, name) == {}
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hanse.engine.actions import todo
 from hanse.features.federated.joining import Federated
-from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOME, HOSTNAME_SET
+from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.facts import Departed, KindServed, Outcome, Phase
@@ -16,6 +16,7 @@ from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
@@ -53,7 +54,7 @@ def test_the_service_is_a_selectorless_cluster_ip_with_everybodys_slices() -> No
     plan = planned(serving(), seen({**OURS, **BERGEN}))
 
     [made] = wanted(plan, Service)
-    assert (made.metadata.name, made.metadata.namespace) == ("web", HOME)
+    assert (made.metadata.name, made.metadata.namespace) == ("web", SYSTEM)
     assert made.metadata.annotations == {FEDERATED: "true"}
     assert (made.spec.type, made.spec.selector) == ("ClusterIP", {})
     assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
@@ -124,7 +125,7 @@ def test_a_service_of_a_namespace_stands_only_where_that_is() -> None:
     told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of, space="harbour"))]}
 
     assert planned(serving(of=of), seen(told)) == Plan()
-    plan = planned(serving(of=of), seen(told, spaces=[SHOP, HOME, "harbour"]))
+    plan = planned(serving(of=of), seen(told, spaces=[SHOP, SYSTEM, "harbour"]))
     assert {o.metadata.namespace for o in wanted(plan, EndpointSlice)} == {"harbour"}
 
 
@@ -256,7 +257,7 @@ def test_a_cluster_speaks_for_itself_alone() -> None:
 
 
 def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
-    foreign = service("web", space=HOME, marks={})
+    foreign = service("web", space=SYSTEM, marks={})
     taken = Outcome(Place(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
 
     plan = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
@@ -326,7 +327,7 @@ def test_an_outside_name_is_made_by_the_template() -> None:
 
     marks = marks_of(planned(serving(), seen(OURS, options=options), options))
 
-    assert marks[HOST] == f"web.{HOME}.example.org"
+    assert marks[HOST] == f"web.{SYSTEM}.example.org"
 
 
 def test_a_persons_outside_name_is_kept_and_gets_our_addresses() -> None:
@@ -402,7 +403,7 @@ def test_a_federated_service_is_a_group_where_groups_are_served() -> None:
 
     blocks = ["10.1.0.1/32", "10.3.0.1/32"]
     assert groups(plan, ClusterGroup) == [("", "web", blocks)]
-    assert groups(plan, Group) == [(HOME, "web", blocks)]
+    assert groups(plan, Group) == [(SYSTEM, "web", blocks)]
     assert groups(planned(serving(), seen(OURS)), ClusterGroup) == []
 
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from hanse.features.federated.joining import Federated, Joinable, wish_of
-from hanse.features.federated.names import HOME
 from hanse.model.kinds.core import Service, ServicePort
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.federation import NativeService, NetworkInterface
+from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
 from hanse.model.naming import unique
 from hanse.model.objects import Wire, to_wire
 
@@ -60,7 +59,7 @@ def _members(held: Held, namespace: str) -> dict[Federated, list[Joinable]]:
         if isinstance(obj, Service) and obj.spec.type == "ExternalName":
             continue
         for of in wish_of(obj).joins:
-            place = Federated(namespace if of.namespace == HOME else of.namespace, of.name)
+            place = Federated(namespace if of.namespace == SYSTEM else of.namespace, of.name)
             found.setdefault(place, []).append(obj)
     return found
 

@@ -11,7 +11,7 @@ from hanse.features.federated.joining import (
     Joinable,
     wish_of,
 )
-from hanse.features.federated.names import HOME, OF_NAMESPACE, RECORD, RECORDING, US, topic_of
+from hanse.features.federated.names import OF_NAMESPACE, RECORD, RECORDING, US, topic_of
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.publishing import NATIVE_PREFIX, plan_record
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, joined_by
@@ -23,7 +23,7 @@ from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.federation import NativeService, NetworkInterface
+from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
@@ -39,7 +39,7 @@ class FederatedServices:
         Watch(
             Role.MEMBER,
             ConfigMap,
-            namespace=HOME,
+            namespace=SYSTEM,
             labels=RECORD,
             indexes=(BY_SERVICE, BY_NAMESPACE),
             writes=Writes.OBJECTS,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.federated.joining import Federated
-from hanse.features.federated.names import HOME
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Object
 
 
@@ -27,4 +27,4 @@ def groups_of(
 
 def cluster_group_name(of: Federated) -> str:
     """`NAME` for a global federated Service, `NAME.NAMESPACE` for one of a namespace."""
-    return of.name if of.namespace == HOME else f"{of.name}.{of.namespace}"
+    return of.name if of.namespace == SYSTEM else f"{of.name}.{of.namespace}"

@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from hanse.features.federated.names import FEDERATED, GLOBAL, HOME, NAMESPACED
+from hanse.features.federated.names import FEDERATED, GLOBAL, NAMESPACED
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.federation import NativeService
+from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.naming import is_service_name
 from hanse.model.snapshot import Index
 from hanse.model.spelling import spelled
@@ -43,7 +43,7 @@ def wish_of(obj: Joinable) -> Wish:
         return Wish()
     joins: dict[Federated, None] = {}
     faults: list[str] = []
-    for mark, namespace in ((GLOBAL, HOME), (NAMESPACED, obj.metadata.namespace)):
+    for mark, namespace in ((GLOBAL, SYSTEM), (NAMESPACED, obj.metadata.namespace)):
         name = spelled(marks, mark)
         if name is None:
             continue

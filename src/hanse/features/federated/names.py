@@ -2,9 +2,6 @@
 
 from hanse.model.objects import ClusterId
 
-HOME = "antrea-plus-system"
-"""Where global federated Services and all records stand."""
-
 GLOBAL = "svc.global.federated"
 NAMESPACED = "svc.federated"
 """Marks of members, in any spelling of the domain."""

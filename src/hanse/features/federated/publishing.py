@@ -12,7 +12,7 @@ from hanse.features.federated.backends import (
 from hanse.features.federated.fleet import is_led, joined
 from hanse.features.federated.joining import Federated, Joinable, Wish, wish_of
 from hanse.features.federated.merge import merge
-from hanse.features.federated.names import EXTERNAL_DNS, HOME, member_in
+from hanse.features.federated.names import EXTERNAL_DNS, member_in
 from hanse.features.federated.records import (
     SCHEMA,
     Backends,
@@ -23,7 +23,7 @@ from hanse.features.federated.records import (
 from hanse.features.federated.telling import forgotten, membership, told
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service
-from hanse.model.kinds.federation import NativeService
+from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
@@ -112,7 +112,7 @@ def _told_before(
     """The endpoints that the standing record tells, for what cannot be known now."""
     for of in wish.joins:
         name = configmap_of(_record(obj, of, member, Reach())).metadata.name
-        standing = seen.get(member, ConfigMap, name, HOME)
+        standing = seen.get(member, ConfigMap, name, SYSTEM)
         found = joined_by(standing, member) if standing is not None else None
         if found is not None:
             return found.record.backends

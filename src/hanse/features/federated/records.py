@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.federated.joining import Federated
-from hanse.features.federated.names import HOME, OF_NAMESPACE, RECORD
+from hanse.features.federated.names import OF_NAMESPACE, RECORD
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import is_service_name, unique
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.snapshot import Index
@@ -112,7 +113,7 @@ def configmap_of(record: Record) -> ConfigMap:
     name = unique("fed", of.name, record.name, of.namespace, record.namespace, record.kind)
     labels = {RECORD: of.name, OF_NAMESPACE: of.namespace}
     text = msgspec.json.encode(record, order="deterministic").decode()
-    return ConfigMap(metadata=Meta(name=name, namespace=HOME, labels=labels), data={MEMBER: text})
+    return ConfigMap(metadata=Meta(name=name, namespace=SYSTEM, labels=labels), data={MEMBER: text})
 
 
 def joined_by(told: ConfigMap, where: ClusterId) -> Joined | None:

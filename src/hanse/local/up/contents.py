@@ -9,9 +9,12 @@ from hanse.features.services.policies import CLUSTER_UID
 from hanse.local.up.composition import Member
 from hanse.local.up.outside import FEDERATED, things_outside
 from hanse.model.crds import crds, stand_ins
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
-SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
+SYSTEM_NAMESPACES = (SYSTEM_NAMESPACE, SYSTEM, NAMESPACE)
 SAMPLE_NAMESPACE = "shop"
 SAMPLE_TENANT = "acme"
 
