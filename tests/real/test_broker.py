@@ -447,3 +447,87 @@ async def test_a_member_reports_its_own_part_only(fleet: Fleet) -> None:
 
     assert own.status == 0, own.errors
     assert "spec.cluster must be lubeck" in false.errors
+
+
+@pytest.fixture(scope="module")
+async def awake(fleet: Fleet) -> None:
+    """Every agent has begun to work."""
+    for cluster in NAMES:
+        renewed = f"--for=jsonpath={{.spec.holderIdentity}}={cluster}"
+        said = await fleet.on("broker", "-n", HOME, "wait", renewed, UNTIL, f"lease/{cluster}")
+        assert said.status == 0, said.errors
+
+
+def _set(name: str, marks: dict[str, str]) -> str:
+    labels = {"app": "store"}
+    made: dict[str, Any] = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "default", "annotations": marks},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "store", "image": "store"}]},
+            },
+        },
+    }
+    return msgspec.json.encode(made).decode()
+
+
+LB = "federation.kubernetes.io/statefulset-lb-needed"
+UPDATE = "statefulsets.hanse.dev/update"
+
+
+@pytest.mark.parametrize(
+    ("name", "marks", "words"),
+    [
+        pytest.param("store", {LB: "yes"}, f"annotation {LB}: 'yes' is not 'true' or", id="lb"),
+        pytest.param("store", {LB: "true"}, f"annotation {LB}: it needs spec.serviceName", id="no"),
+        pytest.param("store", {UPDATE: "x" * 99}, f"{UPDATE}: '{'x' * 40}' is not", id="update"),
+        pytest.param("s" * 45, {}, f"it becomes '{'s' * 45}-hamburg', 53 characters", id="name"),
+    ],
+)
+async def test_a_set_that_no_cluster_could_run_is_refused_at_the_door(
+    fleet: Fleet, awake: None, name: str, marks: dict[str, str], words: str
+) -> None:
+    refused = await fleet.on("broker", "create", "-f", "-", given=_set(name, marks))
+
+    assert refused.status != 0, "it was let in"
+    assert words in refused.errors
+
+
+async def test_a_set_at_the_door_tells_where_its_replicas_are_placed(
+    fleet: Fleet, awake: None
+) -> None:
+    made = await fleet.on("broker", "create", "-f", "-", given=_set("store", {}))
+    assert made.status == 0, made.errors
+    placed = ("get", "events", "--field-selector", "reason=Placed", "-o", "json")
+
+    async with asyncio.timeout(60):
+        while not (events := _json(await fleet.on("broker", *placed))["items"]):  # noqa: ASYNC110 - nothing waits for an Event by its reason
+            await asyncio.sleep(0.2)
+    await fleet.on("broker", "delete", "statefulset", "store")
+
+    assert [e["message"] for e in events] == ["bergen 1, hamburg 1, lubeck 1"]
+
+
+async def test_a_member_tells_no_events_of_others(fleet: Fleet) -> None:
+    def event(reporter: str) -> str:
+        made: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"by-{reporter}", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "any"},
+            "reportingComponent": reporter,
+        }
+        return msgspec.json.encode(made).decode()
+
+    people = ("-n", "default", "create", "-f", "-")
+    own = await fleet.as_member("lubeck", *people, given=event("hanse"))
+    false = await fleet.as_member("lubeck", *people, given=event("kubelet"))
+    await fleet.on("broker", "delete", "event", "by-hanse")
+
+    assert own.status == 0, own.errors
+    assert "reportingComponent must be hanse" in false.errors

@@ -18,6 +18,7 @@ from hanse.features.services import manifests
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerWay
 from hanse.features.services.policies import CLUSTER_UID
+from hanse.features.statefulsets.policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
 from hanse.kube.client import Client
@@ -26,7 +27,7 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
 from hanse.kube.requests import path_of
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Namespace, Secret
+from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterSet, Profile
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
 from hanse.model.naming import SYSTEM_NAMESPACE
@@ -56,12 +57,19 @@ async def init_broker(way: Way, home: str, profile: Profile | None, *, dry_run: 
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
         done = await define(client, definitions(), dry_run=dry_run)
-        wanted = (*manifests.broker(app.watches(app.Options(broker_namespace=home)), home), *rules)
-        done += await apply(client, wanted, dry_run=dry_run)
+        made = manifests.broker(app.watches(app.Options(broker_namespace=home)), home)
+        door = await _at_the_door(client, home)
+        done += await apply(client, (*made, *door, *rules), dry_run=dry_run)
     show(way.name, done, dry_run=dry_run)
     if not dry_run:
         click.echo(f"{way.name} is a broker; let clusters join it:")
         click.echo(f"  hanse join --broker {way.name} --cluster-id ID --context CLUSTER")
+
+
+async def _at_the_door(client: Client, home: str) -> tuple[Manifest, ...]:
+    """What is refused of StatefulSets; where nodes are, names are the cluster's own affair."""
+    nodes = (await client.list(Node)).objects
+    return (*annotation_policy(home), *(() if nodes else name_policy(home)))
 
 
 async def join(wish: Joining, *, dry_run: bool) -> None:

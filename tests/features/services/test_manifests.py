@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,10 +17,12 @@ from hanse.features.services.manifests import (
     why_bad_id,
 )
 from hanse.features.services.policies import policies
+from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.credentials import from_secret
 from hanse.model.manifests import Manifest
 from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import Wire
+from hanse.model.snapshot import Watch
 
 HOME = "harbour"
 WATCHES = Services(HOME).watches
@@ -35,6 +38,15 @@ def test_members_may_write_nothing_outside_the_broker_namespace() -> None:
 
     assert writing
     assert {rule.namespace for rule in writing} == {HOME}
+
+
+def test_members_tell_events_where_they_write() -> None:
+    beyond = StatefulSets(HOME).watches
+
+    def told_in(watches: Sequence[Watch]) -> set[str]:
+        return {r.namespace for r in broker_rules(watches, HOME) if r.resource == "events"}
+
+    assert (told_in(WATCHES), told_in(beyond)) == ({HOME}, {""})
 
 
 def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token() -> None:
@@ -78,7 +90,9 @@ def test_every_policy_is_bound_to_the_broker_namespace_and_to_its_members() -> N
     assert {p["metadata"]["name"] for p in written} == {b["spec"]["policyName"] for b in bound}
     inside = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": HOME}}}
     anywhere = {b["metadata"]["name"] for b in bound if "matchResources" not in b["spec"]}
-    assert anywhere == {f"{HOME}-services", f"{HOME}-sets"}, "what users submit in their own"
+    assert anywhere == {f"{HOME}-{what}" for what in ("services", "sets", "events")}, (
+        "what users submit in their own"
+    )
     for binding in bound:
         assert binding["spec"].get("matchResources", inside) == inside
     for policy in written:

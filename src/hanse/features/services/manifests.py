@@ -74,11 +74,14 @@ def why_bad_id(cluster: ClusterId) -> str:
 
 def broker_rules(watches: Iterable[Watch], home: str) -> tuple[Rule, ...]:
     """What every member may do on the broker; Events only beside what they are about."""
+    several = tuple(watches)
+    writing = [w for w in several if w.role is Role.BROKER and w.writes]
+    beside = home if all(w.namespace == home for w in writing) else ""
     return tuple(
-        structs.replace(rule, namespace=home)
+        structs.replace(rule, namespace=beside)
         if (rule.group, rule.resource) == (Event.kind.group, Event.kind.plural)
         else rule
-        for rule in rights(watches, Role.BROKER)
+        for rule in rights(several, Role.BROKER)
     )
 
 

@@ -4,29 +4,13 @@ from msgspec import Struct
 
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import Event, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.stateful import StatefulSetPart
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest
+from hanse.model.manifests import POLICY, POLICY_BINDING, SERVICE_ACCOUNT, Manifest, manifest
 from hanse.model.objects import Kind, Wire
-
-_ADMISSION = "admissionregistration.k8s.io"
-POLICY = Kind(
-    _ADMISSION,
-    "v1",
-    "ValidatingAdmissionPolicy",
-    "validatingadmissionpolicies",
-    namespaced=False,
-)
-POLICY_BINDING = Kind(
-    _ADMISSION,
-    "v1",
-    "ValidatingAdmissionPolicyBinding",
-    "validatingadmissionpolicybindings",
-    namespaced=False,
-)
 
 CLUSTER_UID = "hanse.dev/cluster-uid"
 """Annotation of a member's Lease: the kube-system uid of the cluster that joined by this id."""
@@ -125,6 +109,10 @@ _OWN_SET = _Validation(
     _MINE,
     "'the set was not passed on by ' + variables.me + ': a member writes those it hosts only'",
 )
+_OWN_EVENT = _Validation(
+    _on_both("it.?reportingComponent.orValue('') == 'hanse'"),
+    "'reportingComponent must be hanse: ' + variables.me + ' tells nobody else\\'s Events'",
+)
 _LAWS = (
     _Law("slices", EndpointSlice.kind, (_OWN_SLICE,)),
     _Law("imports", ServiceImport.kind, (_OWN_IMPORT,), status=True),
@@ -134,6 +122,7 @@ _LAWS = (
     _Law("parts", StatefulSetPart.kind, (_OWN_PART,)),
     _Law("services", Service.kind, (_OWN_SERVICE,), status=True, anywhere=True),
     _Law("sets", FederatedStatefulSet.kind, (_OWN_SET,), anywhere=True),
+    _Law("events", Event.kind, (_OWN_EVENT,), anywhere=True),
 )
 
 

@@ -27,11 +27,12 @@ from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Ref, ref_of
 from hanse.model.snapshot import Snapshot
 
-_CHOICES = {
+CHOICES = {
     BALANCERS: ("true", "false"),
     ON_LEAVE: ("keep", "redistribute"),
     UPDATE: ("everywhere", "cluster-by-cluster"),
 }
+"""Annotations of a set with the values that each may have."""
 MOST_BALANCERS = 5000
 """Replicas whose names fit into one annotation, each with a load balancer."""
 
@@ -166,13 +167,17 @@ def placed_door(submitted: FederatedStatefulSet) -> Door:
     )
 
 
+def either(choices: tuple[str, ...]) -> str:
+    """What an annotation may say, in words."""
+    return " or ".join(repr(choice) for choice in choices)
+
+
 def _faults(name: str, spec: StatefulSetSpec, marks: dict[str, str]) -> Iterator[str]:
     if bad := why_bad_name(name, ()):
         yield bad
-    for mark, choices in _CHOICES.items():
+    for mark, choices in CHOICES.items():
         if mark in marks and marks[mark] not in choices:
-            allowed = " or ".join(repr(choice) for choice in choices)
-            yield f"annotation {mark}: {marks[mark][:40]!r} is not {allowed}"
+            yield f"annotation {mark}: {marks[mark][:40]!r} is not {either(choices)}"
     if marks.get(BALANCERS) == "true" and spec.replicas > MOST_BALANCERS:
         yield (
             f"annotation {BALANCERS}: {spec.replicas} replicas would need as many load balancers; "

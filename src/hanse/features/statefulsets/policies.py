@@ -1,0 +1,106 @@
+"""What an API server refuses at the broker's own door before it is stored, without any agent.
+
+A StatefulSet there is refused in the words by which its status would tell the same. What needs an
+agent (preferences, which are JSON, and wishes that cannot be met) is told in status alone.
+"""
+
+from hanse.features.statefulsets.door import CHOICES, MOST_BALANCERS, either
+from hanse.features.statefulsets.names import BALANCERS, MOST_OF_A_SET
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.coordination import Lease
+from hanse.model.manifests import POLICY, POLICY_BINDING, Manifest, manifest
+from hanse.model.objects import Wire
+
+_LIVING = {"name": "not-about-to-go", "expression": "!has(object.metadata.deletionTimestamp)"}
+_MARKS = {"name": "marks", "expression": "object.metadata.?annotations.orValue({})"}
+
+
+def annotation_policy(home: str) -> tuple[Manifest, ...]:
+    """Refuses values that our annotations of a StatefulSet cannot have, whoever runs the set."""
+    spec: Wire = {
+        "matchConditions": [_LIVING],
+        "variables": [_MARKS],
+        "validations": [
+            *(_chosen(mark, choices) for mark, choices in CHOICES.items()),
+            *_balanced(),
+        ],
+    }
+    return _bound(f"{home}-set-annotations", spec, ["CREATE", "UPDATE"], {})
+
+
+def name_policy(home: str) -> tuple[Manifest, ...]:
+    """Refuses names that are too long for a cluster of the fleet; only where no node is.
+
+    The clusters are known by their Leases, which the API server hands over one by one.
+    """
+    kind = Lease.kind
+    most = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MOST_OF_A_SET}"
+    member = "params.?spec.?holderIdentity.orValue('') == params.metadata.name"
+    local = "object.metadata.name + '-' + params.metadata.name"
+    spec: Wire = {
+        "paramKind": {"apiVersion": kind.api_version, "kind": kind.name},
+        "validations": [
+            {
+                "expression": f"!({member}) || {most}",
+                "messageExpression": (
+                    "'metadata.name: in cluster ' + params.metadata.name + \" it becomes '\" + "
+                    f'{local} + "\', " + string(({local}).size()) + '
+                    f"' characters; {MOST_OF_A_SET} leave room for the revision in its pods\\' "
+                    "labels, so the name may have ' + "
+                    f"string({MOST_OF_A_SET} - 1 - params.metadata.name.size()) + ' here'"
+                ),
+                "reason": "Invalid",
+            }
+        ],
+    }
+    found: Wire = {
+        "paramRef": {"namespace": home, "selector": {}, "parameterNotFoundAction": "Allow"}
+    }
+    return _bound(f"{home}-set-names", spec, ["CREATE"], found)
+
+
+def _chosen(mark: str, choices: tuple[str, ...]) -> Wire:
+    value = f"variables.marks['{mark}']"
+    shown = f"({value}.size() > 40 ? {value}.substring(0, 40) : {value})"
+    return {
+        "expression": f"!('{mark}' in variables.marks) || {value} in {list(choices)!r}",
+        "messageExpression": f'"annotation {mark}: \'" + {shown} + "\' is not {either(choices)}"',
+        "reason": "Invalid",
+    }
+
+
+def _balanced() -> list[Wire]:
+    wanted = f"variables.marks[?'{BALANCERS}'].orValue('') == 'true'"
+    return [
+        {
+            "expression": f"!({wanted}) || object.spec.?replicas.orValue(1) <= {MOST_BALANCERS}",
+            "messageExpression": (
+                f"'annotation {BALANCERS}: ' + string(object.spec.?replicas.orValue(1)) + "
+                f"' replicas would need as many load balancers; {MOST_BALANCERS} is the most'"
+            ),
+            "reason": "Invalid",
+        },
+        {
+            "expression": f"!({wanted}) || object.spec.?serviceName.orValue('') != ''",
+            "message": (
+                f"annotation {BALANCERS}: it needs spec.serviceName, whose ports replicas serve"
+            ),
+            "reason": "Invalid",
+        },
+    ]
+
+
+def _bound(name: str, spec: Wire, operations: list[str], found: Wire) -> tuple[Manifest, ...]:
+    kind = StatefulSet.kind
+    rule = {
+        "apiGroups": [kind.group],
+        "apiVersions": ["*"],
+        "operations": operations,
+        "resources": [kind.plural],
+    }
+    whole = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, **spec}
+    binding: Wire = {"policyName": name, "validationActions": ["Deny"], **found}
+    return (
+        manifest(POLICY, name, body={"spec": whole}, optional=True),
+        manifest(POLICY_BINDING, name, body={"spec": binding}, optional=True),
+    )
