@@ -25,6 +25,16 @@ def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
     assert set(app.outside(options)) == {NAME_SERVER}
 
 
+def test_weights_are_for_those_who_can_keep_them() -> None:
+    told = publishing_of("example.org", "dns", "", None, weighted=True)
+
+    assert told == PublishingOptions("example.org", "dns", weighted=True)
+    with pytest.raises(Oops, match="records of a name server have no weights"):
+        publishing_of("example.org", "", "192.0.2.53", None, weighted=True)
+    with pytest.raises(Oops, match="add --publish-zone"):
+        publishing_of("", "", "", None, weighted=True)
+
+
 def test_without_options_nothing_is_published() -> None:
     told = publishing_of("", "", "", None)
 

@@ -156,6 +156,7 @@ def command(
     publish_endpoints: str,
     publish_server: str,
     publish_key_file: Path | None,
+    publish_weighted_records: bool,
     replica_zone: str,
     federation: str,
     networks: NetworksTold,
@@ -203,7 +204,13 @@ def command(
         broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
         broker_context=broker_context,
     )
-    publishing = publishing_of(publish_zone, publish_endpoints, publish_server, publish_key_file)
+    publishing = publishing_of(
+        publish_zone,
+        publish_endpoints,
+        publish_server,
+        publish_key_file,
+        publish_weighted_records,
+    )
     asked = listening_socket("--webhook-listen", webhook_listen) if webhook_listen else None
     options = app.Options(
         broker_namespace=broker_namespace,

@@ -32,6 +32,13 @@ _OPTIONS = (
         help="Publish by DNSEndpoint objects there, which ExternalDNS reads.",
     ),
     click.option(
+        "--publish-weighted-records",
+        is_flag=True,
+        envvar="HANSE_PUBLISH_WEIGHTED_RECORDS",
+        show_envvar=True,
+        help="Give ExternalDNS a record per cluster with its weight, as Route 53 takes them.",
+    ),
+    click.option(
         "--publish-server",
         default="",
         envvar="HANSE_PUBLISH_SERVER",
@@ -58,14 +65,14 @@ def publishing_options(command: Command) -> Command:
 
 
 def publishing_of(
-    zone: str, endpoints: str, server: str, key_file: Path | None
+    zone: str, endpoints: str, server: str, key_file: Path | None, weighted: bool = False
 ) -> "PublishingOptions":
     """What the options say together; raises `Oops` where they do not agree."""
     from hanse.dns.names import BadName, wire_name
     from hanse.dns.publishing.options import PublishingOptions, ServerOptions
 
     if not zone:
-        if endpoints or server or key_file:
+        if endpoints or server or key_file or weighted:
             raise Oops("nothing is published without a zone; add --publish-zone fleet.example.org")
         return PublishingOptions()
     try:
@@ -74,13 +81,19 @@ def publishing_of(
         raise Oops(f"--publish-zone: {error}; give one such as fleet.example.org") from None
     if not endpoints and not server:
         raise Oops("--publish-zone says what, not where; add --publish-server 192.0.2.53")
+    if weighted and not endpoints:
+        raise Oops(
+            "--publish-weighted-records: records of a name server have no weights; "
+            "add --publish-endpoints NAMESPACE, or leave it out"
+        )
     where: ServerOptions | None = None
     if server:
         host, port = server_address(server, "--publish-server")
         where = ServerOptions(host, port, str(_usable(key_file)) if key_file else "")
     elif key_file:
         raise Oops("--publish-key-file is for a name server; add --publish-server 192.0.2.53")
-    return PublishingOptions(zone.lower().removesuffix("."), endpoints, where)
+    name = zone.lower().removesuffix(".")
+    return PublishingOptions(name, endpoints, where, weighted=weighted)
 
 
 def _usable(key_file: Path) -> Path:

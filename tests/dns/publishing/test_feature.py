@@ -69,6 +69,49 @@ def test_a_service_is_one_dns_endpoint() -> None:
     )
 
 
+def weighted(*objects: Object) -> list[tuple[str, str, tuple[str, ...], str]]:
+    """The address records of a service: type, identifier, targets and weight."""
+    options = PublishingOptions(ZONE, "dns", weighted=True)
+    told = planned(*objects, options=options).desired[0].object
+    assert isinstance(told, DNSEndpoint)
+    mine = [r for r in told.spec.endpoints if r.dns_name == f"web.shop.svc.{ZONE}"]
+    assert all(not r.provider_specific for r in mine if r.record_type == "SRV")
+    return [
+        (r.record_type, r.set_identifier, r.targets, r.provider_specific[0].value)
+        for r in mine
+        if r.record_type != "SRV" and r.provider_specific[0].name == "aws/weight"
+    ]
+
+
+def test_weights_are_told_to_who_can_share_out_by_them() -> None:
+    assert weighted(*TWO) == [
+        ("A", "10.1.0.1", ("10.1.0.1",), "1"),
+        ("A", "10.2.0.1", ("10.2.0.1",), "3"),
+        ("AAAA", "fd00::1", ("fd00::1",), "1"),
+    ]
+
+
+def test_weights_that_are_too_large_keep_their_shares() -> None:
+    three = (
+        imported(),
+        piece("bergen", "10.2.0.1", weight=1000),
+        piece("hamburg", "10.1.0.1", weight=500),
+        piece("riga", "10.3.0.1", weight=1),
+    )
+
+    assert [(one, weight) for _, one, _, weight in weighted(*three)] == [
+        ("10.1.0.1", "127"),
+        ("10.2.0.1", "255"),
+        ("10.3.0.1", "1"),
+    ]
+
+
+def test_pods_of_a_headless_service_are_one_set_that_takes_all_there_is() -> None:
+    pods = (imported(type_="Headless"), piece("bergen", "10.2.0.1", "10.2.0.2"))
+
+    assert weighted(*pods) == [("A", "all", ("10.2.0.1", "10.2.0.2"), "1")]
+
+
 def test_text_is_told_to_external_dns_without_quotes() -> None:
     plan = planned(options=PublishingOptions(ZONE, "dns"), key=Key("services.version"))
 

@@ -6,7 +6,12 @@ from msgspec.structs import replace
 
 from hanse.dns.names import is_under, wire_name
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.dns.publishing.records import endpoint, published_names
+from hanse.dns.publishing.records import (
+    endpoint,
+    published_names,
+    records_of,
+    weighted_records,
+)
 from hanse.dns.publishing.telling import TOLD_ON, told
 from hanse.dns.zone import ZoneSource
 from hanse.model.facts import Role
@@ -70,7 +75,8 @@ class Publishing:
         rests_on = frozenset(c for w in source.watches for c in seen.clusters(w.role))
         desired: list[Desired] = []
         if self._options.endpoints_in and source_name not in self._by_itself:
-            found = endpoint(key, self._options.endpoints_in, nodes)
+            tell_records = weighted_records if self._options.weighted else records_of
+            found = endpoint(key, self._options.endpoints_in, nodes, tell_records)
             desired += [Desired(found, seen.local, sources=rests_on)] if found else []
         if self._options.server is not None:
             published = published_names(nodes)

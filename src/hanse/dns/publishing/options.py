@@ -27,6 +27,8 @@ class PublishingOptions(Struct, frozen=True):
     """The namespace for DNSEndpoint objects, which ExternalDNS reads."""
     server: ServerOptions | None = None
     ttl: int = TTL
+    weighted: bool = False
+    """Whether DNSEndpoints have a record set for each turn, with its weight, as Route 53 takes."""
 
     @property
     def wanted(self) -> bool:

@@ -1,14 +1,21 @@
 """What a name tells, as others keep it: whole record sets, without turns; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 
-from hanse.dns.answers import Node, everything
+from msgspec.structs import replace
+
+from hanse.dns.answers import Answer, Node, Type, everything, records_in
 from hanse.dns.names import text_of
 from hanse.dns.table import type_text
 from hanse.dns.zonefile import written
 from hanse.model.keys import Key
-from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
+from hanse.model.kinds.externaldns import (
+    DNSEndpoint,
+    DNSEndpointSpec,
+    DNSRecord,
+    ProviderProperty,
+)
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 
@@ -16,6 +23,7 @@ PUBLISHED = ("A", "AAAA", "CNAME", "SRV", "TXT")
 """The types that are ours on a name of ours; others there are left alone."""
 
 _LONGEST_NAME = 200
+_MOST_WEIGHT = 255
 
 
 def record_sets(node: Node) -> tuple[RecordSet, ...]:
@@ -45,22 +53,61 @@ def published_names(nodes: Iterable[Node]) -> tuple[PublishedName, ...]:
     )
 
 
-def endpoint(key: Key, namespace: str, nodes: Iterable[Node]) -> DNSEndpoint | None:
+def endpoint(
+    key: Key, namespace: str, nodes: Iterable[Node], tell: Callable[[Node], Iterable[DNSRecord]]
+) -> DNSEndpoint | None:
     """The names of a key as one DNSEndpoint; None where there are none."""
-    records = tuple(
-        DNSRecord(
+    records = tuple(record for node in nodes for record in tell(node))
+    if not records:
+        return None
+    meta = Meta(name=_object_name(key), namespace=namespace)
+    return DNSEndpoint(metadata=meta, spec=DNSEndpointSpec(endpoints=records))
+
+
+def records_of(node: Node) -> Iterator[DNSRecord]:
+    """A name's record sets as every provider takes them."""
+    for told in record_sets(node):
+        yield DNSRecord(
             dns_name=text_of(node.name).removesuffix("."),
             record_type=told.type,
             record_ttl=told.ttl,
             targets=_targets(told),
         )
-        for node in nodes
-        for told in record_sets(node)
-    )
-    if not records:
-        return None
-    meta = Meta(name=_object_name(key), namespace=namespace)
-    return DNSEndpoint(metadata=meta, spec=DNSEndpointSpec(endpoints=records))
+
+
+def weighted_records(node: Node) -> Iterator[DNSRecord]:
+    """The same, but each turn of an address has a set of its own, with its weight.
+
+    A provider that knows weights lets no name have sets with one beside a set without; so what
+    has no turns, pods or a single cluster, is told as a set with a weight too.
+    """
+    turns = {type_text(a.type): a for a in node.answers if a.type in (Type.A, Type.AAAA)}
+    for whole in records_of(node):
+        answer = turns.get(whole.record_type)
+        if answer is None:
+            yield whole
+            continue
+        shares = _shares(answer)
+        for targets, weight in sorted(shares.items()):
+            yield replace(
+                whole,
+                targets=targets,
+                set_identifier=targets[0] if len(targets) == 1 else "all",
+                provider_specific=(ProviderProperty(name="aws/weight", value=str(weight)),),
+            )
+
+
+def _shares(answer: Answer) -> dict[tuple[str, ...], int]:
+    """What is told in each turn, and its weight among all, at most as much as Route 53 takes."""
+    shares: dict[tuple[str, ...], int] = {}
+    for variant in answer.variants:
+        told = records_in(variant.body)
+        targets = tuple(sorted(written(record.type, record.rdata) for record in told))
+        shares[targets] = shares.get(targets, 0) + variant.weight
+    most = max(shares.values())
+    if most <= _MOST_WEIGHT:
+        return shares
+    return {t: max(1, weight * _MOST_WEIGHT // most) for t, weight in shares.items()}
 
 
 def _targets(told: RecordSet) -> tuple[str, ...]:
