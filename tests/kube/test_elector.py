@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.elector import Elector, Following, Leading, Standing
+from hanse.kube.elector import STEADY, Elector, Following, Leading, Standing
+from hanse.kube.lease import WANTED, wanted_by
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
@@ -25,10 +26,33 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
+class Turns:
+    """Who goes before a candidate; of None it has no opinion, and asks for nothing."""
+
+    def __init__(self, hesitation: timedelta, before: tuple[str, ...] | None) -> None:
+        self._hesitation = hesitation
+        self._before = before
+
+    def hesitation(self) -> timedelta:
+        return self._hesitation
+
+    def goes_before(self, candidate: str) -> bool:
+        return candidate in (self._before or ())
+
+    def may_ask(self) -> bool:
+        return self._before is not None
+
+
 class Candidate:
     """One elector in a task of its own, and what it told and when."""
 
-    def __init__(self, election: "Election", name: str, hesitation: timedelta) -> None:
+    def __init__(
+        self,
+        election: "Election",
+        name: str,
+        hesitation: timedelta,
+        before: tuple[str, ...] | None,
+    ) -> None:
         self.name = name
         self.told: list[tuple[float, Standing]] = []
         self.elector = Elector(
@@ -38,7 +62,7 @@ class Candidate:
             name,
             clock=LoopClock(),
             random=Random(name),
-            hesitate=lambda: hesitation,
+            order=Turns(hesitation, before),
         )
         self.task = asyncio.create_task(self.elector.run(self._tell), name=name)
 
@@ -63,8 +87,10 @@ class Election:
         self.candidates: list[Candidate] = []
         self.namespace = "kube-system"
 
-    def stand(self, name: str, hesitation: timedelta = timedelta(0)) -> Candidate:
-        candidate = Candidate(self, name, hesitation)
+    def stand(
+        self, name: str, hesitation: timedelta = timedelta(0), before: tuple[str, ...] | None = None
+    ) -> Candidate:
+        candidate = Candidate(self, name, hesitation, before)
         self.candidates.append(candidate)
         return candidate
 
@@ -322,3 +348,70 @@ async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_en
         assert once[0] == "no lease"
         assert "create the namespace hanse-system" in once[1]
         assert lubeck.leads
+
+
+SECOND = timedelta(seconds=1)
+A_WHILE = STEADY.total_seconds()
+
+
+async def test_who_goes_before_others_asks_for_the_lease_after_a_while_and_gets_it() -> None:
+    async with election() as held:
+        b = held.stand("b", SECOND, before=("a",))
+        await asyncio.sleep(5)
+        a = held.stand("a", before=())
+        await asyncio.sleep(A_WHILE - 5)
+        assert held.leaders == ["b"]
+
+        most = 0
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            most = max(most, len(held.writers))
+        lease = await held.lease()
+        assert (held.leaders, most) == (["a"], 1)
+
+    assert (lease.spec.lease_transitions, wanted_by(lease)) == (1, "")
+    gave = next(at for at, standing in b.told if standing == Following() and at > A_WHILE)
+    took = next(at for at, standing in a.told if standing == Leading(1))
+    assert took - gave < 1
+
+
+async def test_who_comes_and_goes_takes_nothing_from_others() -> None:
+    async with election() as held:
+        held.stand("b", SECOND, before=("a",))
+        await asyncio.sleep(5)
+        for _ in range(4):
+            a = held.stand("a", before=())
+            await asyncio.sleep(A_WHILE - 20)
+            await a.stop()
+            await asyncio.sleep(20)
+        lease = await held.lease()
+
+    assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 0)
+
+
+async def test_who_asked_and_is_gone_costs_a_moment_and_no_more() -> None:
+    async with election() as held:
+        b = held.stand("b", SECOND, before=("a",))
+        await asyncio.sleep(5)
+        wish = {"metadata": {"annotations": {WANTED: "a"}}}
+        await Client(InProcess(held.server)).patch(Lease, "member", "kube-system", wish)
+        await asyncio.sleep(30)
+        start = len(held.network.sent)
+        await asyncio.sleep(60)
+        lease = await held.lease()
+
+        assert b.leads
+        assert (lease.spec.lease_transitions, wanted_by(lease)) == (1, "")
+        assert len(held.network.sent[start:]) == 30, "but for renewals"
+
+
+async def test_where_both_want_to_be_first_nothing_moves_and_nobody_insists() -> None:
+    async with election() as held:
+        held.stand("b", before=())
+        await asyncio.sleep(5)
+        held.stand("a", before=())
+        await asyncio.sleep(A_WHILE * 10)
+        by_a = [one for one in held.network.writes if one.source == "a"]
+
+        assert held.leaders == ["b"]
+        assert len(by_a) <= 3, "one wish, and what a renewal overtook"

@@ -3,6 +3,7 @@
 import pytest
 
 from hanse.features.federation.feature import Membership
+from hanse.kube.elector import STEADY
 from hanse.model.facts import Phase
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
@@ -114,6 +115,29 @@ async def test_when_the_leaders_supervisor_dies_another_takes_over(
         assert (await league.told(heir)).status.leaders == (heir,)
 
     await stage.eventually(is_told)
+
+
+@pytest.mark.virtual
+async def test_a_supervisor_that_is_back_gets_its_members_back_after_a_while(
+    stage: Stage, league: League
+) -> None:
+    before = await league.all_led()()
+    leader = before["bergen"]
+    (heir,) = set(league.supervisors) - {leader}
+    await stage.kill_agent(leader)
+    await stage.eventually(league.is_led("bergen", heir), stage.ground.terms.lease * 3)
+    await stage.eventually(league.is_led(leader, heir), stage.ground.terms.lease * 3)
+
+    await stage.start_agent(leader)
+    await stage.always(league.is_led("bergen", heir), STEADY / 2)
+
+    for member in (leader, "bergen"):
+        await stage.eventually(league.is_led(member, leader), 2 * STEADY)
+    await stage.settled()
+    assert await league.all_led()() == before
+    start = len(stage.network.sent)
+    await stage.always(league.all_led(), 2 * STEADY)
+    assert (await league.all_led()(), told(stage.writes_since(start))) == (before, [])
 
 
 async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(

@@ -3,20 +3,43 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from random import Random
+from typing import TypeAlias
 
 from hanse.engine.fleet import Fleet
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.elector import Elector, Following, Leading, Standing
+from hanse.kube.elector import Elector, Following, Leading, Order, Standing
 from hanse.kube.lease import Terms
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import AGENT
+from hanse.model.naming import AGENT, cluster_of
 from hanse.model.objects import ClusterId
 
 COURTESY = 0.75
 """The part of a retry for which a free lease is left to each one that goes before us."""
+
+
+PACE = timedelta(seconds=10)
+"""How long after one lease was asked for the next one is."""
+
+Rivals: TypeAlias = Callable[[], tuple[ClusterId, ...]]
+
+
+class _Turns:
+    """The order of supervisors in one member, as far as it comes before us."""
+
+    def __init__(self, rivals: Rivals, terms: Terms, may_ask: Callable[[], bool]) -> None:
+        self._rivals = rivals
+        self._terms = terms
+        self.may_ask = may_ask
+
+    def hesitation(self) -> timedelta:
+        return self._terms.retry * (COURTESY * len(self._rivals()))
+
+    def goes_before(self, candidate: str) -> bool:
+        return cluster_of(candidate) in self._rivals()
 
 
 class Leaders:
@@ -42,6 +65,7 @@ class Leaders:
         self._electors: dict[ClusterId, Elector] = {}
         self._tasks: dict[ClusterId, asyncio.Task[None]] = {}
         self._own: Elector | None = None
+        self._next_wish = 0.0
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -65,15 +89,17 @@ class Leaders:
         elector = self._electors.get(member)
         return elector is not None and elector.may_write()
 
-    def stand(self, member: ClusterId, client: Client, rank: Callable[[], int] = lambda: 0) -> None:
+    def stand(self, member: ClusterId, client: Client, rivals: Rivals | None = None) -> None:
         """Stand for election in a connected member; who stands there already goes on doing so.
 
-        `rank` says how many others should rather lead it: they are given a little time each.
+        `rivals` says which clusters' agents should rather lead it: they are given a little time
+        each, and the lease when they ask for it. Without it whoever leads goes on.
         """
         assert self._group is not None, "elections run while the agent does"
         if member in self._electors:
             return
-        elector = self._elector(client, SYSTEM, member, rank)
+        order = _Turns(rivals, self._terms, self._may_ask) if rivals is not None else None
+        elector = self._elector(client, SYSTEM, member, order)
         self._electors[member] = elector
         if self._fleet.facts.get(Leadership, member) is None:
             self._fleet.put_fact(Leadership(member, "", 0, ours=False))
@@ -111,8 +137,16 @@ class Leaders:
             self._own.run(told), name="stand among replicas"
         )
 
+    def _may_ask(self) -> bool:
+        """One lease at a time comes back to us: what it brings is taken up before the next."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next_wish:
+            return False
+        self._next_wish = now + PACE.total_seconds()
+        return True
+
     def _elector(
-        self, client: Client, namespace: str, name: str, rank: Callable[[], int] = lambda: 0
+        self, client: Client, namespace: str, name: str, order: Order | None = None
     ) -> Elector:
         return Elector(
             client,
@@ -122,7 +156,7 @@ class Leaders:
             clock=self._clock,
             random=self._random,
             terms=self._terms,
-            hesitate=lambda: self._terms.retry * (COURTESY * rank()),
+            order=order,
         )
 
     def _stands(self, member: ClusterId, standing: Standing) -> None:

@@ -272,7 +272,7 @@ class Roads:
         if connection.roles != way.roles | led | home:
             self._fleet.set_roles(cluster, way.roles | led | home)
         if way.stands:
-            self._leaders.stand(cluster, road.client, lambda: road.way.rank)
+            self._leaders.stand(cluster, road.client, lambda: road.way.rivals)
         elif cluster in self._leaders.members:
             await self._leaders.withdraw(cluster)
 

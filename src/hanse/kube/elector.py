@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from random import Random
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -26,12 +27,17 @@ from hanse.kube.lease import (
     new_lease,
     next_spec,
     released,
+    wanted_by,
+    wish,
 )
 from hanse.kube.store import number, version_of
 from hanse.kube.watching import follow
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 
 log = logging.getLogger(__name__)
+
+STEADY = timedelta(minutes=2)
+"""How long a candidate stands by before it asks for a lease that it should rather hold."""
 
 RELEASE = timedelta(seconds=3)
 """What giving a lease back may take when we are asked to stop."""
@@ -52,15 +58,41 @@ class Following(Struct, frozen=True):
 Standing = Leading | Following
 
 
-def no_hesitation() -> timedelta:
-    return timedelta(0)
+class Order(Protocol):
+    """Who of several candidates should rather hold a lease."""
+
+    def hesitation(self) -> timedelta:
+        """How long to leave a free lease to others first, at most `terms.retry`."""
+        ...
+
+    def goes_before(self, candidate: str) -> bool:
+        """Whether somebody else should rather hold it than we."""
+        ...
+
+    def may_ask(self) -> bool:
+        """Whether a lease that we should rather hold may be asked for now; once for each yes."""
+        ...
+
+
+class NoOrder:
+    """Whoever holds a lease keeps it."""
+
+    def hesitation(self) -> timedelta:
+        return timedelta(0)
+
+    def goes_before(self, candidate: str) -> bool:  # noqa: ARG002 - an `Order`
+        return False
+
+    def may_ask(self) -> bool:
+        return False
 
 
 class Elector:
     """Stands for election under one identity.
 
-    `hesitate` says how long to leave a free lease to others first, at most `terms.retry`; that is
-    how leaders of several members spread over their supervisors.
+    An `Order` is how leaders of several members spread over their supervisors: each leaves a free
+    lease to who goes before it, and gives one back when such a candidate has asked for it. Who
+    asks has stood by for a while, so that nobody who comes and goes takes anything from others.
     """
 
     def __init__(
@@ -73,7 +105,7 @@ class Elector:
         clock: Clock,
         random: Random,
         terms: Terms = CLIENT_GO,
-        hesitate: Callable[[], timedelta] = no_hesitation,
+        order: Order | None = None,
     ) -> None:
         self.renewed_at: float | None = None
         """The loop's time when the last good renewal began; None while we do not lead."""
@@ -84,7 +116,9 @@ class Elector:
         self._clock = clock
         self._random = random
         self._terms = terms
-        self._hesitate = hesitate
+        self._order = order or NoOrder()
+        self._steady = ("", 0.0)
+        """Who holds it, and since when we have seen nobody else do so."""
         self._seen = Sighting(None, 0.0)
         self._known_transitions = -1
         self._news = asyncio.Event()
@@ -123,8 +157,10 @@ class Elector:
             match self._next_step(now):
                 case Wait(holder, until):
                     self._tell(tell, Following(holder))
+                    await self._ask_for_it(holder, now)
                     await self._news_until(until)
                 case Acquire():
+                    self._steady = ("", 0.0)
                     self._tell(tell, Following())
                     await self._take()
                 case Renew():
@@ -134,7 +170,7 @@ class Elector:
 
     async def _take(self) -> None:
         """Take a free lease: let others go first if we should, look at it as it is now, write."""
-        pause = min(self._hesitate(), self._terms.retry)
+        pause = min(self._order.hesitation(), self._terms.retry)
         if pause:
             await asyncio.sleep(pause.total_seconds())
         if not await self._look():
@@ -152,6 +188,8 @@ class Elector:
         while self.renewed_at is not None:
             loop = asyncio.get_running_loop()
             match self._next_step(loop.time()):
+                case Renew() if self._gives_way():
+                    await self._step_down(tell)
                 case Renew() as step:
                     await self._renew_in_time(step, self.renewed_at)
                 case Lost(holder):
@@ -164,9 +202,9 @@ class Elector:
         """Renew when it is due; never busy with it for longer than our leadership holds."""
         loop = asyncio.get_running_loop()
         due = renewed_at + self._terms.retry.total_seconds()
-        while loop.time() < due and self._still_ours():
+        while loop.time() < due and self._still_ours() and not self._gives_way():
             await self._news_until(due)
-        if not self._still_ours():
+        if not self._still_ours() or self._gives_way():
             return
         try:
             async with asyncio.timeout_at(renewed_at + self._terms.deadline.total_seconds()):
@@ -178,6 +216,24 @@ class Elector:
     def _still_ours(self) -> bool:
         lease = self._seen.lease
         return lease is not None and lease.spec.holder_identity == self._me
+
+    def _gives_way(self) -> bool:
+        wanted = wanted_by(self._seen.lease)
+        return bool(wanted) and self._order.goes_before(wanted)
+
+    async def _ask_for_it(self, holder: str, now: float) -> None:
+        """Ask for a lease that is rather ours, once we have stood by steadily; at most once."""
+        if self._steady[0] != holder:
+            self._steady = (holder, now)
+        lease = self._seen.lease
+        if lease is None or wanted_by(lease) or self._order.goes_before(holder):
+            return
+        if now < self._steady[1] + STEADY.total_seconds() or not self._order.may_ask():
+            return
+        with suppress(KubeError, TimeoutError):  # it was renewed meanwhile: at the next chance
+            async with asyncio.timeout(self._terms.retry.total_seconds()):
+                change = wish(lease, self._me)
+                self._see(await self._client.patch(Lease, self._name, self._namespace, change))
 
     async def _attempt(self, step: Acquire | Renew) -> None:
         """One write; after a refusal the lease is looked at again, after a failure we wait."""

@@ -18,6 +18,9 @@ class Terms(Struct, frozen=True):
     jitter: float = 1.2
 
 
+WANTED = "hanse.dev/wanted-by"
+"""Annotation of a Lease: a candidate that should rather hold it, and asks for it."""
+
 CLIENT_GO = Terms()
 """What client-go takes by default, and everyone who shares a lease with us."""
 
@@ -136,13 +139,29 @@ def released(held: LeaseSpec, now: datetime) -> LeaseSpec:
     )
 
 
+def wanted_by(lease: Lease | None) -> str:
+    """The candidate that asks for a lease; empty where none does."""
+    return lease.metadata.annotations.get(WANTED, "") if lease is not None else ""
+
+
+def wish(lease: Lease, me: str) -> Wire:
+    """The merge patch by which a candidate asks for a lease that somebody else holds."""
+    return {"metadata": {**_as_seen(lease), "annotations": {WANTED: me}}}
+
+
+def _as_seen(lease: Lease) -> Wire:
+    return {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
+
+
 def change_to(lease: Lease, spec: LeaseSpec) -> Wire:
-    """The merge patch that makes a lease say so, if it is still the one that we saw."""
+    """The merge patch that makes a lease say so, if it is still the one that we saw.
+
+    With a change of holder nobody wants it any more.
+    """
+    kept = spec.holder_identity == lease.spec.holder_identity or not wanted_by(lease)
+    wishes: Wire = {} if kept else {"annotations": {WANTED: None}}
     return {
-        "metadata": {
-            "uid": lease.metadata.uid,
-            "resourceVersion": lease.metadata.resource_version,
-        },
+        "metadata": {**_as_seen(lease), **wishes},
         "spec": {
             "holderIdentity": spec.holder_identity,
             "leaseDurationSeconds": spec.lease_duration_seconds,

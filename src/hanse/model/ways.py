@@ -44,8 +44,8 @@ class Way(Struct, frozen=True):
     """The field by which people named it, for messages."""
     stands: bool = False
     """Whether we stand for election in it."""
-    rank: int = 0
-    """How many others should lead it rather than us: they are given a little time."""
+    rivals: tuple[ClusterId, ...] = ()
+    """The supervisors that should lead it rather than we: each is given a little time."""
 
 
 class Leaving(Struct, frozen=True):

@@ -71,6 +71,11 @@ class Assembly:
         """An agent's way to a cluster, through the network."""
         return self.network.transport(source, target, InProcess(self.servers[target]))
 
+    def turns(self, member: ClusterId) -> tuple[ClusterId, ...]:
+        """Who should lead a member, best first."""
+        number, chiefs = self.names.index(member), self.chiefs
+        return tuple(sorted(chiefs, key=lambda c: (number - chiefs.index(c)) % len(chiefs)))
+
     async def open(self) -> None:
         """Give every member the namespace of the federation."""
         for name in self.names:
@@ -133,7 +138,8 @@ class Assembly:
 
     async def _run(self, name: ClusterId, engine: Engine, leaders: Leaders) -> None:
         async with engine.running(), leaders.running():
-            for number, member in enumerate(self.names):
-                rank = (number - self.chiefs.index(name)) % len(self.chiefs)
-                leaders.stand(member, Client(self.way(name, member)), partial(int, rank))
+            for member in self.names:
+                turns = self.turns(member)
+                rivals = turns[: turns.index(name)]
+                leaders.stand(member, Client(self.way(name, member)), partial(tuple, rivals))
             await asyncio.get_running_loop().create_future()

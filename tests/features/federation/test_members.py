@@ -133,7 +133,7 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
         seen = snapshot(FEATURE, me, states, {**said, me: home})
         for way in directions(seen):
             assert isinstance(way, Way)
-            if way.rank == 0:
+            if not way.rivals:
                 first.setdefault(way.cluster, []).append(me)
 
     assert {c: len(leaders) for c, leaders in first.items()} == dict.fromkeys(names, 1)

@@ -137,7 +137,7 @@ def _direction(
         Direct(member.server, data.get(CA, b""), token),
         field=field,
         stands=said is None or said.cluster_id in ("", cluster),  # another cluster is not led
-        rank=turns.index(seen.local) if seen.local in turns else len(turns),
+        rivals=turns[: turns.index(seen.local)] if seen.local in turns else turns,
     )
 
 
