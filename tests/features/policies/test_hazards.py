@@ -172,6 +172,31 @@ async def test_crash_between_object_and_record(request_number: int) -> None:
             assert await realm.priorities(DENY) == everywhere(expected), deed
 
 
+@pytest.mark.parametrize("request_number", range(2, 9))
+async def test_an_edit_after_a_crash_is_nobody_elses_write(request_number: int) -> None:
+    """What a leader wrote before it died was labels alone, which no generation tells of."""
+    async with federation() as realm:
+        await deny_stands(realm)
+        crash = realm.network.crash_at(request_number)
+        await realm.edit(HAMBURG, DENY, {"metadata": {"labels": {"team": "harbour"}}})
+        await asyncio.wait({crash}, timeout=10)
+        realm.network.disarm()
+        await realm.kill_agent(LUBECK)
+
+        await realm.edit(BERGEN, DENY, {"spec": {"priority": 9}})
+        realm.start_agent(LUBECK)
+        for name in CLUSTERS:
+            realm.crown(LUBECK, name)
+        await asyncio.sleep(A_WHILE)
+
+        record = await realm.record(BERGEN, DENY)
+        assert record is not None
+        agreed = set((await realm.priorities(DENY)).values())
+        told = {e.content.spec["priority"] for e in record.history.entries}
+        assert len(agreed) == 1
+        assert 9 in told, "it counts, or is kept"
+
+
 async def test_delete_during_a_partition() -> None:
     async with federation() as realm:
         await deny_stands(realm)

@@ -7,10 +7,12 @@ from msgspec.structs import replace
 
 from hanse.features.policies.content import (
     FEDERATED,
+    Policy,
     change_to,
     change_to_plain,
     is_federated,
     made_of,
+    normal_spec,
 )
 from hanse.features.policies.observing import Draft
 from hanse.features.policies.record import (
@@ -120,9 +122,15 @@ def _present(
         write = Desired(made, sight.member, 1, as_leader_of=sight.member, unowned=True)
     else:
         write = _patch(sight, change_to(winner.content, policy, {**mark, **_decided(sight)}))
-        here = replace(here, generation=policy.metadata.generation)
+        here = replace(here, generation=_generation_after(policy, winner))
     pending = replace(here, phase="Pending", target=winner.dot, reason="", message="")
     return _step(replace(draft, here=_hindered(pending, before, outcome)), write)
+
+
+def _generation_after(policy: Policy, winner: Entry) -> int:
+    """The generation that our write gives a policy: labels and annotations alone give none."""
+    changes = normal_spec(policy.spec) != normal_spec(winner.content.spec)
+    return policy.metadata.generation + changes
 
 
 def _applied(sight: Sight, draft: Draft, winner: Entry) -> Step:

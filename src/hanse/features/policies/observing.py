@@ -190,12 +190,12 @@ def _appeared(it: _Standing, own: Record, known: History, flips: int) -> Draft:
 def _landed(it: _Standing, own: Record, known: History, target: Entry, flips: int) -> Draft:
     """Our own write stands here; what admission made of it is no edit, what people did is."""
     meta = it.policy.metadata
-    base = own.here.generation if own.here.uid == meta.uid else 0
+    given = own.here.generation if own.here.uid == meta.uid else 1
     same_marks = (it.content.labels, it.content.annotations) == (
         target.content.labels,
         target.content.annotations,
     )
-    untouched = meta.generation <= base + 1 and same_marks
+    untouched = meta.generation <= given and same_marks
     if it.digest == target.digest or untouched:
         return _draft(own, known, it.acknowledged(target.dot))
     return _edited(it, own, known, (), flips)

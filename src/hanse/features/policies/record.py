@@ -56,6 +56,7 @@ class Here(Struct, frozen=True, omit_defaults=True):
     """What it said when it was acknowledged, admission's additions included."""
     uid: str = ""
     generation: int = 0
+    """The generation it had, or is given by a write that is under way."""
     seen: int = 0
     """The resourceVersion it had: whoever sees an older one looks at the past."""
     former: str = ""
