@@ -65,7 +65,7 @@ async def rejoined(it: "Schedule") -> None:
     for where in it.random.sample((member, *others), it.random.randint(1, 2)):
         await _changes(it, name, where)
     if it.random.random() < 0.6:
-        await _is_forgotten(it, name)
+        await _is_forgotten(it, name, member)
     await it.happens(it._leave_or_join())
 
 
@@ -82,14 +82,11 @@ async def parted(it: "Schedule") -> None:
     if it.random.random() < 0.5:
         await _changes(it, name, where)
     if it.random.random() < 0.6:
-        await _is_forgotten(it, name)
+        await _is_forgotten(it, name, where)
 
 
 async def homeless(it: "Schedule") -> None:
     """A namespace goes and comes back, while its policies are changed elsewhere."""
-    if not it.namespaced:
-        await anything(it)
-        return
     name, where = await _stands(it), it._cluster()
     await it.happens(it._lag(where) if it.random.random() < 0.5 else _fault(it), soon=True)
     await it.happens(it._raze(where))
@@ -122,15 +119,18 @@ async def late(it: "Schedule") -> None:
         await _changes(it, name)
 
 
-PLOTS: tuple[tuple[Plot, int], ...] = (
-    (anything, 4),
-    (restored, 3),
-    (rejoined, 3),
-    (parted, 4),
-    (homeless, 3),
-    (late, 2),
-    (raced, 3),
-)
+def plot_for(it: "Schedule") -> Plot:
+    """One of them; backups are not promised to be good where memories are short."""
+    plots: tuple[tuple[Plot, int], ...] = (
+        (anything, 4),
+        (restored, 0 if it.forgetful else 4),
+        (rejoined, 3 if it.names[-1] not in it.chiefs else 0),
+        (parted, 6 if it.forgetful else 2),
+        (homeless, 4 if it.namespaced else 0),
+        (late, 3 if len(it.chiefs) > 1 else 0),
+        (raced, 3),
+    )
+    return it.random.choices([p for p, _ in plots], [w for _, w in plots])[0]
 
 
 async def _stands(it: "Schedule") -> str:
@@ -152,20 +152,18 @@ async def _deed(it: "Schedule", name: str, where: str = "") -> None:
     await it.random.choices((it._delete, it._edit, it._create), (6, 3, 2))[0](where, name)
 
 
-async def _is_forgotten(it: "Schedule", name: str) -> None:
+async def _is_forgotten(it: "Schedule", name: str, away: str) -> None:
     """Enough time passes, and enough else is deleted, for a tombstone to be collected."""
-    await it.happens(_nothing(), soon=True)
-    others = [other for other in it.believed if other != name and other not in it._orphans()]
-    where = it.random.choice([cluster for cluster in it.names if cluster != it.outside])
-    for other in others if it.forgetful else ():
-        await it._create(where, other)
-        await it.pass_time(COLLECTED)
-        await it._delete(where, other)
     await it.pass_time(COLLECTED)
-
-
-async def _nothing() -> None:
-    return
+    if not it.forgetful:
+        return
+    where = it.random.choice([cluster for cluster in it.names if cluster != away])
+    for other in it.believed:
+        if other != name and other not in it._orphans():
+            await it._create(where, other)
+            await it.pass_time(COLLECTED)
+            await it._delete(where, other)
+            await it.pass_time(COLLECTED)
 
 
 async def _fault(it: "Schedule") -> None:

@@ -18,7 +18,7 @@ from hanse.model.objects import Meta
 from hanse.testing.time import run
 from tests.features.policies.believed import ABSENT, ORPHANED, Believed
 from tests.features.policies.deeds import Deeds, said
-from tests.features.policies.plots import PLOTS
+from tests.features.policies.plots import plot_for
 from tests.features.policies.realm import SHOP, is_plain
 
 SOON = (0, 0, 0.01, 0.05, 0.3)
@@ -46,8 +46,7 @@ class Schedule(Deeds):
         await self._settle()
         try:
             for _ in range(self.random.randint(1, 2)):
-                plot = self.random.choices([p for p, _ in PLOTS], [w for _, w in PLOTS])[0]
-                await plot(self)
+                await plot_for(self)(self)
                 await self.agree()
             await self._check_silence()
         finally:
