@@ -22,21 +22,6 @@ CLUSTER_ROLE = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False
 CLUSTER_ROLE_BINDING = Kind(
     _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
-_ADMISSION = "admissionregistration.k8s.io"
-POLICY = Kind(
-    _ADMISSION,
-    "v1",
-    "ValidatingAdmissionPolicy",
-    "validatingadmissionpolicies",
-    namespaced=False,
-)
-POLICY_BINDING = Kind(
-    _ADMISSION,
-    "v1",
-    "ValidatingAdmissionPolicyBinding",
-    "validatingadmissionpolicybindings",
-    namespaced=False,
-)
 
 
 class Manifest(Struct, frozen=True):

@@ -3,13 +3,17 @@
 from msgspec import Struct
 
 from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.model.kinds.admission import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.stateful import StatefulSetPart
-from hanse.model.manifests import POLICY, POLICY_BINDING, SERVICE_ACCOUNT, Manifest, manifest
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest
 from hanse.model.objects import Kind, Wire
 
 CLUSTER_UID = "hanse.dev/cluster-uid"
@@ -155,7 +159,9 @@ def _policy(law: _Law, home: str) -> Manifest:
     }
     if law.by_rules:
         spec["paramKind"] = {"apiVersion": ClusterSet.kind.api_version, "kind": "ClusterSet"}
-    return manifest(POLICY, f"{home}-{law.name}", body={"spec": spec}, optional=True)
+    return manifest(
+        ValidatingAdmissionPolicy.kind, f"{home}-{law.name}", body={"spec": spec}, optional=True
+    )
 
 
 def _bound(law: _Law, home: str) -> Manifest:
@@ -166,4 +172,4 @@ def _bound(law: _Law, home: str) -> Manifest:
         spec["matchResources"] = {"namespaceSelector": inside}
     if law.by_rules:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
-    return manifest(POLICY_BINDING, name, body={"spec": spec}, optional=True)
+    return manifest(ValidatingAdmissionPolicyBinding.kind, name, body={"spec": spec}, optional=True)

@@ -58,9 +58,15 @@ def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -
 
 
 def parts_of(key: Key, seen: Snapshot, broker: ClusterId) -> dict[ClusterId, StatefulSetPartSpec]:
-    """What clusters report of one set."""
+    """What clusters report of one set, in a form that we know."""
     found = seen.by(broker, BY_SET, f"{key.namespace}/{key.name}")
-    return {part.spec.cluster: part.spec for part in found}
+    return {part.spec.cluster: part.spec for part in found if not part.spec.newer}
+
+
+def unread_parts(key: Key, seen: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
+    """The clusters whose reports are of a later form than we know: as if out of sight."""
+    found = seen.by(broker, BY_SET, f"{key.namespace}/{key.name}")
+    return frozenset(part.spec.cluster for part in found if part.spec.newer)
 
 
 def _is_healthy(lease: Lease, seen: Snapshot, broker: ClusterId, home: str) -> bool:

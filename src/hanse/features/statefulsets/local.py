@@ -11,7 +11,13 @@ from hanse.features.statefulsets.balancers import (
     stand_ins,
 )
 from hanse.features.statefulsets.door import Door, door_at, in_use
-from hanse.features.statefulsets.fleet import broker_left, broker_of, parts_of, was_read
+from hanse.features.statefulsets.fleet import (
+    broker_left,
+    broker_of,
+    parts_of,
+    unread_parts,
+    was_read,
+)
 from hanse.features.statefulsets.holding import kept, released, was_released
 from hanse.features.statefulsets.losing import deleted_or_lost, without_shares
 from hanse.features.statefulsets.names import REVISION, SET, set_in, users
@@ -45,10 +51,11 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
     if broker is None:
         left = broker_left(seen)
         return released(key, seen, left, home) if left is not None else Plan()
-    if not was_read(broker, seen):
+    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    newer = seen.local in unread_parts(key, seen, broker) or (record and record.spec.newer)
+    if newer or not was_read(broker, seen):
         return kept(key, seen, broker, home)
     door = door_at(key, seen, broker)
-    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
     if door is None or door.terminating:
         if record is None:
             return deleted_or_lost(key, seen, broker, home)

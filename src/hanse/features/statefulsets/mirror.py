@@ -47,7 +47,10 @@ def plan_mirror(key: Key, seen: Snapshot, home: str) -> Plan:
     told = _told(here, there, seen, trouble)
     after = msgspec.convert(told.change.get("status", {}).get("conditions", ()), _Conditions)
     notices = tuple(news(told.place, here.status.conditions, after))
-    return Plan(tuple(desired), patches=(told,), notices=notices)
+    shown: tuple[Place, ...] = ()
+    if anchor is not None and not trouble:
+        shown = (Place(seen.local, ref_of(anchor)),)  # the last shares that we could read
+    return Plan(tuple(desired), patches=(told,), notices=notices, kept=shown)
 
 
 def _after_deletion(
@@ -115,7 +118,7 @@ def _shown(
     """At home: the shares, which go with the set, and the Services of replicas elsewhere."""
     sources = frozenset({broker})
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
-    if record is not None:
+    if record is not None and not record.spec.newer:
         kind = FederatedStatefulSet.kind
         owner = OwnerReference(
             api_version=kind.api_version,

@@ -6,9 +6,13 @@ agent (preferences, which are JSON, and wishes that cannot be met) is told in st
 
 from hanse.features.statefulsets.door import CHOICES, MOST_BALANCERS, either
 from hanse.features.statefulsets.names import BALANCERS, MOST_OF_A_SET
+from hanse.model.kinds.admission import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
-from hanse.model.manifests import POLICY, POLICY_BINDING, Manifest, manifest
+from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
 
 _LIVING = {"name": "not-about-to-go", "expression": "!has(object.metadata.deletionTimestamp)"}
@@ -101,6 +105,8 @@ def _bound(name: str, spec: Wire, operations: list[str], found: Wire) -> tuple[M
     whole = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, **spec}
     binding: Wire = {"policyName": name, "validationActions": ["Deny"], **found}
     return (
-        manifest(POLICY, name, body={"spec": whole}, optional=True),
-        manifest(POLICY_BINDING, name, body={"spec": binding}, optional=True),
+        manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": whole}, optional=True),
+        manifest(
+            ValidatingAdmissionPolicyBinding.kind, name, body={"spec": binding}, optional=True
+        ),
     )

@@ -9,6 +9,7 @@ from hanse.features.statefulsets.fleet import (
     is_alive,
     members,
     parts_of,
+    unread_parts,
     was_read,
 )
 from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
@@ -45,7 +46,8 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
         return Plan()
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
     as_it_stands = Plan(kept=(Place(broker, ref_of(record)),) if record is not None else ())
-    if not was_read(broker, seen):
+    unread = unread_parts(key, seen, broker)
+    if not was_read(broker, seen) or (unread if record is None else record.spec.newer):
         return as_it_stands
     door = door_at(key, seen, broker)
     parts = parts_of(key, seen, broker)
@@ -53,7 +55,7 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     rank = _rank(seen.local, everyone)
     alive = _heard(parts, everyone, seen, broker, home)
     if door is None or door.terminating or door.orphaned:
-        waited_for = parts.keys() & {member.cluster for member in everyone}
+        waited_for = (parts.keys() | unread) & {member.cluster for member in everyone}
         stays = record is not None and (record.metadata.owner_references or waited_for)
         return as_it_stands if stays else Plan()
     fleet = _fleet(door, everyone)
@@ -65,7 +67,7 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
         shares=wanted.spec if wanted is not None else StatefulSetSharesSpec(),
         spread=spread,
         parts=alive,
-        away=tuple(c for c in spread.shares if c not in fleet.healthy),
+        away=tuple(c for c in spread.shares if c not in fleet.healthy or c in unread),
         left=tuple(c for c in spread.shares if c not in fleet.everyone),
         unfit=fleet.unfit,
         known=fleet.everyone,

@@ -6,6 +6,13 @@ from hanse.model.kinds.field_types import ClusterName, Count, ObjectName, PortNu
 from hanse.model.objects import Kind, Object, Value
 from hanse.model.schema import Column, Crd, Schema
 
+SCHEMA = 1
+"""Raised when older agents would misread shares or parts; newer ones than ours are left alone."""
+
+_VERSION = Schema(
+    "The version of this form; what is newer than an agent knows it leaves alone.", default=1
+)
+
 
 class Share(Value, frozen=True, kw_only=True):
     """How many replicas are one cluster's."""
@@ -45,6 +52,12 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     rebalanced: Annotated[
         str, Schema("The last wish to rebalance that was granted.", max_length=253)
     ] = ""
+    schema: Annotated[Count, _VERSION] = SCHEMA
+
+    @property
+    def newer(self) -> bool:
+        """Whether it is of a later form than we know."""
+        return self.schema > SCHEMA
 
     def of(self, cluster: str) -> int:
         """The replicas of one cluster."""
@@ -100,6 +113,12 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
         Schema("The replicas that exist.", keys=("name",), max_items=10000),
     ] = ()
     trouble: Annotated[str, Schema("What stands in the way, in a sentence.", max_length=32000)] = ""
+    schema: Annotated[Count, _VERSION] = SCHEMA
+
+    @property
+    def newer(self) -> bool:
+        """Whether it is of a later form than we know."""
+        return self.schema > SCHEMA
 
     @property
     def ready(self) -> int:

@@ -1,0 +1,67 @@
+"""Shares and reports of a later form than ours are left alone, as if their writer were away."""
+
+from msgspec.structs import replace
+
+from hanse.engine.actions import todo
+from hanse.engine.ownership import Owner, stamped
+from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
+from hanse.model.objects import Place, ref_of
+from hanse.model.plan import Plan
+from hanse.testing.builders import stored
+from tests.features.statefulsets.test_decisions import (
+    BROKER,
+    HERE,
+    LOCAL,
+    SHARES,
+    conditions,
+    door,
+    part,
+    plan,
+    record,
+    seen,
+    sets_in,
+    shares_in,
+)
+
+
+def newer_part(name: str, share: int) -> StatefulSetPart:
+    return part(name, share, schema=SCHEMA + 1)
+
+
+def newer_record() -> StatefulSetShares:
+    shares = record(lubeck=2)
+    return replace(shares, spec=replace(shares.spec, schema=SCHEMA + 1))
+
+
+def test_newer_shares_are_neither_written_nor_followed() -> None:
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    snap = seen(door(9), newer_record(), here=[standing])
+
+    assert plan(SHARES, snap) == Plan(kept=(Place(BROKER, ref_of(newer_record())),))
+    assert plan(LOCAL, snap) == Plan(kept=(Place(HERE, ref_of(standing)),))
+
+
+def test_a_cluster_whose_report_is_newer_gets_its_share_and_counts_as_not_heard() -> None:
+    snap = seen(door(8), record(bergen=2, hamburg=2, lubeck=2), newer_part("hamburg", 2))
+
+    assert shares_in(snap) == {"bergen": 3, "hamburg": 3, HERE: 2}, "as its own agent has it"
+    assert conditions(snap)["Ready"][0] == "ClustersAway"
+
+
+def test_lost_shares_are_not_rebuilt_without_a_report_that_we_cannot_read() -> None:
+    assert plan(SHARES, seen(door(6), part(HERE, 2), newer_part("hamburg", 4))) == Plan()
+
+
+def test_our_own_newer_report_stays_with_all_it_stands_for() -> None:
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    told = stored(stamped(newer_part(HERE, 2), Owner("statefulsets", LOCAL, HERE)))
+
+    for at_broker in ([door(6), record(lubeck=1), told], [told]):
+        snap = seen(*at_broker, here=[standing])
+        owned = [
+            (where, Owner("statefulsets", LOCAL, HERE), obj)
+            for where, obj in ((HERE, standing), (BROKER, told))
+        ]
+        assert todo("statefulsets", LOCAL, plan(LOCAL, snap), owned, snap).actions == ()
