@@ -114,7 +114,10 @@ async def leave_federation(wish: Membership, *, dry_run: bool, force: bool) -> N
             await _check_given_up(supervisors, wish)
             for party in supervisors:
                 await _strike(party, wish, abandon=True, dry_run=dry_run)
-            click.echo(f"{wish.cluster} is given up; what was written there stays behind")
+            click.echo(
+                f"{wish.cluster} is given up; what was written there stays behind, "
+                "see status.abandoned of the Federation"
+            )
             return
         member = Party(wish.member, await stack.enter_async_context(reached(wish.member)))
         await _check_leaving(member, wish)

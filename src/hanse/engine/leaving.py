@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from msgspec import Struct
 
 from hanse.engine.engine import Engine
 from hanse.engine.ownership import owner_of
 from hanse.kube.errors import KubeError, NotFound
-from hanse.model.facts import Leadership, Role
+from hanse.model.facts import Abandonment, Leadership, Role
 from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 
@@ -51,16 +51,25 @@ async def leave(
     return Left(cluster)
 
 
-async def leave_by_force(engine: Engine, cluster: ClusterId) -> Left:
-    """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known."""
-    abandoned = tuple(
-        sorted(
-            Place(where, ref_of(obj)) for where, obj in engine.owned.objects() if where == cluster
-        )
-    )
+async def leave_by_force(
+    engine: Engine, cluster: ClusterId, last_known: Iterable[Place] = ()
+) -> Left:
+    """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known.
+
+    `last_known` is what was ours there when we saw it last: of what nobody leads we see less.
+    """
+    abandoned = tuple(sorted({*places_in(engine, cluster), *last_known}))
     await engine.fleet.disconnect(cluster)
+    engine.fleet.put_fact(Abandonment(cluster, engine.snapshot().now, abandoned))
     log.warning("cluster abandoned", extra={"cluster": cluster, "objects": len(abandoned)})
     return Left(cluster, abandoned)
+
+
+def places_in(engine: Engine, cluster: ClusterId) -> Iterator[Place]:
+    """Where in a cluster something of ours is, as far as we see it."""
+    for where, obj in engine.owned.objects():
+        if where == cluster:
+            yield Place(where, ref_of(obj))
 
 
 async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.engine.leaders import Leaders
-from hanse.engine.leaving import leave, leave_by_force
+from hanse.engine.leaving import leave, leave_by_force, places_in
 from hanse.engine.ownership import owner_of, sources_of
 from hanse.kube import credentials
 from hanse.kube.access import Access, Credentials, Endpoint, Handed, Identity
@@ -24,7 +24,7 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
 from hanse.kube.served import Bell
 from hanse.model.facts import BadWay, ClusterState, Departed, KindServed, Leadership, Phase, Role
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId, Object, Place
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
 
@@ -95,6 +95,8 @@ class Roads:
         self.known: dict[ClusterId, Road] = {}
         """The connections that were made, by cluster."""
         self._partings: dict[ClusterId, asyncio.Task[None]] = {}
+        self._led: dict[ClusterId, tuple[Place, ...]] = {}
+        """What was ours in a member when we ceased to lead it: from then on we do not see it."""
         self._doubts: dict[str, float] = {}
         """Since when a guide names none of several clusters any more."""
         self._news = Bell()
@@ -125,6 +127,9 @@ class Roads:
             case ObjectChange():
                 if type(change.object) in self._kinds:
                     self._news.ring()
+            case FactChange(Leadership(member, ours=True), _):
+                self._led[member] = tuple(places_in(self._engine, member))
+                self._news.ring()
             case FactChange():
                 if isinstance(change.fact, ClusterState | Leadership):
                     self._news.ring()
@@ -331,7 +336,7 @@ class Roads:
     async def _part_by_force(self, cluster: ClusterId) -> None:
         await self._stay(cluster)
         await self._leaders.withdraw(cluster)
-        await leave_by_force(self._engine, cluster)
+        await leave_by_force(self._engine, cluster, self._led.pop(cluster, ()))
         self.known.pop(cluster, None)
 
     async def _let_go(self, cluster: ClusterId) -> None:

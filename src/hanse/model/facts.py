@@ -76,6 +76,18 @@ class Departed(Fact, frozen=True):
         return self.cluster
 
 
+class Abandonment(Fact, frozen=True):
+    """A cluster that was given up, and what of ours stays behind there as far as it was known."""
+
+    cluster: ClusterId
+    since: datetime
+    objects: tuple[Place, ...] = ()
+
+    @property
+    def key(self) -> ClusterId:
+        return self.cluster
+
+
 class BadWay(Fact, frozen=True):
     """A cluster that somebody named and that we cannot go to, or not by what they changed."""
 

@@ -209,6 +209,36 @@ async def test_a_dead_member_that_is_given_up_holds_up_nobody(stage: Stage, leag
     assert await flag_uid(league, "bergen"), "what is given up stays behind"
 
 
+async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
+    stage: Stage, league: League
+) -> None:
+    leader = await league.is_led("bergen")()
+    for supervisor in league.supervisors:
+        stage.network.cut(supervisor, "bergen")
+    await asyncio.sleep(60)
+
+    marks = {"metadata": {"annotations": {ABANDONED: "bergen"}}}
+    for supervisor in league.supervisors:
+        await league.person(supervisor).patch(Federation, NAME, "", marks)
+        await league.name_members(supervisor, "lubeck", "hamburg")
+    await stage.settled()
+    await stage.kill_agent(leader)
+    await stage.start_agent(leader)
+    await stage.settled()
+
+    (gone,) = (await league.told(leader)).status.abandoned
+    assert (gone.cluster_id, gone.objects) == ("bergen", 1)
+    assert gone.names == (f"ConfigMap {SHOP}/flag",)
+    events = (await league.person(leader).list(Event)).objects
+    assert [e.type for e in events if e.reason == "Abandoned"] == ["Warning"]
+
+    await league.person(leader).patch(
+        Federation, NAME, "", {"metadata": {"annotations": {ABANDONED: None}}}
+    )
+    await stage.settled()
+    assert (await league.told(leader)).status.abandoned == ()
+
+
 async def test_nobody_gives_up_its_own_home(stage: Stage, league: League) -> None:
     marks = {"metadata": {"annotations": {ABANDONED: "lubeck"}}}
     await league.person("lubeck").patch(Federation, NAME, "", marks)

@@ -6,7 +6,15 @@ from hanse.features.federation.inventory import known_clusters, plan_profile, pl
 from hanse.features.federation.members import GUIDE, directions
 from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import held_for, plan_token
-from hanse.model.facts import BadWay, ClusterState, KindServed, Leadership, Liveness, Role
+from hanse.model.facts import (
+    Abandonment,
+    BadWay,
+    ClusterState,
+    KindServed,
+    Leadership,
+    Liveness,
+    Role,
+)
 from hanse.model.keys import Key
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
@@ -20,7 +28,7 @@ from hanse.model.ways import Direction
 
 FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"
 PROPERTIES = Key("properties")
-_FACTS = (BadWay, ClusterState, KindServed, Leadership, Liveness)
+_FACTS = (Abandonment, BadWay, ClusterState, KindServed, Leadership, Liveness)
 
 
 class Membership:

@@ -8,12 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import GUIDE, federation_of, left_over
+from hanse.features.federation.members import GUIDE, abandoned_in, federation_of, left_over
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import BadWay, ClusterState, Leadership, Liveness, Phase, age
+from hanse.model.facts import Abandonment, BadWay, ClusterState, Leadership, Liveness, Phase, age
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import (
     SYSTEM,
+    AbandonedMember,
     Federation,
     FederationStatus,
     Member,
@@ -28,6 +29,7 @@ VALID, REACHABLE, LED = "Valid", "MembersReachable", "Led"
 SUCCESSION = timedelta(seconds=10)
 """How long a cluster may be between two leaders before it counts as led by nobody."""
 _LONGEST_MESSAGE = 32000
+MOST_NAMES = 100
 
 
 def plan_status(federation: Federation, seen: Snapshot) -> Plan:
@@ -43,6 +45,7 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     told = FederationStatus(
         leaders=tuple(leaders),
         members=members,
+        abandoned=tuple(_abandoned(federation, seen)),
         conditions=merged(
             standing.conditions, wanted, seen.now, generation=federation.metadata.generation
         ),
@@ -54,18 +57,48 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
         for c in wanted
         if _turned(c, find(standing.conditions, c.type))
     )
+    given_up = {a.cluster_id for a in standing.abandoned}
+    notices += tuple(_farewell(a, place) for a in told.abandoned if a.cluster_id not in given_up)
     patches = (Patch(place, change, "status"),)
     return Plan(patches=patches, notices=notices, again_after=own.patience)
 
 
+def _abandoned(federation: Federation, seen: Snapshot) -> Iterator[AbandonedMember]:
+    """What stayed behind in clusters that were given up; it is written down once, and stays."""
+    named = {member.cluster_id for member in federation.spec.members}
+    standing = {a.cluster_id: a for a in federation.status.abandoned}
+    for cluster in sorted(set(abandoned_in(federation)) - named):
+        left = seen.fact(Abandonment, cluster)
+        known = standing.get(cluster)
+        if left is not None:
+            names = tuple(str(place.ref) for place in left.objects[:MOST_NAMES])
+            yield AbandonedMember(
+                cluster_id=cluster,
+                since=left.since.replace(microsecond=0),
+                objects=len(left.objects),
+                names=names,
+            )
+        elif known is not None:
+            yield known
+
+
+def _farewell(gone: AbandonedMember, place: Place) -> Notice:
+    text = (
+        f"{gone.cluster_id} was given up; {gone.objects} objects of ours that were known here stay "
+        "behind there"
+    )
+    return Notice(place, "Abandoned", text, "Warning")
+
+
 def _wire(status: FederationStatus) -> dict[str, object]:
-    """All three fields, also where they are empty: a merge patch takes nothing back by itself."""
+    """All fields, also where they are empty: a merge patch takes nothing back by itself."""
     return {
         "leaders": list(status.leaders),
         "members": [
             {"leader": "", "reachable": False, **msgspec.to_builtins(m)} for m in status.members
         ],
         "conditions": msgspec.to_builtins(status.conditions),
+        "abandoned": [{"objects": 0, **msgspec.to_builtins(a)} for a in status.abandoned] or None,
     }
 
 

@@ -85,6 +85,19 @@ class MemberState(Value, frozen=True, kw_only=True):
     secret: Annotated[str, Schema("The Secret that it was named with.", max_length=253)] = ""
 
 
+class AbandonedMember(Value, frozen=True, kw_only=True):
+    """A cluster that was given up, and what of ours stayed behind there."""
+
+    cluster_id: Annotated[ClusterName, Schema("Its cluster id.")] = renamed("clusterID")
+    since: Annotated[datetime | None, Schema("Since when.")] = None
+    objects: Annotated[
+        int, Schema("How many objects this supervisor knew to be left there.", minimum=0)
+    ] = 0
+    names: Annotated[
+        tuple[str, ...], Schema("The first of them, by kind and name.", max_items=100)
+    ] = ()
+
+
 class FederationStatus(Value, frozen=True, kw_only=True):
     """How the federation stands, as this cluster sees it."""
 
@@ -94,6 +107,10 @@ class FederationStatus(Value, frozen=True, kw_only=True):
     members: Annotated[
         tuple[MemberState, ...],
         Schema("Each member's state.", keys=("clusterID",), max_items=1000),
+    ] = ()
+    abandoned: Annotated[
+        tuple[AbandonedMember, ...],
+        Schema("Clusters that were given up.", keys=("clusterID",), max_items=100),
     ] = ()
     conditions: Conditions = ()
 
