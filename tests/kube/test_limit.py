@@ -84,6 +84,25 @@ async def test_good_answers_widen_the_window_up_to_its_cap() -> None:
     assert limit.width == 8
 
 
+async def test_a_server_that_has_enough_to_do_is_not_given_more_at_once() -> None:
+    limit, server = Limit(first=4), Server(takes=0.02)
+    await send_all(limit, server, 1)
+    width = limit.width
+
+    server.takes = 0.2  # what waits in the server might as well wait here
+    await send_all(limit, server, 50)
+
+    assert limit.width == width
+
+
+async def test_a_far_server_is_given_more_at_once_for_as_long_as_it_keeps_its_pace() -> None:
+    limit = Limit(first=4, most=32)
+
+    await send_all(limit, Server(takes=0.3), 200)
+
+    assert limit.width == 32
+
+
 async def test_a_window_full_of_429_is_halved_once() -> None:
     limit, server = Limit(first=16), Server()
     server.answer = BUSY

@@ -176,8 +176,8 @@ def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink
         return
     epoch = _epoch(desired.as_leader_of, seen)
     rank = desired.rank if desired.shared else None
-    wanted = recorded(stamped(obj, owner, desired.sources, epoch))
     standing = seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
+    wanted = recorded(stamped(obj, owner, desired.sources, epoch, standing=standing))
     if standing is None:
         sink.actions.append(
             Create(where, wanted, desired.step, desired.as_leader_of, rank, desired.awaited)

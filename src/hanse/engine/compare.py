@@ -6,7 +6,7 @@ observed one was changed by somebody and is put back, unless the kind says that 
 """
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any, get_args, get_origin
 
@@ -36,16 +36,22 @@ class _Applied(Struct, frozen=True, omit_defaults=True):
 def recorded(obj: K) -> K:
     """The stamped object with a record of what we apply, for the next comparison."""
     meta = obj.metadata
-    record = _Applied(
-        labels=tuple(sorted(n for n in meta.labels if not n.startswith(OURS))),
-        annotations=tuple(sorted(n for n in meta.annotations if not n.startswith(OURS))),
-        open=_hash_of_open_parts(obj),
-    )
-    if record == _Applied():
+    text = _record_of(tuple(meta.labels), tuple(meta.annotations), _hash_of_open_parts(obj))
+    if not text:
         return obj
-    text = msgspec.json.encode(record).decode()
     annotations = {**meta.annotations, APPLIED: text}
     return replace(obj, metadata=replace(meta, annotations=annotations))
+
+
+@lru_cache(maxsize=4096)
+def _record_of(labels: tuple[str, ...], annotations: tuple[str, ...], opened: str) -> str:
+    """The record of these names: a feature sets the same ones on most of its objects."""
+    record = _Applied(
+        labels=tuple(sorted(n for n in labels if not n.startswith(OURS))),
+        annotations=tuple(sorted(n for n in annotations if not n.startswith(OURS))),
+        open=opened,
+    )
+    return "" if record == _Applied() else msgspec.json.encode(record).decode()
 
 
 def difference(desired: K, observed: K) -> Wire:
@@ -174,7 +180,11 @@ def _marks_change(wanted: dict[str, str], standing: dict[str, str], ours: Iterab
 
 
 def _record_on(obj: Object) -> _Applied:
-    text = obj.metadata.annotations.get(APPLIED, "")
+    return _record_told(obj.metadata.annotations.get(APPLIED, ""))
+
+
+@lru_cache(maxsize=4096)
+def _record_told(text: str) -> _Applied:
     try:
         return msgspec.json.decode(text, type=_Applied) if text else _Applied()
     except msgspec.DecodeError:
@@ -235,6 +245,8 @@ def _exactly(wanted: Wire, standing: Any) -> Wire:
 
 
 def _hash_of_open_parts(obj: Object) -> str:
+    if not _open_fields(type(obj)):
+        return ""
     parts = _open_parts(obj)
     if not any(parts.values()):
         return ""

@@ -31,15 +31,19 @@ def require_declared(
             raise UndeclaredWrite(f"{verb} of {ref_of(obj)} in {action.where} is not declared")
 
 
+def made_by(feature: Feature) -> tuple[Watch, ...]:
+    """The watches of what a feature makes."""
+    return tuple(watch for watch in feature.watches if Writes.OBJECTS in watch.writes)
+
+
 def written_there(
-    owned: Iterable[tuple[ClusterId, Owner, Object]], watches: Iterable[Watch], seen: Snapshot
+    owned: Iterable[tuple[ClusterId, Owner, Object]], makes: Sequence[Watch], seen: Snapshot
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
     """What a key owns, by the ways on which its feature writes.
 
     One cluster may be connected under several names and roles: what is merely seen on another way,
     for another feature's sake, is not to be judged there.
     """
-    makes = [watch for watch in watches if Writes.OBJECTS in watch.writes]
     for where, owner, obj in owned:
         state = seen.fact(ClusterState, where)
         roles = state.roles if state is not None else frozenset()

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from hanse.engine.actions import Action, Todo, Update, place_of, todo
-from hanse.engine.declared import require_declared, watchers_of, written_there
+from hanse.engine.declared import made_by, require_declared, watchers_of, written_there
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
 from hanse.engine.liveness import Pulses
@@ -89,6 +89,7 @@ class Engine:
         self.fleet.on_stream = self.metrics.stream_told
         self.owned = Owned()
         self._watchers = watchers_of(features)
+        self._makes = {feature.name: made_by(feature) for feature in features}
         self.active = False
         self.paused = ""
         self.queue = Queue(_loop_time)
@@ -370,7 +371,7 @@ class Engine:
             return None
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
-            owned = written_there(self.owned.of(name, key), feature.watches, seen)
+            owned = written_there(self.owned.of(name, key), self._makes[name], seen)
             wanted = todo(name, key, plan, owned, seen)
         for waited_for in wanted.waiting_for | wanted.blocked_by:
             self._waiting.setdefault(waited_for, set()).add(item)

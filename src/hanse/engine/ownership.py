@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hanse.model.keys import Key, key_from
 from hanse.model.marks import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
-from hanse.model.objects import ClusterId, K, Kind, Object, ref_of
+from hanse.model.objects import ClusterId, K, Kind, Object, Ref, ref_of
 
 SHARED: ClusterId = ""
 """The cluster served by an object that any agent may write."""
@@ -48,10 +48,35 @@ class _Claim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
     led: bool = False
 
 
-def stamped(obj: K, owner: Owner, sources: frozenset[ClusterId] = frozenset(), epoch: int = 0) -> K:
-    """The object as it is written: marked as the owner's, and as resting on its sources."""
+def stamped(
+    obj: K,
+    owner: Owner,
+    sources: frozenset[ClusterId] = frozenset(),
+    epoch: int = 0,
+    *,
+    standing: Object | None = None,
+) -> K:
+    """The object as it is written: marked as the owner's, and as resting on its sources.
+
+    What stands and is the owner's already says so as well as it ever will.
+    """
     meta = obj.metadata
-    ref = ref_of(obj)
+    if standing is not None and owner_of(standing) == owner:
+        label = standing.metadata.labels[OWNER]
+        claim = standing.metadata.annotations[OWNER_KEY]
+    else:
+        label, claim = owner.label, _claim_by(owner, ref_of(obj))
+    marks = {OWNER_KEY: claim}
+    if sources:
+        marks[SOURCES] = ",".join(sorted(sources))
+    if epoch:
+        marks[EPOCH] = str(epoch)
+    labels = {**replicable(meta.labels), OWNER: label}
+    annotations = {**replicable(meta.annotations), **marks}
+    return replace(obj, metadata=replace(meta, labels=labels, annotations=annotations))
+
+
+def _claim_by(owner: Owner, ref: Ref) -> str:
     claim = _Claim(
         owner.feature,
         str(owner.key),
@@ -61,14 +86,7 @@ def stamped(obj: K, owner: Owner, sources: frozenset[ClusterId] = frozenset(), e
         ref.name,
         owner.led,
     )
-    marks = {OWNER_KEY: msgspec.json.encode(claim).decode()}
-    if sources:
-        marks[SOURCES] = ",".join(sorted(sources))
-    if epoch:
-        marks[EPOCH] = str(epoch)
-    labels = {**replicable(meta.labels), OWNER: owner.label}
-    annotations = {**replicable(meta.annotations), **marks}
-    return replace(obj, metadata=replace(meta, labels=labels, annotations=annotations))
+    return msgspec.json.encode(claim).decode()
 
 
 def owner_of(obj: Object) -> Owner | None:

@@ -179,8 +179,10 @@ class Patience:
         return refusal.until - now
 
     def _contested(self, action: Action, now: float) -> float:
+        known = [r for r in self._repeats.get(place_of(action), ()) if r.until > now]
+        if not known:
+            return 0.0  # few are: what an action says is read only where it matters
         digest = _digest(action)
-        known = self._repeats.get(place_of(action), ())
         return max((r.until - now for r in known if r.digest == digest), default=0.0)
 
     def _count_repeat(self, action: Action, left: str) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.engine.actions import Action, Create, Delete, Obstacle, Update, todo
-from hanse.engine.declared import written_there
+from hanse.engine.declared import made_by, written_there
 from hanse.engine.engine import Engine
 from hanse.engine.ownership import Owned
 from hanse.engine.queue import Item
@@ -108,7 +108,7 @@ class _Simulation:
             for name, key in due:
                 feature = self._engine.features[name]
                 plan = feature.plan(key, self._seen)
-                owned = written_there(self._owned.of(name, key), feature.watches, self._seen)
+                owned = written_there(self._owned.of(name, key), made_by(feature), self._seen)
                 wanted = todo(name, key, plan, owned, self._seen)
                 obstacles.update({o.place: o for o in wanted.obstacles})
                 for action in wanted.actions:

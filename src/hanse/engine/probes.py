@@ -107,8 +107,9 @@ class Prober:
         """Note what a change makes worth trying, or no longer worth it."""
         if not self._engine.active:
             return
+        seen = self._engine.snapshot()
         for name, source in self._sources.items():
-            for key in list(source.wakes_probes(change, self._engine.snapshot())):
+            for key in list(source.wakes_probes(change, seen)):
                 self._consider(name, key)
 
     def _consider(self, name: str, key: Key) -> None:

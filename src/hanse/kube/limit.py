@@ -8,12 +8,21 @@ from hanse.kube.errors import retry_after_of
 from hanse.kube.request import Request, Response, Transport
 
 
+AS_SOON = 3.0
+"""How many times as long as the quickest an answer may take that is still no sign of a crowd."""
+
+SOON = 0.010
+"""Seconds that tell nothing of a crowd in any case."""
+
+
 class Limit:
     """A window of concurrent requests, first come first served.
 
     It grows by one with each good answer until the first sign of trouble, and from then on by one
     for each whole window of good answers; it is halved, once per window, when the server answers
-    429 or slowly. A Retry-After holds everything back for as long as it says.
+    429 or slowly. An answer is good that comes about as soon as the quickest did: what would only
+    wait in the server waits here, and needs no connection of its own meanwhile. A Retry-After holds
+    everything back for as long as it says.
     """
 
     def __init__(
@@ -25,6 +34,7 @@ class Limit:
         self._slow = slow.total_seconds()
         self._troubled = False
         self._good = 0
+        self._quickest = float("inf")
         self._halved_at = float("-inf")
         self._resume_at = float("-inf")
         self._turns: deque[asyncio.Future[None]] = deque()
@@ -95,7 +105,10 @@ class Limit:
             self._troubled = True
             self._good = 0
         elif response is not None:
-            self._grow()
+            took = now - started
+            self._quickest = min(self._quickest, took)
+            if took <= max(AS_SOON * self._quickest, SOON):
+                self._grow()
         pause = retry_after_of(response) if response is not None and throttled else None
         if pause is not None:
             self._resume_at = max(self._resume_at, now + pause.total_seconds())

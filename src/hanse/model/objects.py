@@ -10,7 +10,7 @@ ClusterId: TypeAlias = str
 Wire: TypeAlias = dict[str, Any]
 
 
-class Kind(Struct, frozen=True, order=True):
+class Kind(Struct, frozen=True, order=True, cache_hash=True):
     """A kind as its API server serves it."""
 
     group: str

@@ -49,8 +49,9 @@ def merge(records: Iterable[Record], profile: Profile) -> Merged | None:
     admitted = [r for r in ordered if r not in refused]
     told: dict[ClusterId, list[Conflict]] = {r.cluster: [] for r in ordered}
     _tell_types(ordered, other_type, told, profile)
-    _tell_ports(admitted, told, profile)
-    _tell_fields(admitted, told)
+    if any(_terms(r) != _terms(oldest) for r in admitted):
+        _tell_ports(admitted, told, profile)
+        _tell_fields(admitted, told)
     ports = _intersection(admitted) if profile == "lighthouse" else _union(admitted)
     return Merged(
         type=oldest.type,
@@ -153,6 +154,20 @@ def _tell_ports(
     )
     for record in records:
         told[record.cluster].append(Conflict("PortConflict", message))
+
+
+def _terms(record: Record) -> tuple[object, ...]:
+    """All that exports of one service may disagree about; most agree to the letter."""
+    return (
+        record.ports,
+        record.session_affinity,
+        record.session_affinity_config,
+        record.internal_traffic_policy,
+        record.traffic_distribution,
+        record.ip_families,
+        record.exported_labels,
+        record.exported_annotations,
+    )
 
 
 _FIELDS: tuple[tuple[str, str, Callable[[Record], Any]], ...] = (
