@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.engine.actions import Action, Create, Update
-from hanse.engine.patience import SETTLE, Patience
+from hanse.engine.patience import AT_WORK, SETTLE, Patience
 from hanse.engine.queue import Item
 from hanse.engine.writer import Written
 from hanse.model.keys import Key
@@ -29,6 +29,10 @@ class Waiting:
     def ripe_at(self, now: float, action: Action) -> bool:
         self.now = now
         return bool(self.patience.ripe(ITEM, [action], self._later))
+
+    def others_write_at(self, now: float) -> None:
+        self.now = now
+        self.patience.others_wrote()
 
     def _later(self, item: Item, delay: timedelta) -> None:
         self.asked.append(delay.total_seconds())
@@ -77,7 +81,45 @@ def test_in_a_crowd_others_get_more_time() -> None:
     crowded.ripe_at(0, create(1))
 
     assert not crowded.ripe_at(5, create(1))
-    assert crowded.ripe_at(11, create(1))
+    assert crowded.ripe_at(12, create(1))
+
+
+def test_in_a_crowd_the_first_waits_a_little_longer_for_what_is_about_to_change() -> None:
+    crowded = Waiting(crowd=1.0)
+    crowded.ripe_at(0, create(0))
+
+    assert not crowded.ripe_at(3 * SETTLE, create(0))
+    assert crowded.ripe_at(5 * SETTLE, create(0))
+
+
+def test_while_others_work_through_their_backlog_nobody_steps_in_for_them() -> None:
+    waiting = Waiting()
+    waiting.ripe_at(0, create(1))
+
+    for second in range(10):
+        waiting.others_write_at(second)
+
+    assert not waiting.ripe_at(9.5, create(1))
+    assert waiting.ripe_at(9 + SETTLE + 1, create(1))
+
+
+def test_somebody_steps_in_at_last_for_one_who_never_writes_though_others_do() -> None:
+    waiting = Waiting()
+    waiting.ripe_at(0, create(1))
+
+    waiting.others_write_at(2 * AT_WORK)
+
+    assert waiting.ripe_at(2 * AT_WORK, create(1))
+
+
+def test_what_others_wait_for_does_not_wait_for_those_who_write_something_else() -> None:
+    waiting = Waiting()
+    awaited = replace(create(1), awaited=True)
+    waiting.ripe_at(0, awaited)
+
+    waiting.others_write_at(0.9)
+
+    assert waiting.ripe_at(1, awaited)
 
 
 def test_what_others_wait_for_is_written_at_once_by_the_first_in_the_order() -> None:

@@ -16,27 +16,18 @@ from hanse.engine.liveness import Pulses
 from hanse.engine.metrics import Metrics
 from hanse.engine.notices import Herald
 from hanse.engine.outcomes import Outcomes
-from hanse.engine.ownership import Owned, owner_of
-from hanse.engine.patience import Patience
+from hanse.engine.ownership import SHARED, Owned, owner_of
+from hanse.engine.patience import Patience, are_left_to_others
 from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of, unread_brakes
 from hanse.engine.questions import Provider, Questions
 from hanse.engine.queue import Item, Lane, Queue, Turn
-from hanse.engine.slots import Slots
+from hanse.engine.slots import Slot, Slots
 from hanse.engine.suspicion import Suspicion
-from hanse.engine.work import BREATH, UNREADABLE, Work
+from hanse.engine.work import BREATH, FACTS, UNREADABLE, Work
 from hanse.engine.writer import Fence, NoFence, Writer, Written
 from hanse.kube.clock import Clock
-from hanse.model.facts import (
-    Answer,
-    ClusterState,
-    Departed,
-    Fact,
-    Facts,
-    KindServed,
-    Leadership,
-    Liveness,
-    Outcome,
-)
+from hanse.kube.errors import Unreachable
+from hanse.model.facts import ClusterState, Departed, Facts, KindServed, Leadership
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Call, Feature, Read
@@ -45,17 +36,6 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 log = logging.getLogger(__name__)
 
 SLOW_PLAN = timedelta(milliseconds=20)
-
-FACTS: tuple[type[Fact], ...] = (
-    ClusterState,
-    Departed,
-    KindServed,
-    Leadership,
-    Liveness,
-    Answer,
-    Outcome,
-)
-"""What one who takes over looks at beside objects."""
 
 _BRAKES = tuple(watch.kind for watch in PAUSE_WATCHES)
 
@@ -100,7 +80,8 @@ class Engine:
         self._herald = Herald(self.fleet, clock, self.followers)
         self._pulses = Pulses(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
-        self._writer = Writer(self.fleet, NoFence(), self.metrics.written)
+        self._slots = Slots()
+        self._writer = Writer(self.fleet, NoFence(), self._sent)
         self._waiting: dict[ClusterId | Place, set[Item]] = {}
         self._braked: set[Item] = set()
         self._suspicion = Suspicion(self.guard, self.fleet, self.owned, self.metrics, self._add_all)
@@ -109,7 +90,7 @@ class Engine:
 
     def fence(self, fence: Fence) -> None:
         """Let every write be allowed by this first."""
-        self._writer = Writer(self.fleet, fence, self.metrics.written)
+        self._writer = Writer(self.fleet, fence, self._sent)
 
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
@@ -239,7 +220,10 @@ class Engine:
         for obj in (change.before, change.after):
             owner = owner_of(obj) if obj is not None else None
             if owner is not None and owner.feature in self.features:
-                self.queue.add((owner.feature, owner.key), lane)
+                item = (owner.feature, owner.key)
+                if owner.serves == SHARED and not self.queue.is_busy(item):
+                    self._patience.others_wrote()
+                self.queue.add(item, lane)
 
     def _wake_waiting(self, change: Change) -> None:
         """A cluster or an object that keys waited for has changed."""
@@ -296,7 +280,7 @@ class Engine:
             self.queue.add(item, Lane.BACKLOG)
 
     async def _dispatch(self) -> None:
-        slots, breath = Slots(), _loop_time()
+        slots, breath = self._slots, _loop_time()
         async with asyncio.TaskGroup() as group:
             while True:
                 await slots.wait()
@@ -304,9 +288,9 @@ class Engine:
                 self.metrics.queue_depth(len(self.queue))
                 work = self._planned(turn)
                 if work is not None:
+                    slot = slots.take({action.where for action in work.actions})
                     name = f"{turn.item[0]} {turn.item[1]}"
-                    task = group.create_task(self._carry_out(work), name=name)
-                    slot = slots.take()
+                    task = group.create_task(self._carry_out(work, slot), name=name)
                     task.add_done_callback(lambda _, s=slot: s.give_back())  # type: ignore[misc]
                     continue
                 self.queue.done(turn.item)
@@ -327,10 +311,10 @@ class Engine:
         self._conclude(work, [])
         return None
 
-    async def _carry_out(self, work: Work) -> None:
+    async def _carry_out(self, work: Work, slot: Slot) -> None:
         try:
             with self.metrics.applying(work.item[0]):
-                written = await self._writer.carry_out(work.actions)
+                written = await self._writer.carry_out(work.actions, slot.ended)
             self._conclude(work, written)
             if work.plan.notices:
                 await self._herald.tell(work.plan.notices, written)
@@ -338,6 +322,11 @@ class Engine:
             self._crashed(work.item, error)
         finally:
             self.queue.done(work.item)
+
+    def _sent(self, written: Written) -> None:
+        self.metrics.written(written)
+        if written.result != "Fenced" and not isinstance(written.error, Unreachable):
+            self._slots.answered(written.action.where)
 
     def _crashed(self, item: Item, error: Exception) -> None:
         told = {"feature": item[0], "key": str(item[1])}
@@ -390,7 +379,8 @@ class Engine:
         if self.paused:
             self._braked.add(turn.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
-        actions = self._patience.ripe(turn.item, actions, self.queue.add_after)
+        wished, actions = actions, self._patience.ripe(turn.item, actions, self.queue.add_after)
+        self.queue.hurry(turn.item, bool(actions) or not are_left_to_others(wished))
         if turn.deletion_seen or not actions:
             return actions
         lifted = lifted_holds(self.snapshot(), self._system_namespace)

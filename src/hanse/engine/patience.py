@@ -1,6 +1,6 @@
 """When to try again: after failures, after refusals, and when another agent was to write first."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from hashlib import blake2b
 from random import Random
@@ -35,8 +35,14 @@ MOST_PLACES = 20_000
 SETTLE = 0.3
 """Seconds that a shared object waits for what else is about to change it, where nobody waits."""
 
+UNSETTLED = 4.0
+"""How many times longer it waits where keys crowd: what else is about to change it comes later."""
+
 CROWDED = 9.0
 """Seconds more for each who is before us where keys crowd: others have a backlog as we have."""
+
+AT_WORK = 30.0
+"""Seconds for which nobody steps in where shared objects are being written, if not this one."""
 
 ROUNDING = 0.001
 """What a delay may lose on its way through a timedelta."""
@@ -81,6 +87,7 @@ class Patience:
         self._crashes: dict[Item, int] = {}
         self._refusals: dict[Place, _Refusal] = {}
         self._noticed: dict[Item, dict[Place, _Need]] = {}
+        self._others_wrote_at = float("-inf")
         self._repeats: dict[Place, tuple[_Repeats, ...]] = {}
 
     def ripe(
@@ -125,6 +132,10 @@ class Patience:
         self._attempts[item] = attempt + 1
         return min(delays)
 
+    def others_wrote(self) -> None:
+        """Take in that another agent wrote something shared: they are at work, one by one."""
+        self._others_wrote_at = self._time()
+
     def reconsider(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
         """Forget what a cluster refused, there or in one of its namespaces; gives who wished it."""
         if not self._refusals:
@@ -168,9 +179,14 @@ class Patience:
         """Seconds to leave a shared object to those before us in the order."""
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
-        others = action.rank * (1 + CROWDED * self._crowd())
-        settle = 0.0 if action.awaited else SETTLE
-        return self._noticed[item][place_of(action)].since + settle + others - now
+        crowd = self._crowd()
+        others = action.rank * (1 + CROWDED * crowd)
+        since = self._noticed[item][place_of(action)].since
+        if action.awaited:
+            return since + others - now
+        if action.rank:
+            since = max(since, min(self._others_wrote_at, since + AT_WORK))
+        return since + SETTLE * (1 + UNSETTLED * crowd) + others - now
 
     def _refused(self, action: Action, now: float) -> float:
         refusal = self._refusals.get(place_of(action))
@@ -226,6 +242,13 @@ def _is_undone(action: Action, last: _Repeats) -> bool:
 
 def _generation(action: Action) -> int:
     return 0 if isinstance(action, Create) else action.base.metadata.generation
+
+
+def are_left_to_others(actions: Sequence[Action]) -> bool:
+    """Whether a plan wishes nothing but what is shared, and nobody waits for."""
+    return bool(actions) and all(
+        not isinstance(a, Delete) and a.rank is not None and not a.awaited for a in actions
+    )
 
 
 def _digest(action: Action) -> bytes:

@@ -17,6 +17,9 @@ Item: TypeAlias = tuple[str, Key]
 
 COALESCE_LEAST = 0.020
 COALESCE_MOST = 0.100
+UNHURRIED = 0.300
+"""Seconds for which a key gathers changes while all that it wishes is others' to write first."""
+
 TICK = 1e-5
 """The least that is waited: a wait lost in rounding would never end where time only jumps."""
 
@@ -53,6 +56,7 @@ class Queue:
         self._busy: set[Item] = set()
         self._again: dict[Item, Lane] = {}
         self._deletions: set[Item] = set()
+        self._unhurried: set[Item] = set()
         self._order = count()
         self._news = asyncio.Event()
 
@@ -86,7 +90,18 @@ class Queue:
             del self._ready[Lane.BACKLOG][item]
             self._ready[Lane.FRESH][item] = None
         elif item not in self._ready[Lane.FRESH] and item not in self._ready[Lane.BACKLOG]:
-            self._wait(item, lane, self._coalescing())
+            self._wait(item, lane, UNHURRIED if item in self._unhurried else self._coalescing())
+
+    def hurry(self, item: Item, needed: bool) -> None:
+        """Whether a key that wakes is to be planned soon, or is left to gather what happens."""
+        if needed:
+            self._unhurried.discard(item)
+        else:
+            self._unhurried.add(item)
+
+    def is_busy(self, item: Item) -> bool:
+        """Whether a key is being worked on."""
+        return item in self._busy
 
     def add_after(self, item: Item, delay: timedelta) -> None:
         """Ask for a plan later; an earlier wish stands."""
@@ -118,6 +133,7 @@ class Queue:
         self._waiting.clear()
         self._again.clear()
         self._deletions.clear()
+        self._unhurried.clear()
         for ready in self._ready:
             ready.clear()
 

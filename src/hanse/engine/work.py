@@ -6,6 +6,16 @@ from msgspec import Struct
 
 from hanse.engine.actions import Action, Todo
 from hanse.engine.queue import Item
+from hanse.model.facts import (
+    Answer,
+    ClusterState,
+    Departed,
+    Fact,
+    KindServed,
+    Leadership,
+    Liveness,
+    Outcome,
+)
 from hanse.model.plan import Plan
 
 BREATH = timedelta(milliseconds=5)
@@ -13,6 +23,18 @@ BREATH = timedelta(milliseconds=5)
 
 UNREADABLE = timedelta(minutes=1)
 """How soon it is looked again at what could not be read: nobody tells of its end."""
+
+
+FACTS: tuple[type[Fact], ...] = (
+    ClusterState,
+    Departed,
+    KindServed,
+    Leadership,
+    Liveness,
+    Answer,
+    Outcome,
+)
+"""What one who takes over looks at beside objects."""
 
 
 class Work(Struct, frozen=True):

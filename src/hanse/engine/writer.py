@@ -52,13 +52,24 @@ class Writer:
         self._fence = fence
         self._count = count
 
-    async def carry_out(self, actions: Sequence[Action]) -> list[Written]:
-        """Do all of it as far as it goes; a failure stops its own destination alone."""
+    async def carry_out(
+        self, actions: Sequence[Action], ended: Callable[[ClusterId], None] = lambda _: None
+    ) -> list[Written]:
+        """Do all of it as far as it goes; a failure stops its own destination alone.
+
+        `ended` is told of each destination with which nothing more is to be done.
+        """
         by_destination: dict[ClusterId, list[Action]] = {}
         for action in actions:
             by_destination.setdefault(action.where, []).append(action)
-        ended = await _all([self._in_steps(several) for several in by_destination.values()])
-        return [written for several in ended for written in several]
+
+        async def there(where: ClusterId, several: list[Action]) -> list[Written]:
+            done = await self._in_steps(several)
+            ended(where)
+            return done
+
+        parts = await _all([there(where, several) for where, several in by_destination.items()])
+        return [written for several in parts for written in several]
 
     async def _in_steps(self, actions: Iterable[Action]) -> list[Written]:
         done: list[Written] = []

@@ -7,7 +7,6 @@ from datetime import timedelta
 from hanse.kube.errors import retry_after_of
 from hanse.kube.request import Request, Response, Transport
 
-
 AS_SOON = 3.0
 """How many times as long as the quickest an answer may take that is still no sign of a crowd."""
 

@@ -1,4 +1,4 @@
-"""Faults between two parties: cut, slow, failing and lossy links, watches that break off."""
+"""Faults between two parties: cut, hung, slow, failing and lossy links, watches that break off."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -60,6 +60,8 @@ class Link(links.Link):
     def __init__(self, source: str, target: str) -> None:
         super().__init__(source, target)
         self.weather = FAIR
+        self.answers = asyncio.Event()
+        self.answers.set()
         self._reading: dict[asyncio.Timeout, None] = {}  # in order, so that seeds replay
 
     def break_watches(self) -> None:
@@ -67,6 +69,15 @@ class Link(links.Link):
         for reading in self._reading:
             reading.reschedule(0)
         self._reading.clear()  # what is about to end cannot be ended again
+
+    async def answer(self, request: Request) -> None:
+        """Wait while the other side takes everything and says nothing, as long as a client does."""
+        patience = request.timeout.total_seconds()
+        try:
+            async with asyncio.timeout(patience):
+                await self.answers.wait()
+        except TimeoutError:
+            raise Unreachable(f"no answer from {self.target} within {patience:.0f} s") from None
 
     async def read(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """A watch's lines until the link breaks; cheaper than a task for every line."""
@@ -77,6 +88,7 @@ class Link(links.Link):
                     self._reading[reading] = None
                     try:
                         line = await anext(lines, None)
+                        await self.answers.wait()
                     finally:
                         self._reading.pop(reading, None)
             except TimeoutError:
@@ -112,13 +124,19 @@ class Network:
         link.cut = True
         self.break_watches(source, target)
 
+    def hang(self, source: str, target: str) -> None:
+        """Everything is taken and nothing answered: requests wait, and watches stand in silence."""
+        self.link(source, target).answers.clear()
+
     def heal(self, source: str, target: str) -> None:
-        self.link(source, target).cut = False
+        link = self.link(source, target)
+        link.cut = False
+        link.answers.set()
 
     def heal_all(self) -> None:
         """Fair weather everywhere."""
         for link in self._links.values():
-            link.cut = False
+            self.heal(link.source, link.target)
             link.weather = FAIR
 
     def links_to(self, target: str) -> Iterator[Link]:
@@ -182,6 +200,11 @@ class FaultyTransport:
         if network.count(link):
             await asyncio.sleep(3600)  # the sender is about to be killed and never goes on
         await asyncio.sleep(_delay(link.weather, request).total_seconds())
+        try:
+            await link.answer(request)
+        except Unreachable:
+            network.sent.append(Sent(link.source, link.target, request, None))
+            raise
         fate = self._fate()
         if fate == "refused":
             answer = _refusal(network.random)
@@ -201,6 +224,7 @@ class FaultyTransport:
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         link = self._link
         await asyncio.sleep(_delay(link.weather, request).total_seconds())
+        await link.answer(request)
         match self._fate():
             case "refused":
                 raise error_of(_refusal(self._network.random))
