@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Literal, assert_never
@@ -104,10 +104,7 @@ async def federation(
         whole = Federation(wishes, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
         await whole.furnish()
-        for member in wishes.members:
-            if member.runs_workloads:
-                agent = run_agent(member, whole.ways_of(member), whole.dial_of(member))
-                whole.eyes[member.name] = await stack.enter_async_context(agent)
+        await stack.enter_async_context(_agents(whole, wishes.members, run_agent))
         await stack.enter_async_context(listening(folder.control, whole.carry_out))
         await whole.submit()
         await whole.shown(say)
@@ -129,6 +126,36 @@ async def _clusters(
                 yield real
         case _:
             assert_never(wishes.engine)
+
+
+@asynccontextmanager
+async def _agents(
+    whole: "Federation", members: Sequence[Member], run_agent: RunAgent
+) -> AsyncIterator[None]:
+    """An agent in each cluster, all there, until the block ends: they start and end side by side.
+
+    One that fails ends the federation, as if it ran in its place.
+    """
+    over = asyncio.Event()
+
+    async def live(member: Member, there: asyncio.Event) -> None:
+        agent = run_agent(member, whole.ways_of(member), whole.dial_of(member))
+        async with agent as whole.eyes[member.name]:
+            there.set()
+            await over.wait()
+
+    async with asyncio.TaskGroup() as group:
+        started: list[asyncio.Event] = []
+        for member in members:
+            if member.runs_workloads:
+                started.append(asyncio.Event())
+                group.create_task(live(member, started[-1]), name=f"agent {member.name}")
+        for there in started:
+            await there.wait()
+        try:
+            yield
+        finally:
+            over.set()
 
 
 async def _install_sample(transport: Transport, member: Member) -> bool:
