@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.agent import Told
+from bench.processes import as_installed
 from bench.row import Skip
 from hanse.local.real.binaries import cache_folder, find_all
 from hanse.local.real.failures import Missing
@@ -76,6 +77,7 @@ async def agent_process(cluster: str, kubeconfig: Path) -> AsyncIterator[AgentPr
         cluster,
         str(kubeconfig),
         cwd=Path(__file__).parent.parent,
+        env=as_installed(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

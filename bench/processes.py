@@ -15,6 +15,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def as_installed() -> dict[str, str]:
+    """The environment of a program that keeps its byte code, as one that was installed has it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 async def apart(measure: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a module's function in a fresh process that does nothing else, and ends with us."""
     context = multiprocessing.get_context("spawn")

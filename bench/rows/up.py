@@ -7,6 +7,7 @@ import time
 from tempfile import TemporaryDirectory
 
 from bench.figures import AtMost, Figure
+from bench.processes import as_installed
 from bench.row import Effort, Row, unprepared
 
 _PROGRAM = (sys.executable, "-c", "from hanse.cli import main; main()")
@@ -23,6 +24,7 @@ async def _once(_: Effort) -> dict[str, float]:
             "--exec",
             _LOOK,
             cwd=folder,
+            env=as_installed(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
