@@ -48,14 +48,22 @@ def _dns(federation: Running, *arguments: str) -> Iterator["Serving"]:
         text=True,
     )
     try:
-        assert process.stderr is not None
-        told = json.loads(process.stderr.readline())
-        assert told["message"] == "dns serves", told
+        told = _said(process, "dns serves")
         yield Serving(process, int(told["listen"].rpartition(":")[2]), told["metrics"])
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
+
+
+def _said(process: subprocess.Popen[str], message: str) -> dict[str, str]:
+    """The line of the log with a message; others may stand before it."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        told: dict[str, str] = json.loads(line)
+        if told["message"] == message:
+            return told
+    raise AssertionError(f"the server ended and never said {message!r}")
 
 
 def _ask(port: int, name: str, rtype: str) -> Told:
@@ -155,10 +163,8 @@ def test_a_hangup_replaces_the_workers_and_numbers_are_told(fleet: Running) -> N
         before = _children(serving.process.pid)
 
         serving.process.send_signal(signal.SIGHUP)
-        assert serving.process.stderr is not None
-        told = json.loads(serving.process.stderr.readline())
+        _said(serving.process, "dns reloaded")
 
-        assert told["message"] == "dns reloaded"
         assert not before & _children(serving.process.pid)
         assert _ask(serving.port, WEB, "A").code == "NOERROR"
         numbers = _fetched(f"http://{serving.metrics}/metrics")
@@ -246,6 +252,42 @@ def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -
     assert streamed.records == ("10.3.0.1",)
     assert answers == {("10.3.0.1",)}
     assert unknown == "NXDOMAIN"
+
+
+def test_global_hosts_follow_the_health_that_the_leader_tells(fleet: Running) -> None:
+    watched = [{"type": "TCP", "port": 80}]
+    members = [
+        {"cluster": "lubeck", "address": "10.1.0.1", "priority": 20, "monitors": watched},
+        {"cluster": "bergen", "address": "10.3.0.1", "priority": 10},
+    ]
+    service = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "GlobalService",
+        "metadata": {"name": "h.global.test", "namespace": "avi-system"},
+        "spec": {"host": "h.global.test", "members": members},
+    }
+    made = fleet.folder / "health.json"
+    made.write_text(json.dumps(service))
+    here = ("--context", "lubeck", "-n", "avi-system")
+    assert fleet.kubectl(*here, "apply", "-f", str(made)).status == 0
+
+    def tell(up: bool) -> None:
+        health = [{"cluster": "lubeck", "address": "10.1.0.1", "up": up}]
+        change = json.dumps({"status": {"members": health}})
+        patch = ("patch", "globalservice", "h.global.test", "--subresource=status")
+        assert fleet.kubectl(*here, *patch, "--type=merge", "-p", change).status == 0
+
+    with _dns(fleet, "--context", "lubeck", "--global-zone", "global.test") as serving:
+        for up, address in ((True, "10.1.0.1"), (False, "10.3.0.1"), (True, "10.1.0.1")):
+            tell(up)
+            _until_answered(serving.port, "h.global.test", address)
+
+
+def _until_answered(port: int, name: str, address: str) -> None:
+    """Ask until a change has come through; whoever waits for too long fails."""
+    end = monotonic() + PATIENCE
+    while (told := _ask(port, name, "A").records) != (address,):
+        assert monotonic() < end, f"{name} is still {told}"
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,19 @@ def member(
     return GlobalMember(cluster=name, address=address, weight=weight, priority=priority, **more)
 
 
-def table_of(*members: GlobalMember, facts: Sequence[Health] = (), **said: Any) -> Table:
-    """A worker's table that knows one host."""
+def table_of(
+    *members: GlobalMember,
+    facts: Sequence[Health] = (),
+    health: Sequence[MemberHealth] | None = None,
+    **said: Any,
+) -> Table:
+    """A worker's table that knows one host, whose members are all up unless it is said."""
     spec = GlobalServiceSpec(host=HOST, members=members, **said)
     up = tuple(MemberHealth(cluster=m.cluster, address=m.address, up=True) for m in members)
     service = GlobalService(
         metadata=Meta(name=HOST, namespace=NAMESPACE),
         spec=spec,
-        status=GlobalServiceStatus(members=up),
+        status=GlobalServiceStatus(members=up if health is None else tuple(health)),
     )
     seen = snapshot(
         Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}, facts
@@ -111,6 +116,26 @@ def test_the_next_priority_answers_when_all_above_it_are_down() -> None:
     down = Health(Target("TCP", "10.0.0.1", 80), False, EPOCH, "refused")
 
     assert told(table_of(high, low, facts=[down])) == ["10.0.0.2"]
+
+
+def test_who_probes_nothing_goes_by_what_the_leader_tells() -> None:
+    watched = (Monitor(type="TCP", port=80),)
+    members = (
+        member("lubeck", "10.0.0.1", priority=20, monitors=watched),
+        member("bergen", "10.0.0.2", monitors=watched),
+    )
+
+    def answered(*up: bool) -> list[str]:
+        health = tuple(
+            MemberHealth(cluster=m.cluster, address=m.address, up=is_up)
+            for m, is_up in zip(members, up, strict=False)
+        )
+        return told(table_of(*members, health=health))
+
+    assert answered(True, True) == ["10.0.0.1"]
+    assert answered(False, True) == ["10.0.0.2"]
+    assert answered(False, False) == []
+    assert answered() == [], "of whom nothing is told yet is not up"
 
 
 def test_what_its_cluster_says_is_not_ready_is_not_told() -> None:

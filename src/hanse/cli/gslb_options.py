@@ -87,7 +87,8 @@ def global_zone_options(command: F) -> F:
             "global_zones",
             multiple=True,
             metavar="ZONE",
-            help="A zone whose global hosts are answered, too; can be repeated.",
+            help="A zone whose global hosts are answered, too, by the health that the leader's "
+            "agent tells on GlobalServices; nothing is probed here. Can be repeated.",
         ),
     ):
         command = option(command)

@@ -168,3 +168,13 @@ def soa(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
 def name_server(zone: bytes) -> bytes:
     """The name that a zone says it is served by."""
     return b"\x02ns\x03dns" + zone
+
+
+def version_name(zone: bytes) -> bytes:
+    """The name at which a zone tells by which rules its names are made."""
+    return b"\x0bdns-version" + zone
+
+
+def version(zone: bytes, text: str, ttl: int = TTL) -> Node:
+    """What a zone tells there."""
+    return Node(version_name(zone), (together(Type.TXT, [txt(text)], ttl),))

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Node, Type, together, txt
-from hanse.dns.in_cluster import nodes_of
+from hanse.dns.answers import Node, version
+from hanse.dns.in_cluster import SCHEMA_VERSION, nodes_of
 from hanse.dns.names import below, wire_name
 from hanse.dns.zone import View
 from hanse.model.facts import Role
@@ -58,8 +58,7 @@ class ClusterZone:
     def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
         def tell(key: Key) -> Sequence[Node]:
             if key == VERSION:
-                version = together(Type.TXT, [txt("1.1.0")], self.view.ttl)
-                return (Node(b"\x0bdns-version" + self._apex, (version,)),)
+                return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
             service = seen.get(seen.local, Service, key.name, key.namespace)
             space = below(key.namespace, self._services)
             name = below(key.name, space) if space is not None else None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hanse.dns.answers import Answer, Type, records_in
+from hanse.dns.answers import Answer, Type, records_in, version_name
 from hanse.dns.compiler import Compiler
 from hanse.dns.explain_global import global_answer, global_rule, global_service, left_out_of
 from hanse.dns.names import is_under, labels_of, text_of, wire_name
@@ -140,7 +140,7 @@ Why = tuple[str, tuple[LeftOut, ...]]
 
 def _why(about: Asked | None, code: str, view: View, seen: Snapshot, name: bytes) -> Why:
     if about is None:
-        if name == b"\x0bdns-version" + wire_name(view.zone):
+        if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
         exists = "names stand below it" if code != "NXDOMAIN" else "it is the name of nothing"
         return f"{text_of(name)} names no service; {exists}", ()

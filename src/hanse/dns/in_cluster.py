@@ -7,6 +7,9 @@ from hanse.dns.names import ROOT, BadName, below, wire_name
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 
+SCHEMA_VERSION = "1.1.0"
+"""Of Kubernetes' specification of these names, as `dns-version` tells it."""
+
 
 def nodes_of(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Node, Type, address, together, txt
-from hanse.dns.in_cluster import addresses, dashed, nodes_of
+from hanse.dns.answers import Node, address, version
+from hanse.dns.in_cluster import SCHEMA_VERSION, addresses, dashed, nodes_of
 from hanse.dns.names import below, wire_name
 from hanse.dns.zone import View
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
@@ -84,8 +84,7 @@ class NetworkZone:
     def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
         def tell(key: Key) -> Sequence[Node]:
             if key == VERSION:
-                version = together(Type.TXT, [txt("1.1.0")], self.view.ttl)
-                return (Node(b"\x0bdns-version" + self._apex, (version,)),)
+                return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
             if key.topic == POD:
                 pod = seen.get(seen.local, Pod, key.name, key.namespace)
                 return list(self._pod(pod)) if pod is not None and self._is_ours(pod) else ()

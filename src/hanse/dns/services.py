@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from hanse.dns.answers import AAAA, SRV, A, Answer, Node, Type, address, in_turn, srv, together, txt
+from hanse.dns.answers import (
+    AAAA,
+    SRV,
+    A,
+    Answer,
+    Node,
+    address,
+    in_turn,
+    srv,
+    together,
+    version,
+)
 from hanse.dns.names import LONGEST_NAME, below, wire_name
 from hanse.dns.offers import BY_CLUSTER, BY_SERVICE, Offer, Rules, Spot, offers_of, rules_of
 from hanse.dns.zone import View
@@ -73,8 +84,7 @@ class ServiceZone:
 
         def tell(key: Key) -> Sequence[Node]:
             if key == VERSION:
-                version = together(Type.TXT, [txt(SCHEMA_VERSION)], self.view.ttl)
-                return (Node(b"\x0bdns-version" + self._apex, (version,)),)
+                return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
             told = seen.get(seen.local, ServiceImport, key.name, key.namespace)
             if told is None:
                 return ()
