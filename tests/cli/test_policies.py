@@ -79,7 +79,12 @@ def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
     [
         (("deny", "--keep"), "'deny' is no policy; say acnp/NAME or anp/NAMESPACE/NAME"),
         (("acnp/deny",), "say what counts: one of --keep, --yield or --take CLUSTER"),
-        (("acnp/deny", "--keep", "--take", "rome"), "one of --keep, --yield or --take CLUSTER"),
+        (("acnp/deny", "--keep", "--take", "rome"), "--keep and --take rome contradict each other"),
+        (("acnp/deny", "--keep", "--yield"), "--keep and --yield contradict each other; say one"),
+        (
+            ("acnp/deny", "--take", "rome", "--yield", "--keep"),
+            "--keep, --yield and --take rome contradict each other",
+        ),
     ],
 )
 def test_bad_input_is_answered_with_one_line(

@@ -56,13 +56,19 @@ def command(context: click.Context, as_json: bool) -> None:
 @command.command("resolve")
 @click.argument("policy")
 @click.option("--in", "cluster", default="", metavar="CLUSTER", help="The cluster decided about.")
-@click.option("--keep", "word", flag_value="keep", help="What stands there counts, everywhere.")
-@click.option("--yield", "word", flag_value="yield", help="What stands there gives way.")
+@click.option("--keep", is_flag=True, help="What stands there counts, everywhere.")
+@click.option("--yield", "gives_way", is_flag=True, help="What stands there gives way.")
 @click.option("--take", default="", metavar="CLUSTER", help="This cluster's overruled version.")
 @click.option("--timeout", default=30, show_default=True, help="Seconds to wait for the result.")
 @click.pass_context
 def resolve(
-    context: click.Context, policy: str, cluster: str, word: str | None, take: str, timeout: int
+    context: click.Context,
+    policy: str,
+    cluster: str,
+    keep: bool,
+    gives_way: bool,
+    take: str,
+    timeout: int,
 ) -> None:
     """Settle versions that crossed, or a policy in quarantine.
 
@@ -82,10 +88,16 @@ def resolve(
     key = key_called(policy)
     if key is None:
         raise Oops(f"{policy!r} is no policy; say acnp/NAME or anp/NAMESPACE/NAME")
-    if (word is None) == (not take):
+    said = {"--keep": keep, "--yield": gives_way, f"--take {take}": bool(take)}
+    words = [word for word, meant in said.items() if meant]
+    if not words:
         raise Oops("say what counts: one of --keep, --yield or --take CLUSTER")
+    if len(words) > 1:
+        told = f"{', '.join(words[:-1])} and {words[-1]}"
+        raise Oops(f"{told} contradict each other; say one of them")
     known = _ways(settings_of(context))
-    decision = Decision(key, cluster, take or word or "", timeout)
+    word = take or words[0].removeprefix("--")
+    decision = Decision(key, cluster, word, timeout)
     click.echo(run_async(lambda: decide(known, decision)))
 
 
