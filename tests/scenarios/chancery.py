@@ -170,6 +170,7 @@ class Script:
     def __init__(self, chancery: Chancery, seed: int) -> None:
         self.chancery = chancery
         self.random = Random(seed)
+        self.base: int | None = None
         self.last: dict[ClusterId, int | None] = {}
         self.written = 0
         self.story: list[str] = []
@@ -184,7 +185,12 @@ class Script:
 
     def outcomes(self) -> set[int | None]:
         """What may come out: something that somebody did last somewhere."""
-        return set(self.last.values()) or {None}
+        return set(self.last.values()) or {self.base}
+
+    def agreed(self, what: int | None) -> None:
+        """All say the same, and go on from there."""
+        self.base, self.last = what, {}
+        self.story.append(f"all agree on {what}")
 
     async def _create(self, where: ClusterId) -> None:
         self.written += 1
