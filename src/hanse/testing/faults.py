@@ -28,7 +28,7 @@ class Weather(Struct, frozen=True):
     breaks: float = 0.0
     """Lines of a watch after which it breaks off."""
     lag: timedelta = timedelta(0)
-    """How late the lines of a watch may come; those of one watch stay in order."""
+    """How late one in three lines of a watch may come; those of one watch stay in order."""
     late: str = ""
     """A resource whose lists and watches begin `LATE` after all others."""
 
@@ -245,9 +245,9 @@ class FaultyTransport:
 
     async def _until_chance_breaks(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
-            lag = self._link.weather.lag
-            if lag:
-                await asyncio.sleep(self._network.random.random() * lag.total_seconds())
+            lag, random = self._link.weather.lag, self._network.random
+            if lag and random.random() < 1 / 3:
+                await asyncio.sleep(random.random() * lag.total_seconds())
             yield line
             if self._network.random.random() < self._link.weather.breaks:
                 raise Unreachable("the connection was reset")

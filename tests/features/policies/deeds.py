@@ -1,6 +1,7 @@
 """What people do to replicated policies, and what goes wrong meanwhile, chosen at random."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -34,6 +35,7 @@ SLOW = Weather(delay=timedelta(seconds=2))
 OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
 """Flapping is a scenario of its own: here people may change their minds as often as they like."""
 TAKEOVER = 20.0
+Deed = Callable[[], Awaitable[None]]
 COLLECTED = 40.0
 """Seconds after which the tombstone of what all have heard of is no more."""
 LEAGUES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -62,7 +64,7 @@ class Deeds:
             elections=False,
             discovers=False,
         )
-        self.namespaced = self.random.random() < 0.4
+        self.namespaced = self.random.random() < 0.5
         self.make = anp if self.namespaced else acnp
         self.believed = {name: Believed(self.names) for name in ("deny", "allow")}
         self.complaints: list[str] = []
@@ -109,7 +111,7 @@ class Deeds:
             return
         self.written += 1
         change: dict[str, Any] = {"spec": {"priority": self.written}}
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.4:
             change = {"metadata": {"labels": {"edit": str(self.written)}}}
         try:
             with self.witness.by_hand(where):
@@ -242,17 +244,19 @@ class Deeds:
             self.realm.depose(old, member)
         self._tell(f"{new} leads {member}, after {old} ({overlap})")
 
-    async def _crash_at_a_request(self) -> None:
+    async def _crash_at_a_request(self, meanwhile: Deed | None = None, name: str = "") -> None:
         """A supervisor dies while it waits for an answer, and is started again."""
         crash = self.realm.network.crash_at(self.random.randint(1, 12))
-        await self.random.choice((self._edit, self._create, self._delete))()
+        await self.random.choice((self._edit, self._create, self._delete))(name=name)
         done, _ = await asyncio.wait({crash}, timeout=30)
         self.realm.network.disarm()
         if done and crash.result() in self.realm.agents:
             await self.realm.kill_agent(crash.result())
+            self._tell(f"the agent of {crash.result()} crashed at a request")
+            if meanwhile is not None:
+                await meanwhile()
             self.realm.start_agent(crash.result())
             self._lead_all()
-            self._tell(f"the agent of {crash.result()} crashed at a request")
 
     async def _restart_server(self) -> None:
         target = self._cluster()

@@ -72,11 +72,9 @@ async def rejoined(it: "Schedule") -> None:
 async def parted(it: "Schedule") -> None:
     """Both sides of a broken link do something, and what one side did is long past."""
     name, where = await _stands(it), it._cluster()
-    wholly = it.random.random() < 0.7
-    for chief in it.chiefs:
-        if chief != where or wholly:
-            it.realm.network.cut(chief, where)
-    it._tell(f"{where} is on its own")
+    for chief in it.random.sample(it.chiefs, it.random.randint(1, len(it.chiefs))):
+        it.realm.network.cut(chief, where)
+        it._tell(f"{chief} is cut off from {where}")
     others = [cluster for cluster in it.names if cluster != where]
     await _changes(it, name, it.random.choice(others))
     if it.random.random() < 0.5:
@@ -88,12 +86,23 @@ async def parted(it: "Schedule") -> None:
 async def homeless(it: "Schedule") -> None:
     """A namespace goes and comes back, while its policies are changed elsewhere."""
     name, where = await _stands(it), it._cluster()
-    await it.happens(it._lag(where) if it.random.random() < 0.5 else _fault(it), soon=True)
-    await it.happens(it._raze(where))
-    if it.random.random() < 0.5:
+    await it.happens(it._lag(where) if it.random.random() < 0.7 else _fault(it), soon=True)
+    await it.happens(it._raze(where), soon=it.random.random() < 0.6)
+    if it.random.random() < 0.4:
         await _changes(it, name)
     if it.random.random() < 0.7 and where in it.homeless:
         await it.happens(it._raze(where), soon=True)
+
+
+async def interrupted(it: "Schedule") -> None:
+    """A leader dies in the middle of its work, and people go on before the next one looks."""
+    name = await _stands(it)
+    for _ in range(it.random.randint(1, 2)):
+
+        async def meanwhile() -> None:
+            await it.random.choice((it._edit, it._edit, it._delete))(name=name)
+
+        await it.happens(it._crash_at_a_request(meanwhile, name))
 
 
 async def raced(it: "Schedule") -> None:
@@ -122,13 +131,14 @@ async def late(it: "Schedule") -> None:
 def plot_for(it: "Schedule") -> Plot:
     """One of them; backups are not promised to be good where memories are short."""
     plots: tuple[tuple[Plot, int], ...] = (
-        (anything, 4),
+        (anything, 3),
         (restored, 0 if it.forgetful else 4),
         (rejoined, 3 if it.names[-1] not in it.chiefs else 0),
         (parted, 6 if it.forgetful else 2),
         (homeless, 4 if it.namespaced else 0),
         (late, 3 if len(it.chiefs) > 1 else 0),
-        (raced, 3),
+        (raced, 2),
+        (interrupted, 4),
     )
     return it.random.choices([p for p, _ in plots], [w for _, w in plots])[0]
 

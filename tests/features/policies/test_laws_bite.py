@@ -1,0 +1,78 @@
+"""The laws can fail: with any one protection taken away, some schedule of a few dozen breaks one.
+
+Without this a search that finds nothing might look at nothing.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.policies import feature, observing
+from hanse.features.policies.record import Record
+from hanse.features.policies.sight import Ledgers, known_of
+from hanse.features.policies.versions import Entry, History
+from hanse.model.keys import Key
+from hanse.model.snapshot import Snapshot
+from tests.features.policies import schedules
+from tests.features.policies.test_hazards_bite import (
+    nobody_notices_who_was_away,
+    tombstones_go_at_once,
+    whatever_is_gone_was_deleted,
+)
+
+SEEDS = 120
+"""Schedules to try, from one on that is known to come to something soon: who changes what happens
+in schedules will find it elsewhere among these."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Broken replication complains a lot."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
+    def acknowledged(
+        it: observing._Standing, own: Record, known: History, target: Entry, _: int
+    ) -> observing.Draft:
+        return observing._draft(own, known, it.acknowledged(target.dot))
+
+    patch.setattr(observing, "_landed", acknowledged)
+
+
+def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
+    def known(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
+        pages = {m: replace(page, collected={}) for m, page in ledgers.pages.items()}
+        return known_of(key, replace(ledgers, pages=pages), seen)
+
+    patch.setattr(feature, "known_of", known)
+
+
+@pytest.mark.parametrize(
+    ("without", "first"),
+    [
+        (whatever_is_gone_was_deleted, 35),
+        (nobody_notices_who_was_away, 0),
+        (nobody_tells_of_what_was_collected, 35),
+        (edits_that_follow_our_write_are_ours, 0),
+        (tombstones_go_at_once, 55),
+    ],
+)
+def test_some_law_breaks_when(
+    without: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch)
+
+    assert any(_breaks(seed) for seed in range(first, first + SEEDS)), "no law noticed"
+
+
+def _breaks(seed: int) -> bool:
+    try:
+        schedules.play(seed)
+    except schedules.Broken:
+        return True
+    return False
