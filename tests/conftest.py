@@ -5,11 +5,17 @@ need one.
 """
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.real.shared_fleet import binaries, real_clusters
 from tests.scenarios.engines import ENGINES
 
 __all__ = ["binaries", "real_clusters"]
+
+
+# How fast a noisy machine draws examples is no property of what they are examples of.
+settings.register_profile("hanse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hanse")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,9 @@
+from hanse import app
+from hanse.features.services.manifests import at_home
 from hanse.model.facts import Role
-from hanse.model.kinds.core import ConfigMap, Service
+from hanse.model.kinds.core import ConfigMap, Secret, Service
 from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.rights import rights
 from hanse.model.snapshot import Watch, Writes
 from hanse.testing.toy import HOME, Toy
@@ -58,6 +61,31 @@ def test_a_right_that_holds_everywhere_is_not_repeated_for_a_namespace() -> None
     )
 
     assert [r.namespace for r in granted if r.resource == "configmaps"] == [""]
+
+
+def test_what_is_watched_by_name_is_granted_by_name_but_its_creation() -> None:
+    watch = Watch(Role.LOCAL, Secret, namespace="a", name="ours", writes=Writes.OBJECTS)
+
+    granted = [r for r in rights([watch], Role.LOCAL) if r.resource == "secrets"]
+
+    assert {(r.names, r.verbs) for r in granted} == {
+        ((), ("create",)),
+        (("ours",), ("delete", "get", "list", "patch", "watch")),
+    }
+
+
+def test_an_agent_may_read_its_own_secrets_in_its_namespace_and_no_others() -> None:
+    made = at_home(app.watches(), "lubeck")
+    (role,) = [m.wire for m in made if (m.kind.name, m.namespace) == ("Role", SYSTEM_NAMESPACE)]
+
+    named = {
+        name
+        for rule in role["rules"]
+        if "secrets" in rule["resources"] and set(rule["verbs"]) & {"get", "list", "watch", "*"}
+        for name in rule.get("resourceNames", ["every one"])
+    }
+
+    assert named == {"hanse-broker", "hanse-webhooks"}
 
 
 def test_leases_are_renewed_by_name() -> None:

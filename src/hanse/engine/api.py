@@ -25,10 +25,12 @@ class Api(Protocol):
     """List, create, update, delete, with versions; errors are those of `hanse.kube.errors`."""
 
     def follow(
-        self, kind: type[K], namespace: str, labels: str
+        self, kind: type[K], namespace: str, labels: str, name: str = ""
     ) -> AsyncGenerator[Event[K], None]: ...
 
-    async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]: ...
+    async def list(
+        self, kind: type[K], *, namespace: str = "", labels: str = "", name: str = ""
+    ) -> Listed[K]: ...
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K: ...
 
@@ -56,11 +58,22 @@ class KubeApi:
         self.client = client
         self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
 
-    def follow(self, kind: type[K], namespace: str, labels: str) -> AsyncGenerator[Event[K], None]:
-        return follow(self.client, kind, namespace=namespace, labels=labels, random=self._random)
+    def follow(
+        self, kind: type[K], namespace: str, labels: str, name: str = ""
+    ) -> AsyncGenerator[Event[K], None]:
+        return follow(
+            self.client,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=_named(name),
+            random=self._random,
+        )
 
-    async def list(self, kind: type[K], *, namespace: str = "", labels: str = "") -> Listed[K]:
-        return await self.client.list(kind, namespace=namespace, labels=labels)
+    async def list(
+        self, kind: type[K], *, namespace: str = "", labels: str = "", name: str = ""
+    ) -> Listed[K]:
+        return await self.client.list(kind, namespace=namespace, labels=labels, fields=_named(name))
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
         return await self.client.read(kind, name, namespace)
@@ -119,3 +132,7 @@ class KubeApi:
 
     async def close(self) -> None:
         await self.client.close()
+
+
+def _named(name: str) -> str:
+    return f"metadata.name={name}" if name else ""

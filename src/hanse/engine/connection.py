@@ -29,6 +29,7 @@ class Scope(NamedTuple):
     kind: type[Object]
     namespace: str
     labels: str
+    name: str = ""
 
 
 class Stream:
@@ -161,12 +162,12 @@ def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> Wanted:
             continue
         kind = watch.kind.kind
         indexes.setdefault(kind, {}).update({i.name: i for i in watch.indexes})
-        scope = Scope(watch.kind, watch.namespace, watch.labels)
+        scope = Scope(watch.kind, watch.namespace, watch.labels, watch.name)
         if scope not in scopes.setdefault(kind, []):
             scopes[kind].append(scope)
     chosen: dict[Scope, tuple[Index[Any], ...]] = {}
     for kind, several in scopes.items():
-        whole = [s for s in several if not s.namespace and not s.labels]
+        whole = [s for s in several if not (s.namespace or s.labels or s.name)]
         for scope in whole or several:
             chosen[scope] = tuple(indexes[kind].values())
     return Wanted(chosen)

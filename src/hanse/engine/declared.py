@@ -66,7 +66,8 @@ def _needs(action: Action) -> tuple[Object, Writes]:
 
 
 def _covers(watch: Watch, obj: Object) -> bool:
-    return watch.namespace in ("", obj.metadata.namespace)
+    meta = obj.metadata
+    return watch.namespace in ("", meta.namespace) and watch.name in ("", meta.name)
 
 
 def watchers_of(

@@ -231,7 +231,7 @@ class Fleet:
 
     async def _follow(self, connection: Connection, stream: Stream) -> None:
         scope = stream.scope
-        following = connection.api.follow(scope.kind, scope.namespace, scope.labels)
+        following = connection.api.follow(*scope)
         async with aclosing(following) as events:
             async for event in events:
                 rewinds = stream.store.rewinds
@@ -312,6 +312,8 @@ def _selects(stream: Stream, obj: Object) -> bool:
     """Whether a stream will tell of an object; a label selector is matched by equality alone."""
     scope = stream.scope
     if scope.namespace and scope.namespace != obj.metadata.namespace:
+        return False
+    if scope.name and scope.name != obj.metadata.name:
         return False
     labels = obj.metadata.labels
     return all(

@@ -83,7 +83,8 @@ async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | N
     found: list[Object] = []
     for scope in list(connection.streams):
         try:
-            listed = await connection.api.list(scope.kind, namespace=scope.namespace, labels=OWNER)
+            kind, namespace, _, name = scope
+            listed = await connection.api.list(kind, namespace=namespace, labels=OWNER, name=name)
         except NotFound:
             continue  # a kind that is not served holds nothing
         except KubeError:

@@ -42,45 +42,47 @@ def rights(
 ) -> tuple[Rule, ...]:
     """What an agent may do in clusters of these roles; `leases` are those it holds or looks at.
 
-    A Lease must exist or be creatable, and RBAC cannot bound a create by name.
+    What is watched by name is granted by name: a list or watch with a field selector for one name
+    is a request for that name. RBAC cannot bound a create so, of Leases neither.
     """
     here = [watch for watch in watches if watch.role in roles]
-    verbs: dict[tuple[str, str, str], set[str]] = {}
-    for namespace, kind, granted, subresource in _granted(here, leases):
+    verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
+    for namespace, kind, granted, subresource, names in _granted(here, leases):
         resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
-        verbs.setdefault((namespace, kind.group, resource), set()).update(granted)
-    rules = [Rule(n, g, r, tuple(sorted(v))) for (n, g, r), v in verbs.items()]
-    if "get" not in verbs.get(("", "", Namespace.kind.plural), ()):
+        verbs.setdefault((namespace, kind.group, resource, names), set()).update(granted)
+    rules = [Rule(n, g, r, tuple(sorted(v)), names) for (n, g, r, names), v in verbs.items()]
+    if "get" not in verbs.get(("", "", Namespace.kind.plural, ()), ()):
         rules.append(Rule("", "", Namespace.kind.plural, ("get",), (IDENTITY,)))
     held: dict[str, list[str]] = {}
     for namespace, name in leases:
         held.setdefault(namespace, []).append(name)
-    for namespace, names in held.items():
+    for namespace, renewed in held.items():
         kind = Lease.kind
-        rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), tuple(names)))
+        rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), tuple(renewed)))
     return tuple(sorted(_without_covered(rules)))
 
 
 def _granted(
     watches: Sequence[Watch], leases: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, Kind, tuple[str, ...], str]]:
-    """Namespace, kind, verbs and subresource of each grant, in no order and with repetitions."""
-    yield "", CustomResourceDefinition.kind, _READ, ""
+) -> Iterator[tuple[str, Kind, tuple[str, ...], str, tuple[str, ...]]]:
+    """Namespace, kind, verbs, subresource and names of each grant, unordered and with repeats."""
+    yield "", CustomResourceDefinition.kind, _READ, "", ()
     for watch in watches:
         where, kind = watch.namespace, watch.kind.kind
-        yield where, kind, _READ, ""
+        names = (watch.name,) if watch.name else ()
+        yield where, kind, _READ, "", names
         if Writes.OBJECTS in watch.writes:
-            yield where, kind, ("create", "patch", "delete"), ""
-        if Writes.MISSING in watch.writes:
-            yield where, kind, ("create",), ""
+            yield where, kind, ("patch", "delete"), "", names
+        if watch.writes & (Writes.OBJECTS | Writes.MISSING):
+            yield where, kind, ("create",), "", ()
         if Writes.FIELDS in watch.writes:
-            yield where, kind, ("patch",), ""
+            yield where, kind, ("patch",), "", names
         if Writes.STATUS in watch.writes:
-            yield where, kind, ("patch",), "status"
+            yield where, kind, ("patch",), "status", names
     if any(watch.writes for watch in watches):
-        yield "", Event.kind, ("create", "get", "patch"), ""
+        yield "", Event.kind, ("create", "get", "patch"), "", ()
     for namespace, _ in leases:
-        yield namespace, Lease.kind, (*_READ, "create"), ""
+        yield namespace, Lease.kind, (*_READ, "create"), "", ()
 
 
 def _without_covered(rules: Iterable[Rule]) -> Iterable[Rule]:

@@ -49,6 +49,8 @@ class Watch(Struct, frozen=True):
     """Equality and existence terms only: `app=web,tier`."""
     indexes: tuple[Index[Any], ...] = ()
     writes: Writes = Writes.NOTHING
+    name: str = ""
+    """The only object to see, by name: an agent then may read no other of its namespace."""
 
 
 class Readable(Protocol[K_co]):

@@ -55,7 +55,7 @@ class Admission:
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, ValidatingWebhookConfiguration, writes=Writes.OBJECTS),
             Watch(Role.LOCAL, MutatingWebhookConfiguration, writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, Secret, namespace=space, writes=Writes.OBJECTS),
+            Watch(Role.LOCAL, Secret, namespace=space, name=NAME, writes=Writes.OBJECTS),
             Watch(Role.LOCAL, Service, namespace=space, writes=Writes.OBJECTS),
         )
 
