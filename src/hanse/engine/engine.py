@@ -221,7 +221,8 @@ class Engine:
             owner = owner_of(obj) if obj is not None else None
             if owner is not None and owner.feature in self.features:
                 item = (owner.feature, owner.key)
-                if owner.serves == SHARED and not self.queue.is_busy(item):
+                news = lane is Lane.FRESH and not self.queue.is_busy(item)  # neither old nor ours
+                if owner.serves == SHARED and news:
                     self._patience.others_wrote()
                 self.queue.add(item, lane)
 
