@@ -240,6 +240,59 @@ async def test_what_clusters_hold_is_kept_while_they_run(
             await asyncio.sleep(0.01)
 
 
+async def test_agents_start_side_by_side_and_are_gone_before_their_clusters(tmp_path: Path) -> None:
+    names = ["lubeck", "hamburg", "bergen"]
+    together, reached = asyncio.Barrier(len(names)), dict[str, int]()
+
+    @asynccontextmanager
+    async def run(member: Member, ways: Mapping[str, Transport], _: Dial) -> AsyncIterator[Eyes]:
+        await together.wait()  # which one after another would never end
+        yield dict
+        reached[member.name] = (await ways[member.name].send(READY)).status
+
+    wishes, folder = Wishes(compose(names), sample=False), Folder(tmp_path, keep=False)
+    async with federation(wishes, folder, run, lambda _: None) as whole:
+        assert set(whole.eyes) == set(names)
+
+    assert reached == dict.fromkeys(names, 200)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at its start", "later"])
+async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
+    tmp_path: Path, later: bool
+) -> None:
+    ended: list[str] = []
+    fails = asyncio.Event()
+
+    @asynccontextmanager
+    async def run(member: Member, *_: object) -> AsyncIterator[Eyes]:
+        try:
+            if member.name == "bergen" and not later:
+                raise UpError("bergen has no agent")
+            async with asyncio.TaskGroup() as group:
+                if member.name == "bergen":
+                    group.create_task(fail())
+                yield dict
+        finally:
+            ended.append(member.name)
+
+    async def fail() -> None:
+        await fails.wait()
+        raise UpError("bergen has no agent")
+
+    async def whole() -> None:
+        wishes = Wishes(compose(["lubeck", "hamburg", "bergen"]), sample=False)
+        async with federation(wishes, Folder(tmp_path, keep=False), run, lambda _: None):
+            fails.set()
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as error:
+        await whole()
+
+    assert sorted(ended) == ["bergen", "hamburg", "lubeck"]
+    assert error.group_contains(UpError, match="bergen has no agent")
+
+
 async def _answer(access: Access) -> int | str:
     """The status that a person with this access gets, or why there is none."""
     transport = HttpTransport(Fixed(access))
