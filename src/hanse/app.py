@@ -204,7 +204,7 @@ class Agent:
         outside: Mapping[ClusterId, System] | None = None,
         features: Sequence[Feature] = (),
         hooks: Sequence[Hook] = (),
-        zones: Sequence[ZoneSource] = (),
+        also: Sequence[Watch] = (),
         dial: Dial = over_http,
         attempt: Attempt | None = None,
         lookup: Provider | None = None,
@@ -221,7 +221,7 @@ class Agent:
             clock=clock,
             random=random,
             system_namespace=settings.namespace,
-            also=[watch for zone in zones for watch in zone.watches],
+            also=also,
             providers={
                 LOOKUP: lookup or Lookup(),
                 CERTIFICATE_PROVIDER: Certificates(clock),

@@ -342,3 +342,21 @@ async def test_dig_reads_our_answers(options: tuple[str, ...]) -> None:
     assert b"10.2.0.1" in said
     warnings = [line for line in said.splitlines() if b"WARNING" in line]
     assert all(b"reserved for Multicast DNS" in line for line in warnings), warnings
+
+
+async def test_a_view_that_is_added_is_answered_and_those_before_go_on() -> None:
+    seen = seen_in("lubeck", imported(clusters=["lubeck"]), piece("lubeck", "10.1.0.5"))
+    view = View("late", zone="late.example")
+    compiler = Compiler(view, [ServiceZone(view)])
+    listeners = bound("127.0.0.1", 0, 1)
+
+    async with running(seen) as first:
+        await first.server.add([Served(compiler, (listeners,))])
+        late = Running(first.server, compiler, (listeners,))
+        assert (await late.ask("web.shop.svc.late.example")).code == "SERVFAIL"
+        feed = Feed(compiler, first.server, lambda: seen)
+        async with feed.running():
+            await feed.told()
+            assert (await late.ask("web.shop.svc.late.example")).records == ("10.1.0.5",)
+            assert (await first.ask("web.shop.svc.clusterset.local")).records == ("10.1.0.5",)
+    listeners.close()

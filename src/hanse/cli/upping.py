@@ -233,7 +233,7 @@ async def _run_agent(
         broker=ways[BROKER],
         features=app.features(options),
         hooks=app.hooks(options),
-        zones=names.zones_of(member.name),
+        also=names.watches_of(member.name),
         dial=dial,
     )
     try:

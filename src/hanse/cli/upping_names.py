@@ -1,5 +1,6 @@
 """The DNS of a local federation: a view for each cluster and network, and one that is nobody's."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -8,20 +9,24 @@ from hanse.cli.oops import Oops
 from hanse.dns.cluster import ClusterZone
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
-from hanse.dns.networks import NetworkZone
+from hanse.dns.networks import NetworkZone, watches
 from hanse.dns.outside import OutsideZone
 from hanse.dns.server import DnsServer, Served, serving
 from hanse.dns.zone import View, ZoneSource
-from hanse.features.networks.names import NetworkName
+from hanse.features.networks.names import NetworkName, parsed
 from hanse.local.up.composition import Member
 from hanse.local.up.global_sample import GLOBAL_ZONE
 from hanse.local.up.outside import ZONE
+from hanse.model.kinds.networks import Network
+from hanse.model.snapshot import Change, ObjectChange, Watch
 
 NOBODY = "all"
 """The view of those who ask from no cluster, such as a person with `dig`."""
 
 LOOPBACK = "127.0.0.1"
 CLUSTER_DOMAIN = "cluster.local"
+MOST_NETWORKS = 50
+"""Of one cluster, whose names are answered here; each has sockets of its own."""
 
 
 class Names:
@@ -47,18 +52,14 @@ class Names:
         views += inside
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
         self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
+        self.addresses = {name: _at(one) for name, one in self._listeners.items()}
+        """Where each view answers, as ADDRESS:PORT; networks that are made later come to it."""
         self._server: DnsServer | None = None
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        """Where each view answers, as ADDRESS:PORT."""
-        return {
-            name: "{}:{}".format(*listeners.address) for name, listeners in self._listeners.items()
-        }
-
-    def zones_of(self, cluster: str) -> tuple[ZoneSource, ...]:
-        """What an agent has to watch for the views that it tells."""
-        return tuple(source for view in self._views_of(cluster) for source in self._sources[view])
+    def watches_of(self, cluster: str) -> tuple[Watch, ...]:
+        """What an agent has to watch for the views that it tells, and will tell."""
+        sources = [source for view in self._views_of(cluster) for source in self._sources[view]]
+        return (*(watch for source in sources for watch in source.watches), *watches())
 
     @asynccontextmanager
     async def told_by(self, agent: app.Agent) -> AsyncIterator[None]:
@@ -68,7 +69,53 @@ class Names:
             for view in self._views_of(agent.settings.cluster):
                 feeding = agent.feeding(self._compilers[view], self._server)
                 await stack.enter_async_context(feeding)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            cluster = agent.settings.cluster
+            later = group.create_task(self._follow(agent), name=f"networks of {cluster}")
+            stack.callback(later.cancel)
             yield
+
+    async def _follow(self, agent: app.Agent) -> None:
+        """Answer for networks that are made while all this runs, until it is cancelled."""
+        news = asyncio.Event()
+        news.set()
+
+        def saw(change: Change) -> None:
+            if isinstance(change, ObjectChange) and isinstance(change.after, Network):
+                news.set()
+
+        agent.engine.followers.append(saw)
+        try:
+            async with AsyncExitStack() as stack:
+                while True:
+                    await news.wait()
+                    news.clear()
+                    for compiler in await self._opened(agent):
+                        assert self._server is not None, "views are told while the server runs"
+                        feeding = agent.feeding(compiler, self._server)
+                        await stack.enter_async_context(feeding)
+        finally:
+            agent.engine.followers.remove(saw)
+
+    async def _opened(self, agent: app.Agent) -> list[Compiler]:
+        """New views, one for each network of a cluster that has none yet."""
+        assert self._server is not None, "views are told while the server runs"
+        cluster, seen = agent.settings.cluster, agent.engine.snapshot()
+        names = [parsed(n.metadata.name) for n in seen.all(cluster, Network)]
+        wanted = {f"{cluster}/{name}": name for name in sorted(names)}
+        new = {view: name for view, name in wanted.items() if view not in self._sources}
+        room = max(0, MOST_NETWORKS - len(self._views_of(cluster)))
+        opened: list[Served] = []
+        for title, name in list(new.items())[:room]:
+            view = View(title, zone=CLUSTER_DOMAIN)
+            self._sources[title] = (NetworkZone(view, name),)
+            self._compilers[title] = Compiler(view, self._sources[title])
+            self._listeners[title] = _bound(0)
+            self.addresses[title] = _at(self._listeners[title])
+            opened.append(Served(self._compilers[title], (self._listeners[title],)))
+        if opened:
+            await self._server.add(opened)
+        return [one.compiler for one in opened]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -92,6 +139,10 @@ def _sources(view: View) -> tuple[ZoneSource, ...]:
     written for ExternalDNS, which does not run here."""
     own = ClusterZone(view) if view.local else OutsideZone(view, ZONE)
     return (*app.sources(view), own)
+
+
+def _at(listeners: Listeners) -> str:
+    return "{}:{}".format(*listeners.address)
 
 
 def _bound(port: int) -> Listeners:

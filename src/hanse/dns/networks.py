@@ -23,6 +23,15 @@ SLICES = Index(
 )
 
 
+def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
+    """What has to be seen for the names of some networks; by itself: of all."""
+    return (
+        Watch(Role.LOCAL, Service, namespace, labels),
+        Watch(Role.LOCAL, EndpointSlice, namespace, labels, (SLICES,)),
+        Watch(Role.LOCAL, Pod, namespace, labels),
+    )
+
+
 class NetworkZone:
     """All names of one network, as pods in it see them."""
 
@@ -37,15 +46,7 @@ class NetworkZone:
         self._pods = b"\x03pod" + self._apex
         self.zones: tuple[bytes, ...] = (self._apex,)
         chosen = ",".join(f"{name}={value}" for name, value in self._labels.items())
-        self.watches: tuple[Watch, ...] = tuple(
-            watch
-            for space in namespaces or ("",)
-            for watch in (
-                Watch(Role.LOCAL, Service, space, chosen),
-                Watch(Role.LOCAL, EndpointSlice, space, chosen, (SLICES,)),
-                Watch(Role.LOCAL, Pod, space, chosen),
-            )
-        )
+        self.watches = tuple(w for space in namespaces or ("",) for w in watches(space, chosen))
         self._aliases = {
             (network.alias_namespace, network.kubernetes): ("default", "kubernetes"),
             (network.dns_namespace, network.kube_dns): ("kube-system", "kube-dns"),

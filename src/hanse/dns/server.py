@@ -71,6 +71,7 @@ class DnsServer:
         self._workers: list[_Worker] = []
         self._marks = count(1)
         self._group: asyncio.TaskGroup | None = None
+        self._changing = asyncio.Lock()
 
     def update(self, delta: Delta) -> None:
         """Tell every worker of a change; none of them is waited for."""
@@ -85,7 +86,18 @@ class DnsServer:
 
     async def reload(self, settings: Serving) -> None:
         """Go on with other settings: new workers take over, and no question is lost."""
-        old, self._settings = list(self._workers), settings
+        async with self._changing:
+            self._settings = settings
+            await self._renew()
+
+    async def add(self, served: Sequence[Served]) -> None:
+        """Answer for more views, by workers that take over as after a reload."""
+        async with self._changing:
+            self._served |= {one.view: one for one in served}
+            await self._renew()
+
+    async def _renew(self) -> None:
+        old = list(self._workers)
         await self._start()
         self._workers = [worker for worker in self._workers if worker not in old]
         await asyncio.gather(*[worker.stop() for worker in old])
