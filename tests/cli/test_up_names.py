@@ -86,37 +86,3 @@ def test_a_script_finds_the_names(tmp_path: Path) -> None:
 
     assert said.status == 0, said.err
     assert re.fullmatch(r"127\.0\.0\.1:\d+", json.loads(said.out.splitlines()[-1]))
-
-
-def in_bergen(fleet: Running, *arguments: str) -> str:
-    said = fleet.kubectl("--context", "bergen", *arguments)
-    assert said.status == 0, said.err
-    return said.out
-
-
-def test_a_network_that_is_made_later_is_answered_its_own_names_too(
-    fleet: Running, tmp_path: Path
-) -> None:
-    wire = {
-        "apiVersion": "arktos.futurewei.com/v1",
-        "kind": "Tenant",
-        "metadata": {"name": "late"},
-        "spec": {},
-    }
-    file = tmp_path / "tenant.json"
-    file.write_text(json.dumps(wire))
-    in_bergen(fleet, "create", "-f", str(file))
-    until = time.monotonic() + PATIENCE
-    kubernetes: list[str] = []
-    while not kubernetes and time.monotonic() < until:
-        told = json.loads(fleet.beside("status", "--json").out)
-        (views,) = [one["networkDns"] for one in told["clusters"] if one["name"] == "bergen"]
-        if "late.default" in views:
-            name = "kubernetes.default.svc.cluster.local"
-            kubernetes = addresses(views["late.default"], name)[1]
-
-    alias = ("get", "service", "kubernetes-default", "-o", "jsonpath={.spec.clusterIP}")
-    assert kubernetes == [in_bergen(fleet, "-n", "late-default", *alias)]
-    in_bergen(fleet, "delete", "tenant", "late")
-    in_bergen(fleet, "wait", "--for=delete", "--timeout=30s", "network/late.default")
-    in_bergen(fleet, "delete", "namespace", "late-default", "late-kube-system")
