@@ -29,6 +29,8 @@ class Weather(Struct, frozen=True):
     """Lines of a watch after which it breaks off."""
     lag: timedelta = timedelta(0)
     """How late one in three lines of a watch may come; those of one watch stay in order."""
+    lags: str = ""
+    """With these words in its path, every line of a watch comes so late, and no other does."""
     late: str = ""
     """A resource whose lists and watches begin `LATE` after all others."""
 
@@ -238,19 +240,26 @@ class FaultyTransport:
             self._inner.stream(request) as lines,
             aclosing(link.read(lines)) as whole,
         ):
-            yield self._until_chance_breaks(whole)
+            yield self._until_chance_breaks(whole, request.path)
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _until_chance_breaks(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _until_chance_breaks(
+        self, lines: AsyncIterator[bytes], path: str
+    ) -> AsyncIterator[bytes]:
         async for line in lines:
-            lag, random = self._link.weather.lag, self._network.random
-            if lag and random.random() < 1 / 3:
-                await asyncio.sleep(random.random() * lag.total_seconds())
+            if self._link.weather.lag:
+                await asyncio.sleep(self._lag(path).total_seconds())
             yield line
             if self._network.random.random() < self._link.weather.breaks:
                 raise Unreachable("the connection was reset")
+
+    def _lag(self, path: str) -> timedelta:
+        weather, random = self._link.weather, self._network.random
+        if weather.lags:
+            return weather.lag if weather.lags in path else timedelta(0)
+        return weather.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
     def _fate(self) -> Literal["answered", "refused", "lost before", "lost after"]:
         weather, random = self._link.weather, self._network.random

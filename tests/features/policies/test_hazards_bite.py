@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from hanse.features.policies import guards, observing, page
+from hanse.features.policies import deciding, guards, observing, page
 from hanse.features.policies.sight import Ledgers
 from hanse.features.policies.versions import NOTHING
+from hanse.model.snapshot import Snapshot
 from hanse.testing.time import run
 from tests.features.policies import test_hazards as hazards
 
@@ -54,6 +55,18 @@ def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> N
     patch.setattr(observing, "flips_of", lambda *_: 0)
 
 
+def what_went_with_its_namespace_stands_in_the_next(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deciding, "_displaced", deciding._blocked)
+
+
+def what_was_ever_read_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Snapshot, "synced", Snapshot.listed)
+
+
+def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deciding, "_generation_after", lambda policy, _: policy.metadata.generation + 1)
+
+
 @pytest.mark.parametrize(
     ("weaken", "scenario"),
     [
@@ -78,6 +91,18 @@ def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> N
         (
             nobody_counts_how_often_something_comes_back,
             hazards.test_gitops_recreating_what_was_deleted,
+        ),
+        (
+            what_went_with_its_namespace_stands_in_the_next,
+            hazards.test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing,
+        ),
+        (
+            what_was_ever_read_counts,
+            hazards.test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back,
+        ),
+        (
+            every_write_gives_a_generation,
+            lambda: hazards.test_an_edit_after_a_crash_is_nobody_elses_write(request_number=7),
         ),
     ],
     ids=lambda value: value.__name__ if value.__name__ != "<lambda>" else "",

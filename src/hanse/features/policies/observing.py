@@ -102,8 +102,6 @@ def observe(sight: Sight, own: Record | Lost, known: History, flips: int) -> Obs
         return _absent(sight, own, known)
     if not is_federated(policy):
         return _plain(sight, policy, own, known)
-    if _is_of_the_past(sight, policy, own.here):
-        return Past()
     standing = _standing(sight, policy, own.here)
     if own.here.phase == "Quarantined":
         return _quarantined(standing, own, known, flips)
@@ -113,13 +111,6 @@ def observe(sight: Sight, own: Record | Lost, known: History, flips: int) -> Obs
     if own.here.stands:
         return _stood(standing, own, known, flips)
     return _appeared(standing, own, known, flips)
-
-
-def _is_of_the_past(sight: Sight, policy: Policy, here: Here) -> bool:
-    """Whether a policy is seen that went with its namespace or kind; another has come since."""
-    if policy.metadata.uid != here.former or not sight.home or not sight.definition:
-        return False
-    return (sight.home, sight.definition) != (here.home, here.definition)
 
 
 def _standing(sight: Sight, policy: Policy, before: Here) -> _Standing:
