@@ -131,6 +131,7 @@ class Deeds:
         standing = await self.realm.find(where, self.make(name))
         if standing is None:
             return
+        written = await self.realm.is_being_written(where, standing)
         try:
             with self.witness.by_hand(where):
                 await self.realm.delete(where, standing)
@@ -139,6 +140,7 @@ class Deeds:
         self._tell(f"{where}: {name} is deleted")
         if is_federated(standing):
             self._acted(where, name, ABSENT)
+            self.believed[name].unsure |= written  # and then its end may be nobody's decision
         self.believed[name].plain.pop(where, None)
 
     async def _unannotate(self, where: str = "", name: str = "") -> None:

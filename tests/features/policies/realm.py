@@ -16,7 +16,15 @@ from hanse.engine.leaving import leave, leave_by_force
 from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federated
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import Page, Record, page_in, record_in, record_name
+from hanse.features.policies.record import (
+    Lost,
+    Page,
+    Record,
+    Unreadable,
+    page_in,
+    record_in,
+    record_name,
+)
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_of
 from hanse.kube.request import Request, Response, Transport
@@ -300,14 +308,22 @@ class Realm(World):
         return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
 
     async def record(self, cluster: str, policy: Policy) -> Record | None:
+        told = await self._told(cluster, policy)
+        assert told is None or isinstance(told, Record), told
+        return told
+
+    async def is_being_written(self, cluster: str, policy: Policy) -> bool:
+        """Whether a leader has not acknowledged yet what it wrote there."""
+        told = await self._told(cluster, policy)
+        return isinstance(told, Record) and told.here.phase == "Pending"
+
+    async def _told(self, cluster: str, policy: Policy) -> Record | Unreadable | Lost | None:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         name = record_name(Key(topic, policy.metadata.name, policy.metadata.namespace))
         try:
-            told = record_in(await self.client(cluster).read(ConfigMap, name, SYSTEM))
+            return record_in(await self.client(cluster).read(ConfigMap, name, SYSTEM))
         except NotFound:
             return None
-        assert isinstance(told, Record), told
-        return told
 
     async def page(self, cluster: str) -> Page | None:
         try:
