@@ -169,8 +169,15 @@ def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(fleet:
 
 
 def test_an_agent_that_writes_all_again_is_told_at_once_and_not_waited_for(fleet: Running) -> None:
+    agent = ("-n", "hanse-system", "create", "deployment", "hanse-agent", "--image=hanse")
+    mark = ("-n", "hanse-system", "label", "deployment", "hanse-agent")
+    assert fleet.kubectl(*agent).status == 0
+    assert fleet.kubectl(*mark, "app.kubernetes.io/part-of=hanse").status == 0
+
     said = fleet.beside("uninstall", "--context", "rome", "--yes", "--force")
 
+    left = fleet.kubectl("-n", "hanse-system", "get", "deployments,replicasets,pods", "-o", "name")
+    assert left.out == "", "an agent of the cluster's own is gone with its pods before the rest"
     assert said.status == 1
     assert "an agent is at work" in said.err or "is an agent still running?" in said.err
 
