@@ -102,3 +102,39 @@ def test_a_plan_asks_every_agent_what_it_would_do(
         ("hamburg", "copy-of-bread", "hamburg"),
         ("bergen", "copy-of-bread", "bergen"),
     }
+
+
+JOINS = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: tolls
+  namespace: shop
+  annotations: {svc.global.federated.antreaplus.vmware.com: tolls}
+spec: {ports: [{name: http, port: 80}]}
+"""
+
+
+def test_a_plan_tells_what_leaders_would_do_in_the_members_that_they_lead(
+    fleet: Running, tmp_path: Path
+) -> None:
+    file = tmp_path / "joins.yaml"
+    file.write_text(JOINS)
+    for supervisor in ("lubeck", "hamburg"):
+        fleet.kubectl(
+            *("--context", supervisor, "wait", "federations", "--all", "--timeout=120s"),
+            "--for=jsonpath={.status.members[2].leader}",
+        )
+
+    said = fleet.beside("plan", "-f", str(file), "--context", "bergen", "--json")
+
+    changes = json.loads(said.out)["changes"]
+    served = {
+        (row["cluster"], row["change"], row["namespace"])
+        for row in changes
+        if (row["kind"], row["name"]) == ("Service", "tolls") and row["by"] != "you"
+    }
+    home = "antrea-plus-system"
+    assert served == {(c, "create", home) for c in ("lubeck", "hamburg", "bergen")}
+    assert {row["by"] for row in changes} <= {"you", "lubeck", "hamburg"}, "a child leads nobody"
+    assert fleet.kubectl("get", "service", "tolls", "-n", home).status == 1

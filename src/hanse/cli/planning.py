@@ -9,14 +9,19 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.cli.clusters import Way
-from hanse.cli.consequences import Applied, Consequence, consequences, seen_in_full
+from hanse.cli.consequences import PATIENCE, Applied, Consequence, consequences, seen_in_full
 from hanse.cli.documents import Document
 from hanse.cli.looking import Look, look_at
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.trying import Tried, try_all
+from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
 from hanse.kube.http import HttpTransport
+from hanse.model.facts import Leadership, Role
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
@@ -40,6 +45,10 @@ class Fleet(Struct, frozen=True):
 
     members: dict[ClusterId, Way]
     broker: Way | None
+    supervised: dict[ClusterId, tuple[ClusterId, ...]] = {}
+    """By supervisor: the members of its Federation that can be looked at."""
+    leases: dict[ClusterId, LeaseSpec] = {}
+    """By member: who leads it, and in which epoch."""
 
 
 async def outlook(documents: Sequence[Document], ways: Sequence[Way], target: str) -> Outlook:
@@ -97,16 +106,33 @@ def changes_of(shown: Outlook) -> list[dict[str, Any]]:
 
 async def _fleet(ways: Sequence[Way]) -> Fleet:
     members: dict[ClusterId, Way] = {}
+    named: dict[ClusterId, list[ClusterId]] = {}
     broker: Way | None = None
     for way, seen in zip(ways, await look_at(ways), strict=True):
         if not isinstance(seen, Look):
             raise Trouble(f"{way.name}: {seen.why}; see `hanse doctor`")
         if seen.agent is not None and seen.agent.holder:
             # An agent calls itself by its cluster's id and its own name.
-            members[cluster_of(seen.agent.holder)] = way
+            name = cluster_of(seen.agent.holder)
+            members[name] = way
+            if seen.membership is not None and seen.membership.supervises:
+                named[name] = [member.cluster for member in seen.membership.members]
         elif seen.is_broker:
             broker = way
-    return Fleet(members, broker)
+    supervised = {s: tuple(m for m in several if m in members) for s, several in named.items()}
+    leases = {m: await _lease(m, members[m]) for several in supervised.values() for m in several}
+    return Fleet(members, broker, supervised, leases)
+
+
+async def _lease(member: ClusterId, way: Way) -> LeaseSpec:
+    """Who leads a member; nobody where there is no Lease."""
+    client = Client(HttpTransport(way.credentials))
+    try:
+        return (await client.read(Lease, member, SYSTEM)).spec
+    except NotFound:
+        return LeaseSpec()
+    finally:
+        await client.close()
 
 
 async def _tried(home: Way, documents: Sequence[Document]) -> list[Tried]:
@@ -136,8 +162,12 @@ async def _following(
     fleet: Fleet, features: Sequence[Feature], applied: Sequence[Applied]
 ) -> list[Consequence]:
     async with _engines(fleet, features) as engines:
-        await seen_in_full(engines)
-        return consequences(engines, applied)
+        unread = await seen_in_full(engines)
+        found = [] if unread else consequences(engines, applied)
+    if unread:
+        names, patience = ", ".join(sorted(unread)), PATIENCE.total_seconds()
+        raise Trouble(f"{names} could not be read within {patience:.0f} s; see `hanse doctor`")
+    return found
 
 
 @asynccontextmanager
@@ -155,6 +185,24 @@ async def _engines(
                 features=features,
             )
             stack.push_async_callback(agent.close)
+            _supervise(agent.engine, fleet)
             await stack.enter_async_context(agent.engine.running(active=False))
             engines[name] = agent.engine
         yield engines
+
+
+def _supervise(engine: Engine, fleet: Fleet) -> None:
+    """Let a supervisor's engine see its members, and those that its agent leads as their leader."""
+    home = engine.fleet.local
+    for member in fleet.supervised.get(home, ()):
+        lease = fleet.leases[member]
+        ours = cluster_of(lease.holder_identity) == home
+        roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
+        if member == home:
+            engine.fleet.set_roles(home, {Role.LOCAL} | roles)
+        else:
+            client = Client(HttpTransport(fleet.members[member].credentials))
+            engine.fleet.join(member, roles, KubeApi(client))
+        engine.fleet.put_fact(
+            Leadership(member, lease.holder_identity, lease.lease_transitions, ours=ours)
+        )
