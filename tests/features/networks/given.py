@@ -4,13 +4,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.model.facts import Fact, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
-from hanse.model.kinds.networking import IPAddress, ServiceCIDR
+from hanse.model.kinds.networking import (
+    IPAddress,
+    IPAddressSpec,
+    ParentReference,
+    ServiceCIDR,
+)
 from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, Wire
@@ -81,6 +87,11 @@ def cidr(text: str, name: str = "kubernetes", **labels: str) -> ServiceCIDR:
 
 def used(address: str) -> IPAddress:
     return stored(IPAddress(metadata=Meta(name=address)))
+
+
+def held(address: str, namespace: str, service: str) -> IPAddress:
+    parent = ParentReference(resource="services", namespace=namespace, name=service)
+    return replace(used(address), spec=IPAddressSpec(parent_ref=parent))
 
 
 def world(*objects: Object, facts: Iterable[Fact] = (), now: Any = EPOCH) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
+from itertools import combinations
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +14,15 @@ from msgspec.structs import replace
 
 from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
 from hanse.features.networks.pools import RESERVED_FOR, SLOTS, Pool, Slot
-from hanse.features.networks.ranges import Range, range_in
+from hanse.features.networks.ranges import Range, overlaps, range_in
 from hanse.features.networks.service_addresses import OwnSlot
+from hanse.model.conditions import condition
 from hanse.model.facts import Answer
 from hanse.model.keys import Key
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import NetworkPort
 from hanse.model.marks import OWNER
+from hanse.model.objects import Object
 from hanse.model.verdict import Ask
 from hanse.testing.time import EPOCH
 from tests.features.networks.given import (
@@ -27,10 +31,12 @@ from tests.features.networks.given import (
     allowed,
     asked,
     cidr,
+    held,
     hooks,
     network,
     pod,
     refused,
+    service,
     used,
     world,
 )
@@ -39,6 +45,7 @@ POOL = "10.50.0.0/28"
 OWN = network("acme.own", service={"cidrs": [POOL]})
 RANGES = (cidr("10.96.0.0/16"), cidr(POOL, "own", **{RANGE_OF: "acme.own"}))
 LABELS = {NETWORK: "own"}
+AGENT = "system:serviceaccount:hanse-system:hanse-agent"
 
 
 def in_network(**spec: Any) -> Any:
@@ -64,12 +71,55 @@ def test_the_networks_own_addresses_and_used_ones_are_not_given() -> None:
 
 def test_what_other_features_write_for_a_tenant_is_in_its_network_too() -> None:
     hook, seen = hooks()["networks-services"], world(OWN, *RANGES)
-    agent = "system:serviceaccount:hanse-system:hanse-agent"
-    derived = asked("Service", labels={**LABELS, OWNER: "services-1"}, spec={}, user=agent)
-    planned = asked("Service", labels={**LABELS, OWNER: "networks-1"}, spec={}, user=agent)
+    derived = asked("Service", labels={**LABELS, OWNER: "services-1"}, spec={}, user=AGENT)
 
     assert allowed(hook.review(derived, seen))["spec"]["clusterIP"].startswith("10.50.0.")
-    assert allowed(hook.review(planned, seen)) == {}
+
+
+def test_what_a_network_itself_needs_has_an_address_of_the_clusters_range() -> None:
+    plain = network("acme.default")
+    first = _planned(plain, *RANGES)
+
+    again = _planned(plain, *RANGES, held(first, "acme-kube-system", "kube-dns-default"))
+    other = _planned(plain, *RANGES, used(first))
+
+    assert first.startswith("10.96.")
+    assert again == first
+    assert other.startswith("10.96.")
+    assert other != first
+
+
+def test_without_a_told_range_the_cluster_chooses() -> None:
+    assert _planned(network("acme.default")) == ""
+
+
+def _planned(*objects: Object) -> str:
+    plan = FEATURE.plan(Key("network", "acme.default"), world(*objects))
+    (found,) = (
+        d.object
+        for d in plan.desired
+        if d.object.metadata.name == "kube-dns-default" and isinstance(d.object, Service)
+    )
+    return found.spec.cluster_ip
+
+
+def test_a_range_that_cannot_go_names_the_services_that_have_addresses_in_it() -> None:
+    gone = replace(OWN.metadata, deletion_timestamp=OWN.metadata.creation_timestamp)
+    status = replace(OWN.status, conditions=(condition("Drained", True, "Unused"),))
+    ending = replace(OWN, metadata=gone, status=status)
+    plan = FEATURE.plan(
+        Key("network", "acme.own"),
+        world(
+            ending,
+            *RANGES,
+            held("10.50.0.3", "plain", "web"),
+            used("10.96.0.7"),
+            service("web", "plain"),
+        ),
+    )
+
+    told = plan.patches[0].change["status"]["message"]
+    assert told == "removing ServiceCIDR own; delete Service plain/web, whose addresses are in it"
 
 
 def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
@@ -272,7 +322,16 @@ def cidrs(draw: st.DrawFn, four: int = 29, six: int = 125) -> Range:
     return IPv6Network((0xFD << 120 | draw(st.integers(0, 2**64)), prefix), strict=False)
 
 
-@given(st.lists(cidrs(), min_size=1, max_size=3), st.integers(0, SLOTS - 1), st.integers(1, 40))
+def keep_apart(ranges: list[Range]) -> bool:
+    """Whether no two overlap: others are refused."""
+    return not any(overlaps(one, two) for one, two in combinations(ranges, 2))
+
+
+@given(
+    st.lists(cidrs(), min_size=1, max_size=3).filter(keep_apart),
+    st.integers(0, SLOTS - 1),
+    st.integers(1, 40),
+)
 @settings(max_examples=40, deadline=None)
 def test_no_service_gets_a_ranges_own_address_or_that_of_all_hosts(
     ranges: list[Range], number: int, lowest: int

@@ -5,15 +5,20 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from hanse.features.networks.names import RANGE_OF, NetworkName, fitted
 from hanse.features.networks.ranges import Range, range_in
-from hanse.model.kinds.networking import ServiceCIDR, ServiceCIDRSpec
+from hanse.model.kinds.networking import IPAddress, ServiceCIDR, ServiceCIDRSpec
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Ref
+from hanse.model.snapshot import Snapshot
 
 Address = IPv4Address | IPv6Address
 
+CLUSTER_RANGE = "kubernetes"
+"""The ServiceCIDR that a cluster has from its start."""
 FOR_KUBERNETES = 1
 FOR_DNS = 10
 """Places within a network's first range, as clusters have them in theirs."""
+
+_TRIES = 1000
 
 
 def address_in(text: str) -> Address | None:
@@ -46,6 +51,40 @@ def gateway_of(range_: Range) -> Address:
 def ranges_of(network: Network) -> tuple[Range, ...]:
     """The ranges of a network's Services, in order; malformed ones are left out."""
     return tuple(r for text in network.spec.service.cidrs if (r := range_in(text)) is not None)
+
+
+def cluster_ranges(seen: Snapshot) -> tuple[Range, ...]:
+    """The cluster's own ranges; none where it does not tell them."""
+    own = seen.get(seen.local, ServiceCIDR, CLUSTER_RANGE)
+    found = own.spec.cidrs if own is not None else ()
+    return tuple(r for text in found if (r := range_in(text)) is not None)
+
+
+def static_part(range_: Range) -> int:
+    """Addresses at the start of a range that people choose by hand, as API servers leave them."""
+    return min(max(16, range_.num_addresses // 16), 256)
+
+
+def of_the_cluster(service: Ref, seen: Snapshot) -> str:
+    """An address of the cluster's own range that nobody has; empty: let the API server choose.
+
+    Left to choose it takes one of any range, and a network whose range it is could not end.
+    """
+    for range_ in cluster_ranges(seen)[:1]:
+        first = static_part(range_)
+        places = range_.num_addresses - 1 - first
+        start = int.from_bytes(blake2b(str(service).encode(), digest_size=8).digest())
+        for step in range(min(places, _TRIES)):
+            address = str(range_[first + (start + step) % places])
+            taken = seen.get(seen.local, IPAddress, address)
+            if taken is None or _is_of(taken, service):
+                return address
+    return ""
+
+
+def _is_of(address: IPAddress, service: Ref) -> bool:
+    by = address.spec.parent_ref
+    return by is not None and (by.namespace, by.name) == (service.namespace, service.name)
 
 
 def kept(range_: Range, place: int) -> str:

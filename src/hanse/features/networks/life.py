@@ -12,6 +12,7 @@ from hanse.features.networks.addresses import (
     address_in,
     is_inside,
     kept,
+    of_the_cluster,
     ranges_of,
     service_cidrs,
 )
@@ -45,10 +46,10 @@ from hanse.model.facts import Outcome
 from hanse.model.keys import Key
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.objects import Object, Place, Wire, ref_of
+from hanse.model.objects import Object, Place, Ref, Wire, ref_of
 from hanse.model.plan import Desired, Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -163,9 +164,10 @@ def _own_address(
 ) -> str:
     standing = seen.get(seen.local, Service, service, namespace)
     held = address_in(standing.spec.cluster_ip) if standing is not None else None
-    if held is not None and is_inside(held, pool):
-        return str(held)
-    return kept(pool[0], place) if pool else ""
+    if pool:
+        inside = held is not None and is_inside(held, pool)
+        return str(held) if inside else kept(pool[0], place)
+    return str(held or "") or of_the_cluster(Ref(Service.kind, service, namespace), seen)
 
 
 def _ready(cidr: ServiceCIDR, seen: Snapshot) -> bool:
@@ -278,12 +280,30 @@ def _ending(network: Network, seen: Snapshot, options: NetworksOptions, provider
         finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
         place = Place(seen.local, ref_of(network))
         return Plan(patches=(Patch(place, {"metadata": {"finalizers": finalizers or None}}),))
-    message = f"removing {named(left)}" if left else provision.message
+    message = _removing(network, left, seen) if left else provision.message
     told = condition(DRAINED, True, "Unused")
     return Plan(
         tuple(_provided(provision.objects, seen)),
         patches=(_ends(network, message, told, seen),),
     )
+
+
+def _removing(network: Network, left: list[Object], seen: Snapshot) -> str:
+    """What goes, and whose addresses keep ranges from going: an API server waits for them."""
+    message = f"removing {named(left)}"
+    if not all(isinstance(one, ServiceCIDR) for one in left):
+        return message
+    own = set(map(ref_of, seen.by(seen.local, SERVICES, network.metadata.name)))
+    ranges = ranges_of(network)
+    holders = [
+        service
+        for address in seen.all(seen.local, IPAddress)
+        if (at := address_in(address.metadata.name)) is not None and is_inside(at, ranges)
+        if (by := address.spec.parent_ref) is not None
+        if (service := seen.get(seen.local, Service, by.name, by.namespace)) is not None
+        if ref_of(service) not in own
+    ]
+    return f"{message}; delete {named(holders)}, whose addresses are in it" if holders else message
 
 
 def _left(network: Network, seen: Snapshot) -> Iterator[Object]:

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hanse.features.networks.addresses import (
+    CLUSTER_RANGE,
     address_in,
+    cluster_ranges,
     is_an_edge,
     is_inside,
     kept_addresses,
     ranges_of,
+    static_part,
 )
 from hanse.features.networks.admission import Missing, Placed, Refused
 from hanse.features.networks.names import RANGE_OF
@@ -23,8 +26,6 @@ from hanse.model.plan import Call
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Ask, Review
 
-CLUSTER_RANGE = "kubernetes"
-"""The ServiceCIDR that a cluster has from its start."""
 FAMILIES = {4: "IPv4", 6: "IPv6"}
 
 
@@ -97,7 +98,7 @@ class ServiceAddresses:
 
     def _from_cluster(self, review: Review, spec: Wire, seen: Snapshot) -> Wire:
         """An address of the cluster's own range, where it has others beside it."""
-        own = _cluster_ranges(seen)
+        own = cluster_ranges(seen)
         wanted = _wanted(spec, own)
         for text in wanted.given:
             address = address_in(text)
@@ -110,7 +111,7 @@ class ServiceAddresses:
                 )
         if wanted.given or not own or next(_others(seen), None) is None:
             return {}
-        pool = self._pool(CLUSTER_RANGE, own, frozenset(), lowest=_static_part(own[0]))
+        pool = self._pool(CLUSTER_RANGE, own, frozenset(), lowest=static_part(own[0]))
         return self._taken(review, pool, wanted, "the cluster's own range", seen)
 
     def _taken(
@@ -211,13 +212,6 @@ def _given(spec: Wire, taken: list[str], wanted: Wanted) -> Wire:
     return given
 
 
-def _cluster_ranges(seen: Snapshot) -> tuple[Range, ...]:
-    """The cluster's own ranges."""
-    own = seen.get(seen.local, ServiceCIDR, CLUSTER_RANGE)
-    found = own.spec.cidrs if own is not None else ()
-    return tuple(r for text in found if (r := range_in(text)) is not None)
-
-
 def _others(seen: Snapshot) -> Iterator[tuple[str, Range]]:
     """The ranges of networks, by whose they are: there may be thousands."""
     for cidr in seen.all(seen.local, ServiceCIDR):
@@ -225,8 +219,3 @@ def _others(seen: Snapshot) -> Iterator[tuple[str, Range]]:
             for text in cidr.spec.cidrs:
                 if (range_ := range_in(text)) is not None:
                     yield cidr.metadata.labels[RANGE_OF], range_
-
-
-def _static_part(range_: Range) -> int:
-    """Addresses at the start of a range that people choose by hand, as API servers leave them."""
-    return min(max(16, range_.num_addresses // 16), 256)

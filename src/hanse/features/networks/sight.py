@@ -90,10 +90,13 @@ def is_served(kind: type[Object], seen: Snapshot) -> bool:
     return fact.served if fact is not None else seen.listed(seen.local, kind)
 
 
+def _path(object_: Object) -> str:
+    meta = object_.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
 def named(objects: Iterable[Object], most: int = 3) -> str:
     """A few objects by name, and how many more there are."""
-    several = sorted(
-        f"{type(o).kind.name} {o.metadata.namespace}/{o.metadata.name}" for o in objects
-    )
+    several = sorted(f"{type(o).kind.name} {_path(o)}" for o in objects)
     more = len(several) - most
     return ", ".join(several[:most]) + (f" and {more} more" if more > 0 else "")
