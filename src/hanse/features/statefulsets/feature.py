@@ -158,6 +158,10 @@ class StatefulSets:
         for kind in kinds if broker is not None else ():
             for obj in seen.all(broker or "", kind):
                 yield from _both(obj.metadata.name, obj.metadata.namespace)
+        held: tuple[type[Object], ...] = (StatefulSet, Service)
+        for kind in held:  # of sets, too, that the broker has no more
+            for obj in seen.all(seen.local, kind):
+                yield from _of_set(obj)
 
 
 def _both(name: str, namespace: str) -> Iterator[Key]:

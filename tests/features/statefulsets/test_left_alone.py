@@ -4,12 +4,15 @@ from msgspec.structs import replace
 
 from hanse.engine.actions import todo
 from hanse.engine.ownership import Owner, stamped
+from hanse.model.facts import Role
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Place, ref_of
 from hanse.model.plan import Plan
-from hanse.testing.builders import stored
+from hanse.model.snapshot import FactChange
+from hanse.testing.builders import cluster, stored
 from tests.features.statefulsets.test_decisions import (
     BROKER,
+    FEATURE,
     HERE,
     LOCAL,
     SHARES,
@@ -65,3 +68,11 @@ def test_our_own_newer_report_stays_with_all_it_stands_for() -> None:
             for where, obj in ((HERE, standing), (BROKER, told))
         ]
         assert todo("statefulsets", LOCAL, plan(LOCAL, snap), owned, snap).actions == ()
+
+
+def test_what_is_held_of_a_set_that_is_gone_is_looked_at_when_the_broker_was_read() -> None:
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    read = FactChange(None, cluster(BROKER, Role.BROKER))
+
+    assert LOCAL in set(FEATURE.wakes(read, seen(here=[standing])))
