@@ -11,6 +11,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.objects import Meta
+from hanse.testing.faults import Weather
 from hanse.testing.stage import Check
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
 
@@ -79,6 +80,21 @@ async def test_a_set_deleted_while_an_agent_was_away_goes_when_it_is_back(
     await shipyard.person(BROKER).delete(StatefulSet, "store", stage.shop)
     await stage.eventually(has_none(shipyard, "bergen", "hamburg"))
     assert await shipyard.found("lubeck", StatefulSet, "store-lubeck") is not None
+    await stage.start_agent("lubeck")
+
+    await stage.eventually(shipyard.is_gone())
+
+
+@pytest.mark.virtual
+async def test_it_goes_too_where_the_broker_is_slowly_read(shipyard: Shipyard) -> None:
+    stage = shipyard.stage
+    await shipyard.launch(3)
+    await stage.eventually(shipyard.is_ready(3))
+    await stage.kill_agent("lubeck")
+    await shipyard.person(BROKER).delete(StatefulSet, "store", stage.shop)
+    await stage.eventually(has_none(shipyard, "bergen", "hamburg"))
+
+    stage.network.link("lubeck", BROKER).weather = Weather(late="nodes")
     await stage.start_agent("lubeck")
 
     await stage.eventually(shipyard.is_gone())
