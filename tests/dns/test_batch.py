@@ -39,6 +39,12 @@ def clients(ours: socket.socket) -> Iterator[list[socket.socket]]:
         yield made
 
 
+@pytest.fixture(params=[True, False], ids=["together", "one by one"])
+def batch(request: pytest.FixtureRequest, ours: socket.socket) -> Batch:
+    """Room for what comes, by one call for many or, as where there is none, by one for each."""
+    return Batch(ours.family, together=request.param)
+
+
 def table_of(address: str) -> Table:
     return Asked(seen_in("lubeck", imported(), piece("bergen", address))).table
 
@@ -60,9 +66,9 @@ def heard(client: socket.socket) -> list[int]:
 
 
 def test_every_client_of_a_batch_hears_its_own_answers_and_noise_hears_none(
-    ours: socket.socket, clients: list[socket.socket]
+    ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    batch, table = Batch(ours.family), table_of("10.2.0.1")
+    table = table_of("10.2.0.1")
     sent = [asked(1), b"", asked(2), b"\0" * 5, asked(3), asked(4), b"\1"]
 
     for packet in sent:
@@ -74,9 +80,9 @@ def test_every_client_of_a_batch_hears_its_own_answers_and_noise_hears_none(
 
 
 def test_what_is_more_than_a_batch_waits_for_the_next(
-    ours: socket.socket, clients: list[socket.socket]
+    ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    batch, table = Batch(ours.family), table_of("10.2.0.1")
+    table = table_of("10.2.0.1")
 
     for number in range(MOST + 3):
         clients[0].send(asked(number))
@@ -90,9 +96,8 @@ def test_what_is_more_than_a_batch_waits_for_the_next(
 
 
 def test_a_long_datagram_is_cut_and_the_next_one_is_whole(
-    ours: socket.socket, clients: list[socket.socket]
+    ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    batch = Batch(ours.family)
     clients[0].send(b"a" * (LARGEST + 100))
     clients[1].send(b"b" * LARGEST)
     clients[2].send(b"c")
@@ -102,9 +107,8 @@ def test_a_long_datagram_is_cut_and_the_next_one_is_whole(
 
 
 def test_clients_are_told_by_their_addresses(
-    ours: socket.socket, clients: list[socket.socket]
+    ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    batch = Batch(ours.family)
     for client in clients:
         client.send(b"hello")
 
@@ -123,9 +127,9 @@ class _Strict(Limiter):
 
 
 def test_who_asks_too_much_is_held_back_in_the_middle_of_a_batch(
-    ours: socket.socket, clients: list[socket.socket]
+    ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    batch, table = Batch(ours.family), table_of("10.2.0.1")
+    table = table_of("10.2.0.1")
     limiter = _Strict(2, lambda: 100.0)
 
     for number in range(6):
@@ -137,9 +141,8 @@ def test_who_asks_too_much_is_held_back_in_the_middle_of_a_batch(
 
 
 def test_an_answer_that_cannot_be_sent_keeps_nobody_from_theirs(
-    ours: socket.socket, clients: list[socket.socket]
+    ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    batch = Batch(ours.family)
     for number, client in enumerate(clients):
         client.send(asked(number))
     batch.receive(ours.fileno())

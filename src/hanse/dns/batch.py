@@ -1,13 +1,13 @@
 """Many datagrams by one call of the kernel: `recvmmsg` and `sendmmsg`, which sockets here lack.
 
 An answer is written where its question was: its id and its client's address stand there already.
+Where the system has no such calls, or forbids them, datagrams come and go one by one.
 """
 
 import ctypes
 import errno
-import os
 import sys
-from ctypes import Structure, c_int, c_size_t, c_uint, c_void_p, sizeof
+from ctypes import Structure, byref, c_int, c_size_t, c_ssize_t, c_uint, c_void_p, sizeof
 from socket import AF_INET, inet_ntop
 
 MOST = 64
@@ -47,10 +47,19 @@ class _Message(Structure):
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_receive = _libc.recvmmsg
-_receive.argtypes = (c_int, c_void_p, c_uint, c_int, c_void_p)
-_send = _libc.sendmmsg
-_send.argtypes = (c_int, c_void_p, c_uint, c_int)
+_receive_one = _libc.recvfrom
+_receive_one.argtypes = (c_int, c_void_p, c_size_t, c_int, c_void_p, c_void_p)
+_receive_one.restype = c_ssize_t
+_send_one = _libc.sendto
+_send_one.argtypes = (c_int, c_void_p, c_size_t, c_int, c_void_p, c_uint)
+_send_one.restype = c_ssize_t
+TOGETHER = hasattr(_libc, "recvmmsg") and hasattr(_libc, "sendmmsg")
+"""Whether this system has calls for many datagrams."""
+if TOGETHER:
+    _receive = _libc.recvmmsg
+    _receive.argtypes = (c_int, c_void_p, c_uint, c_int, c_void_p)
+    _send = _libc.sendmmsg
+    _send.argtypes = (c_int, c_void_p, c_uint, c_int)
 _FORBIDDEN = (errno.ENOSYS, errno.EPERM)
 
 
@@ -60,7 +69,8 @@ class Batch:
     The kernel writes how long a client's address is, which is the same for all of a family.
     """
 
-    def __init__(self, family: int) -> None:
+    def __init__(self, family: int, *, together: bool = TOGETHER) -> None:
+        self._together = together
         self._at, self._width, size = (4, 4, 16) if family == AF_INET else (8, 16, 28)
         self._family = family
         self._name_size = size
@@ -79,17 +89,18 @@ class Batch:
         self._piece_of = (_Piece * MOST).from_buffer(pieces)
         self._message_of = (_Message * MOST).from_buffer(messages)
         self._first = ctypes.addressof(self._message_of)
+        self._room_at = ctypes.addressof(self._room_of)
+        self._names_at = ctypes.addressof(self._names_of)
         self._lay_out()
         self._empty = bytes(pieces)
 
     def _lay_out(self) -> None:
-        room, names = ctypes.addressof(self._room_of), ctypes.addressof(self._names_of)
         pieces = ctypes.addressof(self._piece_of)
         for number, (piece, message) in enumerate(
             zip(self._piece_of, self._message_of, strict=True)
         ):
-            piece.base, piece.size = room + number * LARGEST, LARGEST
-            message.header.name = names + number * self._name_size
+            piece.base, piece.size = self._room_at + number * LARGEST, LARGEST
+            message.header.name = self._names_at + number * self._name_size
             message.header.name_size = self._name_size
             message.header.pieces = pieces + number * sizeof(_Piece)
             message.header.piece_count = 1
@@ -97,16 +108,33 @@ class Batch:
     def receive(self, fd: int) -> int:
         """Take what waits on a socket that does not block; says how many there were."""
         self._pieces[:] = self._empty
+        if not self._together:
+            return self._receive_each(fd)
         number: int = _receive(fd, self._first, MOST, 0, None)
-        if number < 0:
-            code = ctypes.get_errno()
-            if code in _FORBIDDEN:
-                raise OSError(code, f"recvmmsg is not allowed here: {os.strerror(code)}")
-            return 0  # nothing waits, or what an earlier client's network sent back to us
-        return number
+        if number >= 0:
+            return number
+        if ctypes.get_errno() in _FORBIDDEN:
+            self._together = False
+            return self._receive_each(fd)
+        return 0  # nothing waits, or what an earlier client's network sent back to us
+
+    def _receive_each(self, fd: int) -> int:
+        for number, at, length, _ in self.slots:
+            size = c_uint(self._name_size)
+            name = self._names_at + number * self._name_size
+            got: int = _receive_one(fd, self._room_at + at, LARGEST, 0, name, byref(size))
+            if got < 0:
+                return number
+            self.lengths[length] = got
+        return MOST
 
     def send(self, fd: int, first: int, after: int) -> None:
         """Send the answers from one slot up to another; who cannot be reached will ask again."""
+        if not self._together:
+            for number, at, _, size in self.slots[first:after]:
+                name = self._names_at + number * self._name_size
+                _send_one(fd, self._room_at + at, self.sizes[size], 0, name, self._name_size)
+            return
         while first < after:
             sent = _send(fd, self._first + first * sizeof(_Message), after - first, 0)
             first += max(sent, 1)
