@@ -1,7 +1,7 @@
 """Many datagrams by one call of the kernel: `recvmmsg` and `sendmmsg`, which sockets here lack.
 
 An answer is written where its question was: its id and its client's address stand there already.
-Where the system has no such calls, or forbids them, datagrams come and go one by one.
+Where such calls are forbidden, or are none, datagrams come and go one by one.
 """
 
 import ctypes
