@@ -61,10 +61,12 @@ class Read(Struct, frozen=True):
     """A question answered by a live read of one object; its value is None where it is absent."""
 
     place: Place
+    since: str = ""
+    """What was known when it was asked: an answer to it tells of the time after that."""
 
     @property
     def id(self) -> str:
-        return f"read {self.place}"
+        return f"read {self.place} since {self.since}" if self.since else f"read {self.place}"
 
 
 class Call(Struct, frozen=True):

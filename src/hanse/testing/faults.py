@@ -30,7 +30,7 @@ class Weather(Struct, frozen=True):
     lag: timedelta = timedelta(0)
     """How late one in three lines of a watch may come; those of one watch stay in order."""
     lags: str = ""
-    """With these words in its path, every line of a watch comes so late, and no other does."""
+    """A resource: every line of its watches comes so late, and no other does."""
     late: str = ""
     """A resource whose lists and watches begin `LATE` after all others."""
 
@@ -258,7 +258,7 @@ class FaultyTransport:
     def _lag(self, path: str) -> timedelta:
         weather, random = self._link.weather, self._network.random
         if weather.lags:
-            return weather.lag if weather.lags in path else timedelta(0)
+            return weather.lag if path.rpartition("/")[2] == weather.lags else timedelta(0)
         return weather.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
     def _fate(self) -> Literal["answered", "refused", "lost before", "lost after"]:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hanse.engine.leaving import leave
-from hanse.features.policies.content import FEDERATED, Policy, is_federated
+from hanse.features.policies.content import FEDERATED, is_federated
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import PAGE_NAME, VERSION_MARK
 from hanse.kube.errors import KubeError
@@ -27,6 +27,7 @@ from tests.features.policies.realm import (
     Realm,
     acnp,
     anp,
+    said,
 )
 
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
@@ -393,9 +394,3 @@ class Deeds:
             leaders = [s for s in self.realm.agents if member in self.realm.crowns[s].members]
             if not leaders and self.realm.agents and member != self.outside:
                 self.realm.crown(self.random.choice(sorted(self.realm.agents)), member)
-
-
-def said(policy: Policy) -> str:
-    """What a policy says, in short."""
-    label = policy.metadata.labels.get("edit", "")
-    return f"{policy.spec.get('priority')}{'/' + label if label else ''}"

@@ -360,3 +360,9 @@ def is_plain(policy: Policy | None) -> bool:
         return False
     marks = policy.metadata.annotations
     return not is_federated(policy) and not any("hanse.dev" in name for name in marks)
+
+
+def said(policy: Policy) -> str:
+    """What a policy says, in short."""
+    label = policy.metadata.labels.get("edit", "")
+    return f"{policy.spec.get('priority')}{'/' + label if label else ''}"

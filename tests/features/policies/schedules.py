@@ -17,9 +17,9 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
 from hanse.testing.time import run
 from tests.features.policies.believed import ABSENT, ORPHANED, Believed
-from tests.features.policies.deeds import Deeds, said
+from tests.features.policies.deeds import Deeds
 from tests.features.policies.plots import plot_for
-from tests.features.policies.realm import SHOP, is_plain
+from tests.features.policies.realm import SHOP, is_plain, said
 
 SOON = (0, 0, 0.01, 0.05, 0.3)
 SOMETIME = (0, 0.01, 0.05, 0.3, 2, 15, 40)

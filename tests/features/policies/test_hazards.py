@@ -13,11 +13,9 @@ from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import RESOLVE_MARK, record_name
 from hanse.kube.errors import NotFound
 from hanse.model.keys import Key
-from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
-from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.realm import (
     BERGEN,
@@ -67,11 +65,6 @@ async def deny_stands(realm: Realm, priority: int = 5) -> None:
     await realm.create(HAMBURG, acnp("deny", priority))
     await asyncio.sleep(A_WHILE)
     assert await realm.priorities(DENY) == everywhere(priority)
-
-
-async def exists(realm: Realm, cluster: str, namespace: str) -> bool:
-    found = (await realm.client(cluster).list(Namespace)).objects
-    return namespace in {one.metadata.name for one in found}
 
 
 async def phase_of(realm: Realm, cluster: str, policy: Any = DENY) -> tuple[str, str]:
@@ -401,60 +394,6 @@ async def test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothi
         assert await realm.priorities(DENY) == everywhere(None)
 
 
-async def test_namespace_later_deleted_and_recreated() -> None:
-    async with federation() as realm:
-        bergen = realm.client(BERGEN)
-        await bergen.delete(Namespace, SHOP, "")
-        await asyncio.sleep(A_WHILE)
-        await realm.create(LUBECK, anp("deny", 3))
-        await asyncio.sleep(A_WHILE)
-        assert await realm.priorities(anp("deny")) == {**everywhere(3), BERGEN: None}
-        assert await phase_of(realm, BERGEN, anp("deny")) == ("Blocked", "NamespaceMissing")
-
-        for _ in range(2):
-            await bergen.create(Namespace(metadata=Meta(name=SHOP)))
-            await asyncio.sleep(A_WHILE)
-            assert await realm.priorities(anp("deny")) == everywhere(3)
-            await bergen.delete(Namespace, SHOP, "")
-            await asyncio.sleep(A_WHILE)
-            assert await realm.priorities(anp("deny")) == {**everywhere(3), BERGEN: None}
-
-
-async def test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing() -> None:
-    """Watches of one cluster may lag behind each other."""
-    async with federation() as realm:
-        bergen = realm.client(BERGEN)
-        await realm.create(LUBECK, anp("deny", 3))
-        await asyncio.sleep(A_WHILE)
-        late = Weather(lag=timedelta(seconds=9), lags="networkpolicies")
-        realm.network.link(LUBECK, BERGEN).weather = late
-
-        await bergen.delete(Namespace, SHOP, "")
-        while await exists(realm, BERGEN, SHOP):  # noqa: ASYNC110 - nobody else can tell
-            await asyncio.sleep(0.1)
-        await bergen.create(Namespace(metadata=Meta(name=SHOP)))
-        await asyncio.sleep(2 * A_WHILE)
-
-        assert await realm.priorities(anp("deny")) == everywhere(3)
-
-
-async def test_a_namespace_replaced_while_nobody_looked_is_no_deletion() -> None:
-    async with federation() as realm:
-        await realm.create(LUBECK, anp("deny", 3))
-        await asyncio.sleep(A_WHILE)
-        await realm.kill_agent(LUBECK)
-        await realm.client(BERGEN).delete(Namespace, SHOP, "")
-        await asyncio.sleep(A_WHILE)
-        await realm.client(BERGEN).create(Namespace(metadata=Meta(name=SHOP)))
-
-        realm.start_agent(LUBECK)
-        for name in CLUSTERS:
-            realm.crown(LUBECK, name)
-        await asyncio.sleep(A_WHILE)
-
-        assert await realm.priorities(anp("deny")) == everywhere(3)
-
-
 async def test_annotation_removed() -> None:
     async with federation() as realm:
         await deny_stands(realm)
@@ -483,30 +422,6 @@ async def test_same_name_plain_policy() -> None:
 
         await realm.delete(BERGEN, DENY)
         await asyncio.sleep(A_WHILE)
-        assert await realm.priorities(DENY) == everywhere(5)
-
-
-@pytest.mark.parametrize("watched", [True, False])
-async def test_crd_uninstalled(watched: bool) -> None:
-    async with federation() as realm:
-        await deny_stands(realm)
-        definition = "clusternetworkpolicies.crd.antrea.io"
-        bergen = realm.client(BERGEN)
-        if not watched:
-            await realm.kill_agent(LUBECK)
-        await bergen.delete(CustomResourceDefinition, definition, "")
-        await asyncio.sleep(A_WHILE)
-        if watched:
-            assert await phase_of(realm, BERGEN) == ("Blocked", "NotServed")
-        assert (await realm.find(LUBECK, DENY)) is not None
-        await realm.define(BERGEN, definition)
-        if not watched:
-            realm.start_agent(LUBECK)
-            for name in CLUSTERS:
-                realm.crown(LUBECK, name)
-
-        await asyncio.sleep(3 * A_WHILE)
-
         assert await realm.priorities(DENY) == everywhere(5)
 
 

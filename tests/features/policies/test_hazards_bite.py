@@ -5,13 +5,17 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.features.policies import deciding, guards, observing, page
-from hanse.features.policies.sight import Ledgers
+from hanse.features.policies.record import Here
+from hanse.features.policies.sight import Ledgers, Sight
 from hanse.features.policies.versions import NOTHING
+from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from hanse.testing.time import run
 from tests.features.policies import test_hazards as hazards
+from tests.features.policies import test_hazards_of_homes as homes
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
@@ -59,6 +63,21 @@ def what_went_with_its_namespace_stands_in_the_next(patch: pytest.MonkeyPatch) -
     patch.setattr(deciding, "_displaced", deciding._blocked)
 
 
+def where_it_was_seen_first_is_where_it_stands(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(guards, "settle", lambda _, here, __: here)
+
+
+def what_is_seen_is_of_the_namespace_that_is_seen(patch: pytest.MonkeyPatch) -> None:
+    def settle(sight: Sight, here: Here, _: Snapshot) -> Here:
+        return replace(here, home=sight.home) if here.stands else here
+
+    patch.setattr(guards, "settle", settle)
+
+
+def what_was_read_a_moment_before_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Read, "id", property(lambda read: f"read {read.place}"))
+
+
 def what_was_ever_read_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Snapshot, "synced", Snapshot.listed)
 
@@ -94,7 +113,23 @@ def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
         ),
         (
             what_went_with_its_namespace_stands_in_the_next,
-            hazards.test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing,
+            homes.test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing,
+        ),
+        (
+            where_it_was_seen_first_is_where_it_stands,
+            homes.test_a_deletion_counts_after_a_copy_came_back_before_its_namespace_was_seen,
+        ),
+        (
+            where_it_was_seen_first_is_where_it_stands,
+            homes.test_a_deletion_counts_after_a_copy_came_back_before_its_kind_was_seen,
+        ),
+        (
+            what_is_seen_is_of_the_namespace_that_is_seen,
+            homes.test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing,
+        ),
+        (
+            what_was_read_a_moment_before_counts,
+            homes.test_a_namespace_that_goes_a_moment_after_a_deletion_in_it_deletes_nothing_else,
         ),
         (
             what_was_ever_read_counts,

@@ -182,7 +182,7 @@ class Policies:
             case Past():
                 return _Share(standing, again_after=guards.LOOK_AGAIN)
             case Draft():
-                return _share_of(sight, own, observation, ledgers, seen)
+                return _settled(sight, own, observation, ledgers, seen)
             case Vanished(if_deleted, if_not):
                 assert isinstance(own, Record), "what was never recorded cannot vanish"
                 match guards.find_out(sight, own.here, self._options, seen):
@@ -195,6 +195,18 @@ class Policies:
                     case guards.Unsure(questions):
                         wait = guards.LOOK_AGAIN
                         return _Share(standing, questions=questions, again_after=wait)
+
+
+def _settled(
+    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, seen: Snapshot
+) -> _Share:
+    """What is to be done about a policy once it is known where it stands; nothing waits for it."""
+    match guards.settle(sight, draft.here, seen):
+        case guards.Unsure(questions):
+            share = _share_of(sight, own, draft, ledgers, seen)
+            return replace(share, questions=questions, again_after=guards.LOOK_AGAIN)
+        case here:
+            return _share_of(sight, own, replace(draft, here=here), ledgers, seen)
 
 
 def _share_of(

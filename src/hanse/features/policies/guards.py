@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.policies.content import KINDS
 from hanse.features.policies.options import PolicyOptions
@@ -52,7 +53,7 @@ def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -
     suspicion = _suspicion(sight.member, options, seen)
     if suspicion:
         return Held(suspicion)
-    reads = [Read(place) for place in _places(sight)]
+    reads = [Read(place, since=f"{here.uid} was gone") for place in _places(sight)]
     answers = [_answer(read, seen) for read in reads]
     known = [answer for answer in answers if answer is not None and not answer.error]
     if len(known) < len(reads):
@@ -65,6 +66,24 @@ def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -
     if any(_uid_of(home) != here.home for home in homes):
         return Displaced()
     return Deleted()
+
+
+def settle(sight: Sight, here: Here, seen: Snapshot) -> Here | Unsure:
+    """The same, with the namespace and the definition that a standing policy is of.
+
+    Watches may lag behind each other, so it may have been acknowledged as of those before. What is
+    read live after others of their name are known is of those: what went took its policies along.
+    """
+    policy, known = sight.policy, (sight.home, sight.definition)
+    if policy is None or policy.metadata.uid != here.uid or not all(known):
+        return here
+    if (here.home, here.definition) == known:
+        return here
+    read = Read(sight.place, since=" and ".join(known))
+    answer = seen.fact(Answer, read.id)
+    if answer is None or _uid_of(answer.value) != here.uid:
+        return Unsure((Question(read, FRESH),))
+    return replace(here, home=sight.home, definition=sight.definition)
 
 
 def _places(sight: Sight) -> tuple[Place, ...]:
