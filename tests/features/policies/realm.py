@@ -17,6 +17,7 @@ from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federat
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import (
+    Here,
     Lost,
     Page,
     Record,
@@ -313,9 +314,24 @@ class Realm(World):
         return told
 
     async def is_being_written(self, cluster: str, policy: Policy) -> bool:
-        """Whether a leader has not acknowledged yet what it wrote there."""
+        """Whether a leader has not acknowledged yet what it wrote there, or cannot know where."""
         told = await self._told(cluster, policy)
-        return isinstance(told, Record) and told.here.phase == "Pending"
+        if not isinstance(told, Record):
+            return False
+        return told.here.phase == "Pending" or self._is_misplaced(cluster, policy, told.here)
+
+    def _is_misplaced(self, cluster: str, policy: Policy, here: Here) -> bool:
+        """Whether its own namespace, unlike the acknowledged one, has been seen by no leader."""
+        name = policy.metadata.namespace
+        home = self.clusters[cluster].storage.get("namespaces", "", name) if name else None
+        if home is None or home["metadata"]["uid"] == here.home:
+            return False
+        if policy.metadata.uid not in (here.uid, here.former):
+            return False
+        leaders = [n for n, crown in self.crowns.items() if cluster in crown.members]
+        views = [self.agents[n].engine.fleet.snapshot() for n in leaders if n in self.agents]
+        seen = [view.get(cluster, Namespace, name) for view in views]
+        return not any(s is not None and s.metadata.uid == home["metadata"]["uid"] for s in seen)
 
     async def _told(self, cluster: str, policy: Policy) -> Record | Unreadable | Lost | None:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)

@@ -20,6 +20,7 @@ from tests.features.policies.test_hazards_bite import (
     nobody_notices_who_was_away,
     tombstones_go_at_once,
     whatever_is_gone_was_deleted,
+    where_it_was_seen_first_is_where_it_stands,
 )
 
 SEEDS = 120
@@ -60,6 +61,7 @@ def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
         (nobody_tells_of_what_was_collected, 35),
         (edits_that_follow_our_write_are_ours, 0),
         (tombstones_go_at_once, 55),
+        (where_it_was_seen_first_is_where_it_stands, 510375),
     ],
 )
 def test_some_law_breaks_when(
