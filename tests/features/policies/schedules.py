@@ -216,11 +216,19 @@ def play(seed: int) -> None:
 
 
 def main() -> None:
+    """Play on after a broken law, and tell of all of them."""
     first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    broken = 0
     for seed in range(first, first + count):
-        play(seed)
-    print(f"{count} schedules from seed {first}: every law held")  # noqa: T201
+        try:
+            play(seed)
+        except Broken as law:
+            broken += 1
+            print(law, flush=True)  # noqa: T201
+    outcome = f"{broken} broke a law" if broken else "every law held"
+    print(f"{count} schedules from seed {first}: {outcome}")  # noqa: T201
+    sys.exit(broken > 0)
 
 
 if __name__ == "__main__":
