@@ -425,6 +425,24 @@ async def test_same_name_plain_policy() -> None:
         assert await realm.priorities(DENY) == everywhere(5)
 
 
+async def test_a_policy_deleted_and_replaced_by_a_plain_one_while_nobody_looked_is_deleted() -> (
+    None
+):
+    async with federation() as realm:
+        await deny_stands(realm)
+        await realm.kill_agent(LUBECK)
+        await realm.delete(BERGEN, DENY)
+        plain = await realm.create(BERGEN, acnp("deny", 1, federated=False))
+        realm.start_agent(LUBECK)
+        for name in CLUSTERS:
+            realm.crown(LUBECK, name)
+
+        await asyncio.sleep(A_WHILE)
+
+        assert await realm.priorities(DENY) == {**everywhere(None), BERGEN: 1}
+        assert await realm.find(BERGEN, DENY) == plain
+
+
 async def test_rbac_revoked() -> None:
     async with federation() as realm:
         await deny_stands(realm)

@@ -132,6 +132,10 @@ def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
             homes.test_a_namespace_that_goes_a_moment_after_a_deletion_in_it_deletes_nothing_else,
         ),
         (
+            whatever_is_gone_was_deleted,
+            homes.test_a_plain_policy_in_a_namespace_made_anew_is_not_the_end_of_its_namesake,
+        ),
+        (
             what_was_ever_read_counts,
             hazards.test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back,
         ),

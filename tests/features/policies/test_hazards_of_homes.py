@@ -5,12 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from hanse.features.policies.record import record_name
+from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
-from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
 from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
-from tests.features.policies.realm import BERGEN, CLUSTERS, LUBECK, SHOP, Realm, acnp, anp
+from tests.features.policies.realm import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
 from tests.features.policies.test_hazards import (
     A_WHILE,
     DENY,
@@ -21,6 +24,7 @@ from tests.features.policies.test_hazards import (
 )
 
 DEFINITION = "clusternetworkpolicies.crd.antrea.io"
+DENY_RECORD = record_name(Key("anp", "deny", SHOP))
 LONG_AFTER = timedelta(minutes=5).total_seconds()
 
 
@@ -173,3 +177,22 @@ async def test_a_namespace_that_goes_a_moment_after_a_deletion_in_it_deletes_not
 
         assert await realm.priorities(anp("allow")) == everywhere(None)
         assert await realm.priorities(anp("deny")) == everywhere(3)
+
+
+async def test_a_plain_policy_in_a_namespace_made_anew_is_not_the_end_of_its_namesake() -> None:
+    """All that happens while the leader is busy, and of the namespace it hears last."""
+    async with federation() as realm:
+        await realm.create(LUBECK, anp("deny", 3))
+        await asyncio.sleep(A_WHILE)
+        seen_late(realm, "namespaces")
+        realm.network.link(LUBECK, HAMBURG).weather = Weather(delay=timedelta(seconds=1))
+        await realm.client(HAMBURG).delete(ConfigMap, DENY_RECORD, SYSTEM)
+        await asyncio.sleep(0.1)
+
+        await raze(realm)
+        await make_namespace(realm)
+        await realm.create(BERGEN, anp("deny", 1, federated=False))
+        await asyncio.sleep(2 * A_WHILE)
+
+        assert await realm.priorities(anp("deny")) == {**everywhere(3), BERGEN: 1}
+        assert await phase_of(realm, BERGEN, anp("deny")) == ("Blocked", "PlainPolicy")

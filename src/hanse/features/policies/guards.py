@@ -47,7 +47,7 @@ Finding: TypeAlias = Deleted | Displaced | Unsure | Held
 
 
 def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -> Finding:
-    """What became of a policy that stood in a member and that no watch shows any more."""
+    """What became of a policy that stood in a member; if one is seen there, it is another."""
     if sight.joining:
         return Unsure()
     suspicion = _suspicion(sight.member, options, seen)
@@ -59,7 +59,8 @@ def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -
     if len(known) < len(reads):
         return Unsure(tuple(Question(read, FRESH) for read in reads))
     policy, definition, *homes = (answer.value for answer in known)
-    if policy is not None:
+    seen_there = sight.policy.metadata.uid if sight.policy is not None else ""
+    if policy is not None and policy["metadata"]["uid"] != seen_there:
         return Unsure()  # the watch is about to tell
     if _uid_of(definition) != here.definition:
         return Displaced()

@@ -206,7 +206,7 @@ def _absent(sight: Sight, own: Record, known: History) -> Draft | Vanished:
     return Vanished(_deleted(sight, own, known), cleared)
 
 
-def _plain(sight: Sight, policy: Policy, own: Record, known: History) -> Draft:
+def _plain(sight: Sight, policy: Policy, own: Record, known: History) -> Draft | Vanished:
     """A policy of that name that is its cluster's alone."""
     here = own.here
     cleared = _draft(own, known, _cleared(here))
@@ -219,7 +219,7 @@ def _plain(sight: Sight, policy: Policy, own: Record, known: History) -> Draft:
         return _acted(own, known, sight, "Orphaned", LEFT, _cleared(here), beside)
     unmoved = sight.home == here.home and sight.definition == here.definition
     if here.phase == "Applied" and unmoved:
-        return _deleted(sight, own, known)
+        return Vanished(_deleted(sight, own, known), cleared)
     return cleared
 
 
