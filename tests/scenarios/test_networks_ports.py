@@ -56,6 +56,20 @@ def ports(city: City, network: str, *pods: str) -> Check[dict[str, NetworkPort]]
     return check
 
 
+async def nobodys(city: City, *networks: str) -> str:
+    """An address that is free in each of these networks, now that their DNS has its own."""
+
+    async def taken() -> set[str]:
+        found = [
+            p for p in (await city.person.list(NetworkPort)).objects if p.spec.network in networks
+        ]
+        assert len(found) == 2 * len(networks), f"DNS of {networks} has {len(found)} ports"
+        return {p.spec.address for p in found}
+
+    used = await city.stage.eventually(taken)
+    return next(free for n in range(2, 15) if (free := f"10.30.0.{n}") not in used)
+
+
 async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(city: City) -> None:
     space, network = await vpc(city)
 
@@ -74,7 +88,8 @@ async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(city: 
 
 async def test_an_address_asked_for_is_given_and_not_given_to_another(city: City) -> None:
     space, network = await vpc(city)
-    asked = '{"subnet": "front", "ip": "10.30.0.7"}'
+    address = await nobodys(city, network)
+    asked = f'{{"subnet": "front", "ip": "{address}"}}'
     await city.run(space, "first", "lab", **gated(asked))
     await city.stage.eventually(released(city, space, "first"))
 
@@ -89,7 +104,7 @@ async def test_an_address_asked_for_is_given_and_not_given_to_another(city: City
     await city.person.delete(Pod, "first", space)
     await city.stage.eventually(released(city, space, "second"))
     (port,) = (await ports(city, network, "second")()).values()
-    assert port.metadata.name == port_name(network, "10.30.0.7")
+    assert port.metadata.name == port_name(network, address)
 
 
 async def test_a_full_subnet_makes_pods_wait_until_one_goes(city: City) -> None:
@@ -163,7 +178,7 @@ async def test_two_networks_may_have_the_same_addresses(city: City) -> None:
     acme = (await city.person.read(Network, network)).metadata.name.partition(".")[0]
     other = await city.build(acme, "twin", "vpc", vpcID="v-2", subnets=SUBNETS)
     await city.stage.eventually(city.is_(other, "Ready"))
-    asked = '{"ip": "10.30.0.7"}'
+    asked = f'{{"ip": "{await nobodys(city, network, other)}"}}'
 
     await city.run(space, "one", "lab", **gated(asked))
     await city.run(space, "two", "twin", **gated(asked))

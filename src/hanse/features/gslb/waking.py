@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.copies import FEDERATION
 from hanse.features.gslb.faults import is_odd
-from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to
+from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to, usable
 from hanse.features.gslb.mapping import (
     BY_LOCAL_NAME,
     global_names,
@@ -93,7 +93,7 @@ def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
         case Health(target):
             for service in seen.by(seen.local, BY_ADDRESS, target.address):
                 yield host_key(service.metadata.name)
-        case Answer() if _is_known(change.before) != _is_known(change.after):
+        case Answer() if _leads_on(change.before) != _leads_on(change.after):
             yield POLICY
         case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != seen.local:
             if place.ref.kind.name != GlobalService.kind.name:
@@ -102,11 +102,13 @@ def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
             return
 
 
-def _is_known(fact: object) -> bool:
-    """Whether a name is known to have addresses; one that was not asked for yet counts as such."""
+def _leads_on(fact: object) -> bool | None:
+    """Whether a name leads to addresses, None: it cannot be looked up; not asked yet is no news."""
     if not isinstance(fact, Answer):
         return True
-    return fact.value is not None and bool(fact.value.get("addresses", True))
+    if fact.value is None:
+        return None
+    return bool(usable(tuple(fact.value.get("addresses", ()))))
 
 
 def _weight_of(state: object) -> object:
