@@ -171,7 +171,7 @@ async def test_rights_that_are_revoked_are_told_cost_nothing_and_work_again_when
     await market.reprice("lubeck", "bread", "4")
     await stage.eventually(_is_forbidden(stage, "hamburg"))
     stage.network.break_watches("hamburg", "hamburg")
-    await stage.eventually(_is_unreachable(stage, "hamburg", "configmaps"))
+    await stage.eventually(_is_unreachable(stage, "hamburg", "may not read ConfigMap"))
     await stage.eventually(market.shows("bergen", "bread", lubeck="4"))
     await market.shows("hamburg", "bread", lubeck="3")()
     await market.shows("lubeck", "salt", hamburg="8")()
