@@ -122,19 +122,22 @@ def _roles(account: Account) -> list[str]:
 async def _await_rights(agent: Transport, account: Account) -> None:
     """Ask for what the rules allow to list until none of it is forbidden."""
     wanted = [
-        _list_path(rule["apiGroups"][0], rule["resources"][0], namespace)
+        _listing(_list_path(rule["apiGroups"][0], rule["resources"][0], namespace), name)
         for namespace, rules in (("", account.everywhere), *account.inside.items())
         for rule in rules
         if "list" in rule["verbs"]
+        for name in rule.get("resourceNames") or ("",)
     ]
     async with asyncio.timeout(RIGHTS_PATIENCE.total_seconds()):
-        for path in wanted:
-            while await _is_forbidden(agent, path):  # noqa: ASYNC110 - nobody tells when it holds
+        for listing in wanted:
+            while (await agent.send(listing)).status == 403:  # noqa: ASYNC110 - nobody tells when it holds
                 await asyncio.sleep(0.05)
 
 
-async def _is_forbidden(agent: Transport, path: str) -> bool:
-    return (await agent.send(Request("GET", path, (("limit", "1"),)))).status == 403
+def _listing(path: str, name: str) -> Request:
+    """What may be listed: all, or what has one name."""
+    only = (("fieldSelector", f"metadata.name={name}"),) if name else ()
+    return Request("GET", path, (("limit", "1"), *only))
 
 
 def _list_path(group: str, resource: str, namespace: str) -> str:
