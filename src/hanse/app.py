@@ -6,29 +6,11 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hanse.dashboard.federated import Federated as FederatedSection
-from hanse.dashboard.fleet import Clusters, Links
-from hanse.dashboard.gslb import Hosts as HostSection
-from hanse.dashboard.networks import Networks as NetworkSection
-from hanse.dashboard.networks import Reach
-from hanse.dashboard.policies import Policies as PolicySection
-from hanse.dashboard.section import Section
-from hanse.dashboard.services import Services as ServiceSection
-from hanse.dashboard.statefulsets import StatefulSets as StatefulSetSection
-from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
-from hanse.dns.global_names import GlobalZone
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.nameserver import NameServer, key_file, unsigned
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.dns.server import DnsServer
-from hanse.dns.services import ServiceZone
-from hanse.dns.stateful import StatefulSetZone
-from hanse.dns.zone import View, ZoneSource
 from hanse.engine.api import KubeApi
 from hanse.engine.avi import AviController, Controller, NoController
 from hanse.engine.engine import Engine
@@ -90,6 +72,11 @@ from hanse.model.ways import Guide
 from hanse.webhooks.certificates import Certificates
 from hanse.webhooks.doorkeeper import Doorkeeper
 
+if TYPE_CHECKING:  # names are served or published by few agents: the others need no memory for it
+    from hanse.dns.compiler import Compiler
+    from hanse.dns.server import DnsServer
+    from hanse.dns.zone import View, ZoneSource
+
 BROKER: ClusterId = "broker"
 
 
@@ -125,13 +112,23 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
 def published(options: Options) -> tuple[Feature, ...]:
     """What is published outwards, where that is wanted: everything that has names."""
     chosen = options.publishing
+    if not chosen.wanted:
+        return ()
+    from hanse.dns.global_names import GlobalZone
+    from hanse.dns.publishing.feature import Publishing
+    from hanse.dns.zone import View
+
     view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
     by_itself = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
-    return (Publishing(sources(view, options), chosen, by_itself),) if chosen.wanted else ()
+    return (Publishing(sources(view, options), chosen, by_itself),)
 
 
-def sources(view: View, options: Options = Options()) -> tuple[ZoneSource, ...]:  # noqa: B008 - a frozen value
+def sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
     """Everything that has names, as a view tells them; a new source is named here."""
+    from hanse.dns.global_names import GlobalZone
+    from hanse.dns.services import ServiceZone
+    from hanse.dns.stateful import StatefulSetZone
+
     globally: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
     return (
         ServiceZone(view),
@@ -155,26 +152,13 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
     )
 
 
-def sections() -> tuple[Section, ...]:
-    """Every part of the dashboard; a new one is named here."""
-    return (
-        Clusters(),
-        Links(),
-        ServiceSection(),
-        FederatedSection(),
-        PolicySection(),
-        HostSection(),
-        StatefulSetSection(),
-        NetworkSection(),
-        Reach(),
-    )
-
-
 def outside(options: Options) -> dict[ClusterId, System]:
     """Every system that is no cluster and is written all the same."""
     server = options.publishing.server
     if server is None:
         return {}
+    from hanse.dns.publishing.nameserver import NameServer, key_file, unsigned
+
     key = key_file(server.key_file) if server.key_file else unsigned
     return {NAME_SERVER: NameServer(server.host, server.port, options.publishing.zone, key)}
 
@@ -322,8 +306,10 @@ class Agent:
         return self._presence is None or self._presence.shown
 
     @asynccontextmanager
-    async def feeding(self, compiler: Compiler, server: DnsServer) -> AsyncIterator[None]:
+    async def feeding(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date with what this agent sees."""
+        from hanse.dns.feed import Feed
+
         feed = Feed(compiler, server, self.engine.snapshot)
         self.engine.followers.append(feed.saw)
         try:

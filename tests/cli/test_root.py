@@ -13,6 +13,14 @@ from hanse.cli.settings import Settings, settings_of
 from tests.cli.programs import hanse
 
 HEAVY = ("aiohttp", "uvloop", "rich", "cryptography", "prometheus_client", "yaml")
+NOT_FOR_AGENTS = (
+    "cryptography",
+    "dns",
+    "rich",
+    "hanse.dashboard",
+    "hanse.dns.server",
+    "hanse.local",
+)
 
 
 def _commands() -> list[click.Command]:
@@ -200,6 +208,20 @@ def test_global_options_may_stand_anywhere(
 
     assert run(arguments) == 0
     assert seen == [Settings(context="lubeck", verbose=True)]
+
+
+def test_an_agent_takes_no_memory_for_what_it_is_not_asked_to_do() -> None:
+    script = (
+        "import sys; from hanse import app; from hanse.cli import agent, agent_process, running; "
+        "app.features(), app.hooks(), app.outside(app.Options()); "
+        f"sys.exit(', '.join(m for m in {NOT_FOR_AGENTS!r} if m in sys.modules) or 0)"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hanse.cli.planning import changes_of, outlook_among
 from hanse.cli.resolve import record_type, whole_name
 from hanse.dashboard.board import Board
 from hanse.dashboard.live import Live, Surroundings
+from hanse.dashboard.sections import sections
 from hanse.dashboard.server import Refusal
 from hanse.dashboard.sights import Sights
 from hanse.dns.explain import explain
@@ -37,7 +38,7 @@ class Window:
     def __init__(self, way_to: WayTo, surroundings: Surroundings | None = None) -> None:
         self._agents: dict[str, app.Agent] = {}
         self._way_to = way_to
-        self.live = Live(Board(app.sections(), self._sights), surroundings)
+        self.live = Live(Board(sections(), self._sights), surroundings)
 
     @asynccontextmanager
     async def onto(self, agent: app.Agent) -> AsyncIterator[None]:

@@ -1,12 +1,12 @@
 """Host names looked up for plans: addresses and how long they hold, by the system's resolver."""
 
 import asyncio
-
-from dns.asyncresolver import Resolver
-from dns.exception import DNSException
-from dns.resolver import NXDOMAIN, NoAnswer
+from typing import TYPE_CHECKING
 
 from hanse.model.objects import Wire
+
+if TYPE_CHECKING:
+    from dns.asyncresolver import Resolver
 
 NOT_FOUND_TTL = 30
 """Seconds after which a name that does not exist is looked up again."""
@@ -19,10 +19,12 @@ class Lookup:
     that whoever asked goes on with what was known.
     """
 
-    def __init__(self, resolver: Resolver | None = None) -> None:
+    def __init__(self, resolver: "Resolver | None" = None) -> None:
         self._resolver = resolver
 
     async def __call__(self, *, host: str) -> Wire:
+        from dns.asyncresolver import Resolver  # for the agents that have a name to look up
+
         resolver = self._resolver = self._resolver or Resolver()
         found = await asyncio.gather(*(_records(resolver, host, t) for t in ("A", "AAAA")))
         addresses = sorted({address for several, _ in found for address in several})
@@ -30,7 +32,10 @@ class Lookup:
         return {"addresses": addresses, "ttl": ttl}
 
 
-async def _records(resolver: Resolver, host: str, type_: str) -> tuple[list[str], int]:
+async def _records(resolver: "Resolver", host: str, type_: str) -> tuple[list[str], int]:
+    from dns.exception import DNSException
+    from dns.resolver import NXDOMAIN, NoAnswer
+
     try:
         answer = await resolver.resolve(f"{host.rstrip('.')}.", type_, lifetime=5)
     except (NXDOMAIN, NoAnswer):

@@ -3,7 +3,6 @@
 import asyncio
 from datetime import timedelta
 
-from hanse.kube.authority import LIFETIME, Authority
 from hanse.kube.clock import Clock
 from hanse.model.objects import Wire
 
@@ -18,6 +17,8 @@ class Certificates:
         self._clock = clock
 
     async def __call__(self, hosts: str, replaces: str) -> Wire:  # noqa: ARG002 - tells questions apart
+        from hanse.kube.authority import LIFETIME, Authority  # 8 MiB that few agents need
+
         await asyncio.sleep(0)
         now = self._clock.now()
         authority = Authority.create("hanse webhooks", now)
