@@ -272,6 +272,7 @@ class Shipyard:
                     assert left in ([], ["etcd"]), (cluster, left)
             assert await self.listed(BROKER, StatefulSetShares) == []
             parts = (await self.person(BROKER).list(StatefulSetPart)).objects
-            assert [p for p in parts if p.spec.namespace == self.stage.shop] == []
+            ours = [p.spec for p in parts if p.spec.namespace == self.stage.shop]
+            assert [p for p in ours if not p.ended] == [], "who still runs a part of it"
 
         return check

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from hanse.features.statefulsets.endings import ENDS, forgotten
 from hanse.features.statefulsets.fleet import BY_SET, broker_of
 from hanse.features.statefulsets.holding import SERVICES, SETS
 from hanse.features.statefulsets.local import plan_local
@@ -55,7 +56,13 @@ class StatefulSets:
             ),
             Watch(Role.BROKER, Service, indexes=(SERVICES,), writes=OBJECTS | STATUS | FIELDS),
             Watch(Role.BROKER, StatefulSetShares, writes=OBJECTS),
-            Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(BY_SET,), writes=OBJECTS),
+            Watch(
+                Role.BROKER,
+                StatefulSetPart,
+                namespace=home,
+                indexes=(BY_SET, ENDS),
+                writes=OBJECTS,
+            ),
             Watch(Role.BROKER, Lease, namespace=home),
             Watch(Role.BROKER, Node),
             Watch(Role.BROKER, Namespace, writes=Writes.MISSING),
@@ -110,6 +117,8 @@ class StatefulSets:
             case StatefulSetPart():
                 yield from _both(obj.spec.name, obj.spec.namespace)
                 yield from _hosted(obj.spec.name, obj.spec.namespace, seen)
+                if obj.spec.ended is not None and obj.spec.cluster == seen.local:
+                    yield from forgotten(seen, change.where)
             case Service() if CLUSTER in meta.annotations:
                 yield from _hosted(meta.labels.get(SET, ""), meta.namespace, seen)
             case Service():

@@ -58,9 +58,10 @@ def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -
 
 
 def parts_of(key: Key, seen: Snapshot, broker: ClusterId) -> dict[ClusterId, StatefulSetPartSpec]:
-    """What clusters report of one set, in a form that we know."""
+    """What clusters report of one set that they still have to do with, in a form that we know."""
     found = seen.by(broker, BY_SET, f"{key.namespace}/{key.name}")
-    return {part.spec.cluster: part.spec for part in found if not part.spec.newer}
+    told = (part.spec for part in found)
+    return {part.cluster: part for part in told if not part.newer and part.ended is None}
 
 
 def unread_parts(key: Key, seen: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:

@@ -11,6 +11,7 @@ from hanse.features.statefulsets.balancers import (
     stand_ins,
 )
 from hanse.features.statefulsets.door import Door, door_at, in_use
+from hanse.features.statefulsets.endings import keeps_claims
 from hanse.features.statefulsets.fleet import (
     broker_left,
     broker_of,
@@ -19,14 +20,14 @@ from hanse.features.statefulsets.fleet import (
     was_read,
 )
 from hanse.features.statefulsets.holding import kept, released, was_released
-from hanse.features.statefulsets.losing import deleted_or_lost, without_shares
-from hanse.features.statefulsets.names import REVISION, SET, set_in, users
+from hanse.features.statefulsets.losing import deleted_or_lost, let_go, without_shares
+from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
-from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetShares
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Desired, Plan
@@ -60,9 +61,9 @@ def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
         if record is None:
             return deleted_or_lost(key, seen, broker, home)
         orphaned = not record.metadata.owner_references
-        return released(key, seen, broker, home) if orphaned else kept(key, seen, broker, home)
+        return let_go(key, seen, broker, home) if orphaned else kept(key, seen, broker, home)
     if door.orphaned:
-        return released(key, seen, broker, home)
+        return let_go(key, seen, broker, home)
     if door.faults and record is not None:
         own = seen.get(seen.local, StatefulSet, set_in(key.name, seen.local), key.namespace)
         door = in_use(door, record.spec, own)
@@ -83,8 +84,8 @@ def _held(case: _Case, seen: Snapshot, home: str) -> Plan:
     sources = frozenset({case.broker})
     here += [Desired(s, seen.local, step=3, sources=sources, takes_over=True) for s in several]
     there = list(stand_ins(several, seen, case.broker))
-    part = report(door, share, [*here, *there], seen, home)
-    if share or part.spec.replicas or part.spec.trouble:
+    part = report(door, share, [*here, *there], seen, home, _made_before(case, seen, home))
+    if share or part.spec.replicas or part.spec.trouble or part.spec.made:
         there.append(Desired(part, case.broker, sources=frozenset({seen.local})))
     return Plan(
         (*here, *there),
@@ -92,6 +93,13 @@ def _held(case: _Case, seen: Snapshot, home: str) -> Plan:
         patches=tuple(labels_of_pods(door, seen)),
         notices=tuple(overwritten(several, seen)),
     )
+
+
+def _made_before(case: _Case, seen: Snapshot, home: str) -> tuple[str, ...]:
+    """The StatefulSets that our report names already, of earlier sets of that name too."""
+    name = part_name(case.key.namespace, case.key.name, seen.local)
+    told = seen.get(case.broker, StatefulSetPart, name, home)
+    return told.spec.made if told is not None else ()
 
 
 def _of_set(case: _Case, share: int, seen: Snapshot) -> list[Desired]:
@@ -156,7 +164,7 @@ def _stateful_set(case: _Case, share: int, seen: Snapshot) -> StatefulSet | None
     standing = found if found is not None and OWNER in found.metadata.labels else None
     if standing is None and seen.local not in case.parts:
         return None  # our report comes first: it shows later that the set was known
-    if not share and not (standing is not None and _keeps_claims(door)):
+    if not share and not (standing is not None and keeps_claims(door.spec)):
         return None
     template, revision = door.spec.template, door.revision
     if standing is not None and (door.faults or not _may_update(case, seen.local)):
@@ -171,12 +179,6 @@ def _stateful_set(case: _Case, share: int, seen: Snapshot) -> StatefulSet | None
         ),
         spec=replace(door.spec, replicas=share, template=template),
     )
-
-
-def _keeps_claims(door: Door) -> bool:
-    """Whether deleting the StatefulSet would delete claims, which only its own deletion may."""
-    policy = door.spec.persistent_volume_claim_retention_policy
-    return bool(policy.get("whenDeleted") == "Delete")
 
 
 def _may_update(case: _Case, here: ClusterId) -> bool:

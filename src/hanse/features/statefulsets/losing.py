@@ -5,7 +5,18 @@ report tells them apart: it is written before anything runs and goes last of all
 runs without one was never known to this broker, and nobody can have deleted it there.
 """
 
-from hanse.features.statefulsets.holding import kept, standing
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.endings import (
+    ended,
+    keeps_claims,
+    made_with,
+    returned,
+    was_decided,
+    why_left_to_people,
+)
+from hanse.features.statefulsets.holding import kept, released, standing
 from hanse.features.statefulsets.names import LOST, REVISION, part_name, set_in
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -16,57 +27,106 @@ from hanse.model.plan import Desired, Notice, Plan
 from hanse.model.snapshot import Snapshot
 
 
+class _Left(Struct, frozen=True):
+    """What runs here of a set, and what is told of it at the broker."""
+
+    key: Key
+    own: StatefulSet
+    told: StatefulSetPart | None
+    broker: ClusterId
+    home: str
+
+
 def deleted_or_lost(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Nothing here of a set that was deleted; all as it is, and told, of one that was lost."""
     own, told = _running(key, seen), _reported(key, seen, broker, home)
-    if own is not None and (told is None or LOST in told.metadata.annotations):
-        return _lost(key, own, seen, broker, home)
-    if told is not None and standing(key, seen):
-        return Plan(kept=(Place(broker, ref_of(told)),))  # it goes when all else has gone
-    return Plan()
+    if own is None:
+        return _going(key, told, seen, broker)
+    left = _Left(key, own, told, broker, home)
+    if told is None or not was_decided(own, told):
+        return _runs_on(left, seen, "Lost", _why_lost(left))
+    if told.spec.released:
+        return released(key, seen, broker, home)
+    if told.spec.ended is None and LOST not in told.metadata.annotations:
+        return _deleted(own, told, seen, broker)
+    if keeps_claims(own.spec):
+        return _runs_on(left, seen, "Returned", why_left_to_people(own, told))
+    return returned(own, told, seen, broker)
 
 
 def without_shares(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
     """All as it is until there are shares, which are made from what clusters say they run."""
-    own = _running(key, seen)
-    if own is None or _reported(key, seen, broker, home) is not None:
+    own, told = _running(key, seen), _reported(key, seen, broker, home)
+    if own is None or (told is not None and told.spec.ended is None):
         return kept(key, seen, broker, home)
-    return _with_report(_report(key, own, seen, home), key, seen, broker, home)
+    left = _Left(key, own, told, broker, home)
+    return _with_report(_report(left, seen), left, seen)
 
 
-def _lost(key: Key, own: StatefulSet, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
-    text = (
-        f"the federation does not know the set {key.namespace}/{key.name}, which was not deleted "
-        f"there; StatefulSet {own.metadata.name} runs on: submit the set again, or delete it here"
+def let_go(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+    """Leave what runs here to the cluster's people; it is remembered that it was let go of."""
+    told = _reported(key, seen, broker, home)
+    if told is None or standing(key, seen):
+        return released(key, seen, broker, home)
+    return ended(told, seen, broker, released=True)
+
+
+def _going(key: Key, told: StatefulSetPart | None, seen: Snapshot, broker: ClusterId) -> Plan:
+    """The report goes when all else has gone, or stays as the record of that."""
+    if told is None:
+        return Plan()
+    if standing(key, seen):
+        return Plan(kept=(Place(broker, ref_of(told)),))
+    return ended(told, seen, broker, released=False)
+
+
+def _deleted(own: StatefulSet, told: StatefulSetPart, seen: Snapshot, broker: ClusterId) -> Plan:
+    """Everything goes but the report, which names what went."""
+    made = made_with(own, told.spec.made)
+    if made == told.spec.made:
+        return Plan(kept=(Place(broker, ref_of(told)),))
+    meta = Meta(name=told.metadata.name, namespace=told.metadata.namespace)
+    report = StatefulSetPart(metadata=meta, spec=replace(told.spec, made=made))
+    return Plan((Desired(report, broker, sources=frozenset({seen.local})),))
+
+
+def _runs_on(left: _Left, seen: Snapshot, reason: str, text: str) -> Plan:
+    """Leave all as it is, and tell it at the broker and by an Event here."""
+    report = _report(left, seen, trouble=text, annotations={LOST: "true"})
+    place = Place(seen.local, ref_of(left.own))
+    with_report = Place(left.broker, ref_of(report))
+    notice = Notice(place, reason, text, "Warning", told_with=with_report)
+    return replace(_with_report(report, left, seen), notices=(notice,))
+
+
+def _why_lost(left: _Left) -> str:
+    space, name = left.key.namespace, left.own.metadata.name
+    return (
+        f"the federation does not know the set {space}/{left.key.name}, which was not deleted "
+        f"there; StatefulSet {name} runs on: submit the set again, or delete what runs with "
+        f"`kubectl -n {space} delete statefulset {name}`"
     )
-    report = _report(key, own, seen, home, trouble=text, annotations={LOST: "true"})
-    plan = _with_report(report, key, seen, broker, home)
-    place = Place(seen.local, ref_of(own))
-    notice = Notice(place, "Lost", text, "Warning", told_with=Place(broker, ref_of(report)))
-    return Plan(plan.desired, notices=(notice,), kept=plan.kept)
 
 
-def _with_report(
-    report: StatefulSetPart, key: Key, seen: Snapshot, broker: ClusterId, home: str
-) -> Plan:
-    place = Place(broker, ref_of(report))
-    others = tuple(p for p in kept(key, seen, broker, home).kept if p != place)
-    return Plan((Desired(report, broker, sources=frozenset({seen.local})),), kept=others)
+def _with_report(report: StatefulSetPart, left: _Left, seen: Snapshot) -> Plan:
+    place = Place(left.broker, ref_of(report))
+    all_else = kept(left.key, seen, left.broker, left.home).kept
+    desired = Desired(report, left.broker, sources=frozenset({seen.local}))
+    return Plan((desired,), kept=tuple(p for p in all_else if p != place))
 
 
 def _report(
-    key: Key,
-    own: StatefulSet,
+    left: _Left,
     seen: Snapshot,
-    home: str,
     *,
     trouble: str = "",
     annotations: dict[str, str] | None = None,
 ) -> StatefulSetPart:
-    """What can be said of a part by its StatefulSet alone."""
+    """What can be said of a part by its StatefulSet alone, with what is known of its past."""
+    key, own, before = left.key, left.own, left.told.spec if left.told is not None else None
     name = part_name(key.namespace, key.name, seen.local)
     return StatefulSetPart(
-        metadata=Meta(name=name, namespace=home, annotations=annotations or {}),
+        metadata=Meta(name=name, namespace=left.home, annotations=annotations or {}),
         spec=StatefulSetPartSpec(
             namespace=key.namespace,
             name=key.name,
@@ -74,6 +134,8 @@ def _report(
             share=own.spec.replicas,
             applied=own.metadata.annotations.get(REVISION, ""),
             trouble=trouble,
+            made=before.made if before is not None else (),
+            released=before.released if before is not None else False,
         ),
     )
 

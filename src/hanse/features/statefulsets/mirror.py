@@ -80,7 +80,7 @@ def _held_somewhere(
     """Whether a cluster of the fleet has not let go of its part yet."""
     parts = seen.by(broker, BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
     joined = {member.cluster for member in members(seen, broker, home)}
-    return any(part.spec.cluster in joined for part in parts)
+    return any(part.spec.cluster in joined and part.spec.ended is None for part in parts)
 
 
 def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) -> Iterator[Desired]:

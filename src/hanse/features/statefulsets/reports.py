@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from hanse.features.statefulsets.balancers import pods_of
 from hanse.features.statefulsets.door import Door
+from hanse.features.statefulsets.endings import made_with
 from hanse.features.statefulsets.names import REVISION, part_name, set_in
 from hanse.model.facts import Outcome
 from hanse.model.kinds.apps import StatefulSet
@@ -18,9 +19,14 @@ TROUBLE = ("Foreign", "Refused", "Forbidden")
 
 
 def report(
-    door: Door, share: int, desired: list[Desired], seen: Snapshot, home: str
+    door: Door,
+    share: int,
+    desired: list[Desired],
+    seen: Snapshot,
+    home: str,
+    before: tuple[str, ...] = (),
 ) -> StatefulSetPart:
-    """The part as it stands, with what is in its way."""
+    """The part as it stands, with what is in its way; `before` is what it had made till now."""
     own = seen.get(seen.local, StatefulSet, set_in(door.name, seen.local), door.namespace)
     ours = own if own is not None and OWNER in own.metadata.labels else None
     applied = ours.metadata.annotations.get(REVISION, "") if ours is not None else ""
@@ -38,6 +44,7 @@ def report(
         available_replicas=status.available_replicas if status else 0,
         replicas=tuple(_replicas(door, seen)) if ours is not None else (),
         trouble="; ".join(_troubles(door, desired, seen))[:32000],
+        made=made_with(ours, before),
     )
     name = part_name(door.namespace, door.name, seen.local)
     return StatefulSetPart(metadata=Meta(name=name, namespace=home), spec=spec)

@@ -1,5 +1,6 @@
 """How replicas of a federated set are shared out, and what each cluster reports of its part."""
 
+from datetime import datetime
 from typing import Annotated, ClassVar
 
 from hanse.model.kinds.field_types import ClusterName, Count, ObjectName, PortNumber
@@ -113,6 +114,19 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
         Schema("The replicas that exist.", keys=("name",), max_items=10000),
     ] = ()
     trouble: Annotated[str, Schema("What stands in the way, in a sentence.", max_length=32000)] = ""
+    made: Annotated[
+        tuple[str, ...],
+        Schema(
+            "The uids of the StatefulSets that were made for it, the newest last.", max_items=16
+        ),
+    ] = ()
+    ended: Annotated[
+        datetime | None,
+        Schema("Since when the set is gone and nothing of it is left here; kept for some time."),
+    ] = None
+    released: Annotated[
+        bool, Schema("Whether what it ran was let go of, and not deleted.", default=False)
+    ] = False
     schema: Annotated[Count, _VERSION] = SCHEMA
 
     @property

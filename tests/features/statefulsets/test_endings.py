@@ -1,0 +1,108 @@
+"""How long, and of how many sets, a cluster remembers that they are gone."""
+
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from hanse.engine.ownership import Owner, stamped
+from hanse.features.statefulsets.endings import MOST_ENDS, MOST_MADE, REMEMBERED, made_with
+from hanse.features.statefulsets.names import part_name
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
+from hanse.model.objects import Meta
+from hanse.model.plan import Plan
+from hanse.model.snapshot import ObjectChange
+from hanse.testing.builders import stored
+from hanse.testing.time import EPOCH
+from tests.features.statefulsets.test_decisions import (
+    BROKER,
+    FEATURE,
+    HERE,
+    HOME,
+    LOCAL,
+    SHOP,
+    door,
+    part,
+    plan,
+    record,
+    seen,
+    sets_in,
+)
+
+
+def running(uid: str) -> StatefulSet:
+    """The StatefulSet that runs here of a set."""
+    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    return stored(stamped(own, Owner("statefulsets", LOCAL, HERE)), uid=uid)
+
+
+def ended(days: float, **fields: Any) -> StatefulSetPart:
+    return part(HERE, 0, made=("one",), ended=EPOCH - timedelta(days=days), **fields)
+
+
+def test_an_end_is_remembered_for_a_time_and_then_forgotten() -> None:
+    young = plan(LOCAL, seen(ended(days=29)))
+    (kept,) = young.desired
+    assert isinstance(kept.object, StatefulSetPart)
+    assert kept.object.spec == ended(days=29).spec, "nothing is written meanwhile"
+    assert young.again_after == timedelta(days=1)
+
+    assert plan(LOCAL, seen(ended(days=REMEMBERED.days))) == Plan()
+
+
+def test_a_part_that_never_ran_anything_leaves_nothing_behind() -> None:
+    assert plan(LOCAL, seen(part(HERE, 2))) == Plan()
+
+
+def test_of_too_many_ends_the_oldest_are_forgotten() -> None:
+    several = [end_of(f"set-{n}", days=n / 10) for n in range(MOST_ENDS + 2)]
+    oldest = Key("local", f"set-{MOST_ENDS + 1}", SHOP)
+    youngest = Key("local", "set-0", SHOP)
+    snap = seen(*several)
+
+    assert plan(oldest, snap) == Plan()
+    assert plan(youngest, snap).desired
+    woken = FEATURE.wakes(ObjectChange(BROKER, None, several[0]), snap)
+    assert {oldest, Key("local", f"set-{MOST_ENDS}", SHOP), youngest} == {
+        key for key in woken if key.topic == "local"
+    }
+
+
+def test_others_ends_are_theirs_to_forget() -> None:
+    theirs = [
+        replace(one, spec=replace(one.spec, cluster="bergen"))
+        for one in (end_of(f"set-{n}", days=1) for n in range(MOST_ENDS + 2))
+    ]
+
+    assert plan(LOCAL, seen(*theirs, ended(days=9))).desired
+
+
+def test_a_part_of_a_set_that_lives_names_all_that_it_has_run() -> None:
+    snap = seen(door(6), record(lubeck=2), part(HERE, 2, made=("one",)), here=[running("two")])
+    (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
+
+    assert told.spec.made == ("one", "two")
+    many = tuple(str(n) for n in range(MOST_MADE))
+    assert made_with(running("new"), many) == (*many[1:], "new")
+
+
+def test_a_share_that_is_gone_is_remembered_while_the_set_lives() -> None:
+    snap = seen(door(6), record(bergen=3, hamburg=3), part(HERE, 0, made=("one",)))
+    (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
+
+    assert told.spec.made == ("one",)
+    assert told.spec.ended is None
+
+
+def end_of(name: str, days: float) -> StatefulSetPart:
+    spec = StatefulSetPartSpec(
+        namespace=SHOP,
+        name=name,
+        cluster=HERE,
+        made=(f"uid-of-{name}",),
+        ended=EPOCH - timedelta(days=days),
+    )
+    meta = Meta(name=part_name(SHOP, name, HERE), namespace=HOME)
+    return stored(StatefulSetPart(metadata=meta, spec=spec))
