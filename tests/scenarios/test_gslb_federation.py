@@ -19,7 +19,7 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
 )
 from hanse.testing.stage import Check, Features, Stage, told
-from hanse.testing.stage_federation import CRDS, put
+from hanse.testing.stage_federation import CRDS, define, put
 from hanse.testing.stage_sites import Sites, balance
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +102,35 @@ async def test_drift_is_repaired_strays_go_and_deletions_follow(sites: Sites, st
 
     for follower in ("hamburg", "bergen"):
         await stage.eventually(sites.has(follower, GlobalDeploymentPolicy))
+
+
+async def test_what_goes_with_its_kind_where_it_was_made_stays_with_the_followers(
+    sites: Sites, stage: Stage
+) -> None:
+    await sites.serve("bergen", "192.0.2.3")
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await stage.eventually(sites.answers("hamburg", "192.0.2.3"))
+
+    for kind in (GSLBConfig, GlobalDeploymentPolicy):
+        path = f"{CRDS}/{kind.kind.plural}.{kind.kind.group}"
+        await sites.person("lubeck").send(Request("DELETE", path))
+
+    reasons = await stage.eventually(sites.tells("lubeck", current="invalid AMKOCluster object"))
+    assert "followers keep what they have" in reasons["current AMKOCluster Validation"]
+    for kind in (GSLBConfig, GlobalDeploymentPolicy):
+        await define(stage, "lubeck", kind)
+    reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
+    assert "gc-1, which nobody deleted here: create it here" in reasons["GSLBConfig Federation"]
+    for follower in ("hamburg", "bergen"):
+        await sites.has(follower, GSLBConfig, "gc-1")()
+        await sites.has(follower, GlobalDeploymentPolicy, "gdp")()
+        await sites.answers(follower, "192.0.2.3")()
+
+    await put(sites.person("lubeck"), sites.config())
+    await sites.policy("lubeck", controlPlaneHmOnly=True)
+
+    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await stage.eventually(sites.answers("hamburg", "192.0.2.3"))
 
 
 async def test_two_configurations_are_an_error_and_nothing_is_copied_or_deleted(

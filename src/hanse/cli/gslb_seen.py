@@ -11,8 +11,9 @@ from msgspec import Struct
 from hanse.cli.clusters import Way
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
+from hanse.features.gslb.homes import COPIED
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
-from hanse.features.gslb.standing import COPIED, epoch_in
+from hanse.features.gslb.standing import epoch_in
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport

@@ -3,12 +3,21 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.homes import COPIED, definition_of
+from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, TERM, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.model.facts import ClusterState, Fact, Phase, Role
+from hanse.model.facts import Answer, ClusterState, Fact, Phase, Role
+from hanse.model.kinds.apiextensions import (
+    CustomResourceDefinition,
+    CustomResourceDefinitionSpec,
+    DefinedNames,
+)
 from hanse.model.kinds.core import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -44,8 +53,10 @@ from hanse.model.kinds.networking import (
     IngressTLS,
 )
 from hanse.model.objects import K, Meta, Object
+from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
 
 HOME = "lubeck"
 LABELS = {"app": "gslb"}
@@ -100,6 +111,8 @@ def rule(host: str = HOST, name: str = "rule", **more: Any) -> GSLBHostRule:
 def marked(obj: K, mark: str) -> K:
     """The object as a copy that some leader wrote."""
     notes = {**obj.metadata.annotations, LED_BY: mark}
+    if isinstance(obj, COPIED):
+        notes[HOME_OF] = "space/definition"
     return replace(obj, metadata=replace(obj.metadata, annotations=notes))
 
 
@@ -176,9 +189,54 @@ def seen_by_leader(
     states += [
         cluster(site_of(name), Role.SITE, phase=phases.get(name, Phase.SYNCED)) for name in sites
     ]
-    objects = {HOME: [_made(o) for o in home]}
+    objects = {HOME: [_made(o) for o in _at_home(home)]}
     objects |= {site_of(name): [_made(o) for o in several] for name, several in sites.items()}
     return snapshot(Gslb(options), HOME, states, objects, facts)
+
+
+def space(uid: str = "space", *, going: bool = False) -> Namespace:
+    """The namespace of all configuration."""
+    ended = EPOCH if going else None
+    return Namespace(
+        metadata=Meta(name=NAMESPACE, uid=uid, resource_version="1", deletion_timestamp=ended)
+    )
+
+
+def definition(
+    kind: type[Object], uid: str = "definition", *, going: bool = False
+) -> CustomResourceDefinition:
+    """By which a cluster serves a kind."""
+    ended = EPOCH if going else None
+    return CustomResourceDefinition(
+        metadata=Meta(
+            name=definition_of(kind), uid=uid, resource_version="1", deletion_timestamp=ended
+        ),
+        spec=CustomResourceDefinitionSpec(
+            group=kind.kind.group,
+            names=DefinedNames(kind=kind.kind.name, plural=kind.kind.plural),
+            scope="Namespaced",
+        ),
+    )
+
+
+def found_at(seen: Snapshot, *instead: Object, without: str = "") -> list[Answer]:
+    """What is found by looking for all that the federation asks for: what was seen, or other."""
+    others = {one.metadata.name: one for one in instead}
+    answers: list[Answer] = []
+    for question in plan_federation(seen).questions:
+        assert isinstance(question.ask, Read)
+        name = question.ask.place.ref.name
+        obj = None if name == without else others.get(name, seen.find(question.ask.place))
+        told = msgspec.to_builtins(obj, str_keys=True) if obj is not None else None
+        answers.append(Answer(question.ask.id, told, "", EPOCH))
+    return answers
+
+
+def _at_home(home: Sequence[Object]) -> list[Object]:
+    """With a namespace and definitions, where a test says nothing of its own."""
+    said = {o.metadata.name for o in home if isinstance(o, (Namespace, CustomResourceDefinition))}
+    usual = [space(), *(definition(kind) for kind in COPIED)]
+    return [*home, *(one for one in usual if one.metadata.name not in said)]
 
 
 def _made(obj: Object) -> Object:

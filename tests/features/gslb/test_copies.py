@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, UUID, site_of
 from hanse.model.facts import ClusterState, Outcome, Phase, Role
 from hanse.model.kinds.core import ConfigMap
@@ -15,6 +16,7 @@ from tests.features.gslb.fleet import (
     HOME,
     amko,
     config,
+    found_at,
     marked,
     policy,
     rule,
@@ -39,7 +41,11 @@ def test_spec_and_uuid_are_copied_and_status_and_our_bookkeeping_are_not() -> No
     assert isinstance(copy, GSLBConfig)
     assert copy.spec == told.spec
     assert copy.status == GSLBConfigStatus()
-    assert copy.metadata.annotations == {UUID: "u-1", LED_BY: "3/lubeck"}
+    assert copy.metadata.annotations == {
+        UUID: "u-1",
+        LED_BY: "3/lubeck",
+        HOME_OF: "space/definition",
+    }
 
 
 def test_host_rules_and_policies_are_copied_too() -> None:
@@ -65,7 +71,8 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
         **FOLLOWERS,
         "hamburg": [amko("hamburg"), config("x", name="stray")],
     }
-    seen = seen_by_leader([LEADER, config("lubeck")], sites)
+    home = [LEADER, config("lubeck")]
+    seen = seen_by_leader(home, sites, facts=found_at(seen_by_leader(home, sites)))
 
     (removal,) = plan_federation(seen).removals
 
@@ -95,7 +102,7 @@ def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() 
         **FOLLOWERS,
         "hamburg": [amko("hamburg"), marked(config("x"), "2/paris")],
     }
-    seen = seen_by_leader([LEADER], sites)
+    seen = seen_by_leader([LEADER], sites, facts=found_at(seen_by_leader([LEADER], sites)))
 
     plan = plan_federation(seen)
 
@@ -103,7 +110,7 @@ def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() 
     told = {t: (s, r) for t, s, r in conditions(seen)}
     status, reason = told["GSLBConfig Federation"]
     assert status == "failure in federation"
-    assert "cluster hamburg keeps gc-1 of the leader before this one" in reason
+    assert "cluster hamburg keeps gc-1, which nobody deleted here" in reason
 
 
 def _failing(seen: Snapshot, *where: str) -> list[Outcome]:

@@ -5,9 +5,20 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.gslb.homes import (
+    COPIED,
+    LOOK_AGAIN,
+    Intact,
+    Lost,
+    Unsure,
+    find_out,
+    home_of,
+    is_of_another_home,
+)
 from hanse.features.gslb.names import (
     CONFIG_FEDERATION,
     FEDERATED,
+    HOME,
     LED_BY,
     NOT_FEDERATED,
     POLICY_FEDERATION,
@@ -19,7 +30,6 @@ from hanse.features.gslb.names import (
 )
 from hanse.features.gslb.policy import monitor_names
 from hanse.features.gslb.standing import (
-    COPIED,
     Leading,
     Passive,
     Taking,
@@ -42,7 +52,7 @@ from hanse.model.kinds.gslb import (
     StageCondition,
 )
 from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan, Removal
+from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
 FEDERATION = Key("federation")
@@ -62,6 +72,7 @@ class _Share(Struct, frozen=True):
     desired: tuple[Desired, ...] = ()
     removals: tuple[Removal, ...] = ()
     condition: StageCondition | None = None
+    questions: tuple[Question, ...] = ()
 
 
 def plan_federation(seen: Snapshot) -> Plan:
@@ -111,10 +122,10 @@ def _monitors(standing: Leading, seen: Snapshot) -> Iterator[Desired]:
             yield Desired(copy, where, sources=frozenset({seen.local}), shared=True)
 
 
-def copy_of(obj: Object, mark: str) -> Object:
-    """The object as a follower has it: its spec, its uuid, and by whom it was written."""
+def copy_of(obj: Object, mark: str, home: str) -> Object:
+    """The object as a follower has it: its spec, its uuid, by whom it was written, and where."""
     meta = obj.metadata
-    notes = {LED_BY: mark}
+    notes = {LED_BY: mark, HOME: home}
     if UUID in meta.annotations and isinstance(obj, GSLBConfig):
         notes[UUID] = meta.annotations[UUID]
     copied = Meta(name=meta.name, namespace=meta.namespace, annotations=notes)
@@ -138,9 +149,12 @@ def _leading(standing: Leading, seen: Snapshot) -> Plan:
         for d in held(seen)
         if d.where not in standing.followers and Place(d.where, ref_of(d.object)) not in named
     ]
+    questions = tuple(q for s in shares for q in s.questions)
     return Plan(
         desired=(*(d for s in shares for d in s.desired), *_monitors(standing, seen), *others),
         removals=tuple(r for s in shares for r in s.removals),
+        questions=questions,
+        again_after=LOOK_AGAIN if questions else None,
         patches=(*_claims(standing, seen), *_told_here(conditions, seen)),
         notices=tuple(_notices(conditions, seen)),
     )
@@ -168,9 +182,9 @@ def _share(kind: type[Object], standing: Leading, seen: Snapshot) -> _Share:
         return _Share(tuple(standing_copies), condition=told)
     if _recovers(seen):
         return _Share(tuple(standing_copies), condition=_standing_condition(stage, seen))
-    local = frozenset({seen.local})
+    local, home = frozenset({seen.local}), home_of(kind, seen)
     desired = tuple(
-        Desired(copy_of(o, standing.mark), where, sources=local, takes_over=True)
+        Desired(copy_of(o, standing.mark, home), where, sources=local, takes_over=True)
         for where in standing.followers
         for o in sources
     )
@@ -181,14 +195,53 @@ def _share(kind: type[Object], standing: Leading, seen: Snapshot) -> _Share:
         for obj in seen.in_namespace(where, kind, NAMESPACE)
         if obj.metadata.name not in names and obj.metadata.deletion_timestamp is None
     ]
-    if legacy := [] if sources else [s for s in strays if _is_anothers(s[1], standing)]:
-        told = StageCondition(type=stage, status=NOT_FEDERATED, reason=_only_left(legacy))
-        return _Share(tuple(standing_copies), condition=told)
-    removals = tuple(
-        Removal(Place(where, ref_of(obj)), obj.metadata.uid, STRAY) for where, obj in strays
+    gone = _Gone(stage, kind, tuple(strays), bool(sources), tuple(standing_copies))
+    return (
+        _without(gone, desired, standing, seen)
+        if strays
+        else _Share(desired, (), _result(stage, kind, desired, (), standing, seen))
     )
-    condition = _result(stage, kind, desired, removals, standing, seen)
-    return _Share(desired, removals, condition)
+
+
+class _Gone(Struct, frozen=True):
+    """What followers have of a kind and the leader has not."""
+
+    stage: str
+    kind: type[Object]
+    strays: tuple[tuple[ClusterId, Object], ...]
+    some_left: bool
+    """Whether the leader has others of the kind."""
+    copies: tuple[Desired, ...]
+
+
+def _without(
+    gone: _Gone, desired: tuple[Desired, ...], standing: Leading, seen: Snapshot
+) -> _Share:
+    """Take from followers what somebody deleted here, and nothing that went by itself."""
+    strays = {Place(where, ref_of(obj)) for where, obj in gone.strays}
+    kept = (*desired, *(d for d in gone.copies if Place(d.where, ref_of(d.object)) in strays))
+    match find_out(gone.kind, (obj.metadata.name for _, obj in gone.strays), seen):
+        case Unsure(questions):
+            return _Share(kept, (), _standing_condition(gone.stage, seen), questions)
+        case Lost(why):
+            told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=why)
+            return _Share(kept, condition=told)
+        case Intact(home):
+            pass
+    legacy = [
+        (where, obj)
+        for where, obj in ([] if gone.some_left else gone.strays)
+        if _is_anothers(obj, standing) or is_of_another_home(obj, home)
+    ]
+    if legacy:
+        told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=_only_left(legacy))
+        return _Share(kept, condition=told)
+    removals = tuple(
+        Removal(Place(where, ref_of(obj)), obj.metadata.uid, STRAY) for where, obj in gone.strays
+    )
+    return _Share(
+        desired, removals, _result(gone.stage, gone.kind, desired, removals, standing, seen)
+    )
 
 
 def _is_anothers(obj: Object, standing: Leading) -> bool:
@@ -197,10 +250,10 @@ def _is_anothers(obj: Object, standing: Leading) -> bool:
 
 
 def _only_left(legacy: Iterable[tuple[ClusterId, Object]]) -> str:
-    """A leader that never had what its predecessor copied does not delete the last of it."""
+    """A leader that never had what was copied before does not delete the last of it."""
     return ", ".join(
-        f"cluster {context_of(where)} keeps {obj.metadata.name} of the leader before this one, "
-        "which has none: create it here, or delete it there"
+        f"cluster {context_of(where)} keeps {obj.metadata.name}, which nobody deleted here: "
+        "create it here, or delete it there"
         for where, obj in legacy
     )
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hanse.features.gslb.health import status_of
 from hanse.features.gslb.inputs import Found, found_in, objects_for, source_of
 from hanse.features.gslb.mapping import local_names
-from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, site_of
+from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import (
     Bad,
@@ -30,6 +30,7 @@ from hanse.model.kinds.globalservice import (
 )
 from hanse.model.kinds.gslb import (
     NAMESPACE,
+    GlobalDeploymentPolicy,
     GlobalDeploymentPolicySpec,
     GSLBHostRule,
     GSLBHostRuleSpec,
@@ -77,7 +78,8 @@ def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOption
     named = options.probes
     policy = policy_of(seen, named_monitors=named)
     if policy is None:
-        return Nothing()
+        left = _policy_left(leading, seen)
+        return Unchanged(left) if left else Nothing()
     if isinstance(policy, Bad):
         return Unchanged(policy.error)
     standing = seen.get(seen.local, GlobalService, host, NAMESPACE)
@@ -93,6 +95,14 @@ def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOption
         return Nothing(tuple(names))
     spec = _spec(host, members, policy, rule.spec if rule is not None else None)
     return Served(spec, tuple(names))
+
+
+def _policy_left(leading: Leading, seen: Snapshot) -> str:
+    """Why a policy that is gone here may not have been deleted: a follower still has its copy."""
+    for where in leading.followers:
+        for left in seen.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
+            return f"cluster {context_of(where)} still has policy {left.metadata.name}"
+    return ""
 
 
 def still_serving(service: GlobalService, leading: Leading, seen: Snapshot) -> GlobalServiceSpec:

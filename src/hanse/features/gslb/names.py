@@ -9,6 +9,8 @@ TERM = "gslb.hanse.dev/epoch"
 """On an AMKOCluster that leads: the number of its term."""
 LED_BY = "gslb.hanse.dev/leader"
 """On copies: by whom they were written, as `<epoch>/<context>`."""
+HOME = "gslb.hanse.dev/home"
+"""On copies: the namespace and the definition that the original lives by, as uids."""
 HOSTNAMES = "external-dns.alpha.kubernetes.io/hostname"
 CONTROLLER_UUID = "ako.vmware.com/controller-cluster-uuid"
 

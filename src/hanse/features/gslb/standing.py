@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from hanse.features.gslb.homes import lost_home
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,
@@ -29,21 +30,18 @@ from hanse.features.gslb.names import (
     site_of,
 )
 from hanse.model.facts import BadWay, ClusterState, Phase
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,
     GlobalDeploymentPolicy,
     GSLBConfig,
-    GSLBHostRule,
     StageCondition,
 )
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Snapshot
 
 GUIDE = "gslb"
-COPIED: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
-"""The kinds that the leader copies to its followers."""
-
 _TELLING: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy)
 """What tells of terms; host rules may be many, and say no more."""
 
@@ -120,6 +118,10 @@ def standing_of(seen: Snapshot) -> Standing:
     if not own.spec.is_leader:
         return Passive((_current(NOT_FEDERATING, NO_LEADER),), own.spec.cluster_context)
     if fault := _fault_of(own):
+        return Passive((_current(INVALID, fault),), own.spec.cluster_context)
+    if not seen.listed(seen.local, CustomResourceDefinition):
+        return Waiting()
+    if fault := lost_home(seen):
         return Passive((_current(INVALID, fault),), own.spec.cluster_context)
     sites = followers_named(own)
     if any(_is_unknown(site, seen) for site in sites):

@@ -18,6 +18,7 @@ from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import Answer, BadWay, ClusterState, Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.ako import AkoHostRule
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute
@@ -122,12 +123,14 @@ def _woken_by_object(change: ObjectChange, seen: Snapshot) -> Iterable[Key]:
     where, obj = change.where, change.object
     match obj:
         case GSLBConfig() | GlobalDeploymentPolicy():
-            more = where == seen.local and _says_more(change)
+            more = _says_more(change) if where == seen.local else change.after is None
             return everything(seen) if more else (FEDERATION, POLICY)
         case GSLBHostRule():
             rules = _woken_by_rule(change, seen) if where == seen.local else ()
             return (FEDERATION, *rules)
-        case ConfigMap():
+        case ConfigMap() | CustomResourceDefinition():
+            return everything(seen)
+        case Namespace(metadata=meta) if where == seen.local and meta.name == NAMESPACE:
             return everything(seen)
         case GlobalService():
             return (host_key(obj.metadata.name),)

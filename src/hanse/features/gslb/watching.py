@@ -7,6 +7,7 @@ from hanse.features.gslb.faults import (
     ODD_ROUTES,
     ODD_SERVICES,
 )
+from hanse.features.gslb.homes import DEFINITIONS
 from hanse.features.gslb.inputs import (
     HTTPROUTE_BACKENDS,
     HTTPROUTE_HOSTS,
@@ -74,6 +75,7 @@ AT_HOME: tuple[Watch, ...] = (
     Watch(Role.LOCAL, Secret, namespace=NAMESPACE),
     Watch(Role.LOCAL, ConfigMap, namespace=NAMESPACE),
     SERVICES,
+    *DEFINITIONS,
     *_inputs(Role.LOCAL),
 )
 

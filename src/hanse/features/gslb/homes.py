@@ -1,0 +1,138 @@
+"""Whether what this cluster lacks was deleted by somebody, or went with its namespace or kind.
+
+Who deletes the namespace or a definition where the leader is, by mistake or to leave, does not
+mean the configuration of all other clusters: that is what they have it for.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from hanse.features.gslb.names import HOME
+from hanse.model.facts import Answer, Role
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+)
+from hanse.model.objects import Object, Place, Ref, Wire
+from hanse.model.plan import Question, Read
+from hanse.model.snapshot import Snapshot, Watch
+
+COPIED: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
+"""The kinds that the leader copies to its followers."""
+FRESH = timedelta(seconds=3)
+LOOK_AGAIN = timedelta(seconds=5)
+
+
+def definition_of(kind: type[Object]) -> str:
+    """The name of a kind's definition."""
+    return f"{kind.kind.plural}.{kind.kind.group}"
+
+
+DEFINITIONS: tuple[Watch, ...] = tuple(
+    Watch(Role.LOCAL, CustomResourceDefinition, name=definition_of(kind)) for kind in COPIED
+)
+
+
+class Intact(Struct, frozen=True):
+    """What is gone was deleted by somebody, or while another namespace or definition stood."""
+
+    home: str
+
+
+class Lost(Struct, frozen=True):
+    """The namespace or the definition is gone, and has taken along what was in it."""
+
+    why: str
+
+
+class Unsure(Struct, frozen=True):
+    """It has to be asked for."""
+
+    questions: tuple[Question, ...]
+
+
+Finding: TypeAlias = Intact | Lost | Unsure
+
+
+def home_of(kind: type[Object], seen: Snapshot) -> str:
+    """The namespace and the definition that objects of a kind live by, as copies remember them."""
+    space = seen.get(seen.local, Namespace, NAMESPACE)
+    definition = seen.get(seen.local, CustomResourceDefinition, definition_of(kind))
+    return _home(*(one.metadata.uid if one is not None else "" for one in (space, definition)))
+
+
+def is_of_another_home(copy: Object, home: str) -> bool:
+    """Whether a copy is of what stood here in a namespace or by a definition before these."""
+    return copy.metadata.annotations.get(HOME, home) != home
+
+
+def lost_home(seen: Snapshot) -> str:
+    """What this cluster's configuration has lost its place by; empty where it has not."""
+    space = seen.get(seen.local, Namespace, NAMESPACE)
+    if space is None or space.terminating:
+        return _no_namespace()
+    for kind in COPIED:
+        definition = seen.get(seen.local, CustomResourceDefinition, definition_of(kind))
+        if definition is None:
+            if any(True for _ in _copies(kind, seen)):
+                return _no_definition(kind)
+        elif definition.metadata.deletion_timestamp is not None:
+            return _no_definition(kind)
+    return ""
+
+
+def find_out(kind: type[Object], gone: Iterable[str], seen: Snapshot) -> Finding:
+    """Look whether what is gone may have been deleted; watches may lag behind each other."""
+    since = f"{', '.join(sorted(set(gone)))} were gone"
+    reads = [
+        Read(Place(seen.local, Ref(Namespace.kind, NAMESPACE)), since),
+        Read(Place(seen.local, Ref(CustomResourceDefinition.kind, definition_of(kind))), since),
+    ]
+    known = [answer for read in reads if (answer := _answer(read, seen)) is not None]
+    if len(known) < len(reads):
+        return Unsure(tuple(Question(read, FRESH) for read in reads))
+    space, definition = (_uid_of(answer.value) for answer in known)
+    if not space:
+        return Lost(_no_namespace())
+    return Intact(_home(space, definition)) if definition else Lost(_no_definition(kind))
+
+
+def _copies(kind: type[Object], seen: Snapshot) -> Iterator[Object]:
+    for where in seen.clusters(Role.SITE):
+        yield from seen.all(where, kind)
+
+
+def _home(space: str, definition: str) -> str:
+    return f"{space}/{definition}"
+
+
+def _no_namespace() -> str:
+    return (
+        f"namespace {NAMESPACE} is being deleted here, so nothing is federated and followers keep "
+        "what they have; promote one of them"
+    )
+
+
+def _no_definition(kind: type[Object]) -> str:
+    return (
+        f"the definition {definition_of(kind)} is gone here or is being deleted, so nothing is "
+        f"federated and followers keep what they have; run `hanse crds | kubectl apply -f -`"
+    )
+
+
+def _answer(read: Read, seen: Snapshot) -> Answer | None:
+    found = seen.fact(Answer, read.id)
+    usable = found is not None and not found.error and seen.now - found.at < FRESH
+    return found if usable else None
+
+
+def _uid_of(obj: Wire | None) -> str:
+    meta = obj.get("metadata", {}) if obj is not None else {}
+    return "" if meta.get("deletionTimestamp") else str(meta.get("uid", ""))
