@@ -156,6 +156,53 @@ def test_two_leaders_are_told() -> None:
     assert "lubeck and rome both lead" in found.problem
 
 
+def amko(context: str, *clusters: str, leads: bool = False, **told: str) -> dict[str, Any]:
+    """An AMKOCluster, with a stage that went wrong for a reason."""
+    stages = [{"type": t, "status": "failure", "reason": why} for t, why in told.items()]
+    good = {"type": "current AMKOCluster Validation", "status": "valid AMKOCluster object"}
+    spec = {"isLeader": leads, "clusterContext": context, "clusters": list(clusters)}
+    return named("amkocluster", spec=spec, status={"conditions": [good, *stages]})
+
+
+def test_a_federation_that_nobody_leads_is_told() -> None:
+    follower = amko("hamburg", "lubeck", "hamburg")
+
+    found = only(chart(), chart("hamburg", amko=[follower]))
+
+    assert "no cluster leads the GSLB configuration" in found.problem
+    assert found.remedy == "hanse gslb promote CLUSTER"
+
+
+def test_who_leads_is_not_known_where_not_every_cluster_was_looked_at() -> None:
+    follower = amko("hamburg", "lubeck", "hamburg")
+
+    assert ailments([chart("hamburg", amko=[follower])], NOW) == []
+
+
+def test_what_a_leader_says_went_wrong_is_told_once() -> None:
+    wrong = [amko("lubeck", leads=True, GDP="no rights"), amko("lubeck", GDP="no rights")]
+
+    assert only(chart(amko=wrong)).problem == "GDP: no rights"
+
+
+def test_a_configuration_in_error_and_a_host_that_nobody_serves_are_told_by_the_leader() -> None:
+    broken = named("gc-1", status={"state": "error: oslo is named twice"})
+    used = named("gc-2", status={"state": "success: the configuration is in use"})
+    members = [{"up": False, "reason": "connection refused"}, {"up": False}]
+    hosts = [
+        named("down.example.org", status={"members": members}),
+        named("up.example.org", status={"members": [*members, {"up": True}]}),
+    ]
+    what = {"configurations": (broken, used), "hosts": tuple(hosts)}
+    leader = Chart("lubeck", {"amko": (amko("lubeck", "rome", leads=True),), **what})
+    follower = Chart("rome", {"amko": (amko("rome", "lubeck"),), **what})
+
+    assert [(f.cluster, f.problem) for f in ailments([leader, follower], NOW)] == [
+        ("lubeck", "GSLBConfig gc-1: oslo is named twice"),
+        ("lubeck", "no member of host down.example.org is up: connection refused"),
+    ]
+
+
 def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
     vain = ["bergen: Ingress shop/a: its host", "bergen: Ingress shop/b: its host"]
     policy = named("gdp", status={"warnings": vain})

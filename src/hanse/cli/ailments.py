@@ -10,11 +10,9 @@ from typing import Any
 from hanse import __version__
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
-from hanse.cli.gslb_terms import first_to_demote
+from hanse.cli.gslb_ailments import unbalanced
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.cli.told_ailments import told_wrong
-from hanse.features.gslb.names import TERM
-from hanse.features.gslb.standing import epoch_in
 from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
@@ -203,25 +201,6 @@ def _many_supervisors(charts: Sequence[Chart]) -> Iterator[Finding]:
         )
 
 
-def _leaders(charts: Sequence[Chart]) -> Iterator[Finding]:
-    """More than one cluster whose GSLB configuration leads."""
-    leading = {
-        chart.name: max(_term(one) for one in own)
-        for chart in charts
-        if (own := [one for one in chart["amko"] if one.get("spec", {}).get("isLeader")])
-    }
-    if len(leading) > 1:
-        yield Finding(
-            next(iter(leading)),
-            f"{' and '.join(leading)} both lead the GSLB configuration",
-            f"hanse gslb demote {first_to_demote(leading)}",
-        )
-
-
-def _term(own: dict[str, Any]) -> int:
-    return epoch_in((own["metadata"].get("annotations") or {}).get(TERM, ""))
-
-
 def _skewed(charts: Sequence[Chart]) -> Iterator[Finding]:
     """Agents of versions that are more than one apart."""
     versions = {
@@ -260,7 +239,7 @@ _ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
 _TOGETHER: tuple[Callable[[Sequence[Chart]], Iterable[Finding]], ...] = (
     _overlaps,
     _many_supervisors,
-    _leaders,
+    unbalanced,
     _skewed,
     unsettled,
 )

@@ -18,7 +18,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM, Federation
 from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBHostRule
+from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
@@ -33,6 +33,7 @@ PATHS: Mapping[str, str] = {
     "federations": path_of(Federation.kind),
     "leases": path_of(Lease.kind, SYSTEM),
     "amko": path_of(AMKOCluster.kind),
+    "configurations": path_of(GSLBConfig.kind),
     "networks": path_of(Network.kind),
     "tenants": path_of(Tenant.kind),
     "services": "/api/v1/services",

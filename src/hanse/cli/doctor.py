@@ -24,9 +24,9 @@ def command(context: click.Context, as_json: bool) -> None:
     Looks at every cluster of the kubeconfig, or of a local federation that runs here: whether it
     answers, whether the credentials last, its version, its clock, our definitions, its agent, its
     nodes, the rights we have there, exports, members, leases, webhooks, forwarded DNS, address
-    pools, federated Services and policies; and between clusters overlapping ranges, two leaders,
-    and agents of versions too far apart. Nothing is changed. The exit status is 1 if anything is
-    wrong.
+    pools, federated Services and policies, global hosts; and between clusters overlapping ranges,
+    two leaders or none, and agents of versions too far apart. Nothing is changed.
+    The exit status is 1 if anything is wrong.
 
     \b
     Examples:
