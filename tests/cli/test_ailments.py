@@ -118,12 +118,34 @@ def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
 
 
 def test_a_pool_that_is_nearly_full_is_told() -> None:
-    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/30"]}})
-    addresses = [named(f"10.0.0.{n}") for n in range(4)]
+    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/29", "fd00::/64"]}})
+    addresses = [named(f"10.0.0.{n}") for n in range(1, 7)]
 
     found = only(chart(networks=[network], addresses=addresses))
 
-    assert found.problem == "network acme.default has given out 4 of 4 Service addresses"
+    assert found.problem == "network acme.default has given out 6 of 6 IPv4 Service addresses"
+
+
+def test_a_range_that_is_none_is_for_the_network_itself_to_tell() -> None:
+    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/33"]}})
+
+    assert ailments([chart(networks=[network])], NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("cidr", "whose"),
+    [
+        ("10.101.0.0/24", "range 10.101.0.0/24 of pods on node n1"),
+        ("172.20.0.0/24", "address 172.20.0.7 of node n1"),
+    ],
+)
+def test_service_addresses_that_pods_or_nodes_have_too_are_told(cidr: str, whose: str) -> None:
+    addresses = [{"type": "Hostname", "address": "n1"}]
+    addresses += [{"type": "InternalIP", "address": "172.20.0.7"}]
+    node = named("n1", spec={"podCIDRs": ["10.101.0.0/24"]}, status={"addresses": addresses})
+    network = named("acme.lab", spec={"service": {"cidrs": [cidr, "10.77.0.0/24"]}})
+
+    assert f"{cidr} overlaps {whose}" in only(chart(networks=[network], nodes=[node])).problem
 
 
 def test_a_token_that_never_ends_is_told() -> None:

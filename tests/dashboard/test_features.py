@@ -189,13 +189,11 @@ def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
     ]
 
 
-def network(name: str, phase: Any = "Ready") -> Network:
+def network(name: str, phase: Any = "Ready", cidr: str = "10.250.0.0/30") -> Network:
     tenant = name.partition(".")[0]
     return Network(
         metadata=Meta(name=name),
-        spec=NetworkSpec(
-            type="flat", tenant=tenant, service=NetworkService(cidrs=("10.250.0.0/30",))
-        ),
+        spec=NetworkSpec(type="flat", tenant=tenant, service=NetworkService(cidrs=(cidr,))),
         status=NetworkStatus(phase=phase, message="" if phase == "Ready" else "ranges overlap"),
     )
 
@@ -207,13 +205,18 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
     seen = seen_by(
         NetworksFeature(),
         {"lubeck": (Role.LOCAL,)},
-        lubeck=[network("acme.default"), network("rival.default", "Failed"), space, web],
+        lubeck=[
+            network("acme.default"),
+            network("rival.default", "Failed", cidr="10.250.0.0/33"),
+            space,
+            web,
+        ],
     )
 
     fine = shown(Networks(), "lubeck/acme.default", seen)
     broken = shown(Networks(), "lubeck/rival.default", seen)
 
-    assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 25)
+    assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
     assert (broken["state"], broken["problems"]) == ("bad", ["ranges overlap"])
 
 

@@ -13,6 +13,7 @@ from hanse.cli.checks import Finding
 from hanse.cli.gslb_ailments import unbalanced
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.cli.told_ailments import told_wrong
+from hanse.features.networks.ranges import overlaps, range_in, usable
 from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
@@ -111,16 +112,48 @@ def _pools(chart: Chart) -> Iterator[Finding]:
     taken = [ip_address(one["metadata"]["name"]) for one in chart["addresses"]]
     for network in chart["networks"]:
         cidrs = network.get("spec", {}).get("service", {}).get("cidrs") or ()
-        ranges = [ip_network(cidr, strict=False) for cidr in cidrs]
-        size = sum(one.num_addresses for one in ranges)
-        used = sum(1 for address in taken if any(address in one for one in ranges))
-        if size and used >= NEARLY_FULL * size:
-            name = network["metadata"]["name"]
-            yield Finding(
-                chart.name,
-                f"network {name} has given out {used} of {size} Service addresses",
-                f"kubectl --context {chart.name} edit network {name} and add to spec.service.cidrs",
-            )
+        ranges = [range_ for cidr in cidrs if (range_ := range_in(cidr)) is not None]
+        for family in (4, 6):
+            several = [one for one in ranges if one.version == family]
+            size = sum(map(usable, several))
+            used = sum(1 for address in taken if any(address in one for one in several))
+            if size and used >= NEARLY_FULL * size:
+                name = network["metadata"]["name"]
+                yield Finding(
+                    chart.name,
+                    f"network {name} has given out {used} of {size} IPv{family} Service addresses",
+                    f"kubectl --context {chart.name} edit network {name} and add to "
+                    "spec.service.cidrs",
+                )
+
+
+def _misplaced_pools(chart: Chart) -> Iterator[Finding]:
+    """Networks whose Service addresses are also those of pods or nodes."""
+    theirs = [
+        (f"range {cidr} of pods on node {node['metadata']['name']}", range_)
+        for node in chart["nodes"]
+        for cidr in node.get("spec", {}).get("podCIDRs") or ()
+        if (range_ := range_in(cidr)) is not None
+    ]
+    theirs += [
+        (f"address {told['address']} of node {node['metadata']['name']}", range_)
+        for node in chart["nodes"]
+        for told in node.get("status", {}).get("addresses") or ()
+        if told.get("type") in ("InternalIP", "ExternalIP")
+        and (range_ := range_in(told["address"])) is not None
+    ]
+    for network in chart["networks"]:
+        for cidr in network.get("spec", {}).get("service", {}).get("cidrs") or ():
+            own = range_in(cidr)
+            clash = next((w for w, r in theirs if own is not None and overlaps(own, r)), "")
+            if clash:
+                name = network["metadata"]["name"]
+                yield Finding(
+                    chart.name,
+                    f"network {name}: spec.service.cidrs: {cidr} overlaps {clash}, so its Services "
+                    "and those hide each other",
+                    f"create a network with another range, and delete {name}",
+                )
 
 
 def _long_lived(chart: Chart) -> Iterator[Finding]:
@@ -233,6 +266,7 @@ _ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
     _webhooks,
     _forwarding,
     _pools,
+    _misplaced_pools,
     _long_lived,
     local_peers,
 )

@@ -1,18 +1,21 @@
 """Tenant networks: phases, pools, and who can reach whom by what is written."""
 
 from collections.abc import Iterable
-from ipaddress import ip_network
 
 from hanse.dashboard.section import FeatureShown, PartShown, Shown, State
 from hanse.dashboard.sights import Sights
 from hanse.features.networks.matrix import matrix
 from hanse.features.networks.names import NETWORK, TENANT, parsed
+from hanse.features.networks.ranges import range_in, usable
 from hanse.features.networks.sight import PODS, SERVICES
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
+
+NEARLY_FULL = 90
+"""Of a hundred addresses: from there on a pool is worth a look."""
 
 MOST = 40
 """Networks up to which the whole matrix is computed for a page; `hanse networks` does the rest."""
@@ -48,7 +51,7 @@ class Networks:
         spec, status = network.spec, network.status
         services = sum(1 for _ in sights.by(where, SERVICES, name))
         pods = sum(1 for _ in sights.by(where, PODS, name))
-        size = sum(ip_network(cidr, strict=False).num_addresses for cidr in spec.service.cidrs)
+        size = sum(usable(r) for cidr in spec.service.cidrs if (r := range_in(cidr)))
         used = round(100 * services / size) if size else 0
         return FeatureShown(
             namespace=where,
@@ -63,7 +66,14 @@ class Networks:
                 ("Services", str(services)),
             ),
             parts=(
-                (PartShown(cluster=where, state="good", text="of its pool", share=used),)
+                (
+                    PartShown(
+                        cluster=where,
+                        state="warn" if used >= NEARLY_FULL else "good",
+                        text="of its pool",
+                        share=used,
+                    ),
+                )
                 if size
                 else ()
             ),

@@ -180,7 +180,10 @@ def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nob
     ("given", "before", "told"),
     [
         ({"service": {"cidrs": ["10.0.0.0/33"]}}, {}, "'10.0.0.0/33' is not a CIDR"),
-        ({"service": {"cidrs": ["10.0.0.1/24"]}}, {}, "is not a CIDR"),
+        ({"service": {"cidrs": ["10.0.0.1/24"]}}, {}, "write one such as 10.0.0.0/24"),
+        ({"service": {"cidrs": ["127.3.0.0/16"]}}, {}, "127.0.0.0/8, which is for each host"),
+        ({"service": {"cidrs": ["230.0.0.0/16"]}}, {}, "224.0.0.0/4, which is for multicast"),
+        ({"service": {"cidrs": ["fe80::/64"]}}, {}, "fe80::/10, which is for single links"),
         ({"service": {"cidrs": ["10.0.0.0/30"]}}, {}, "fewer than 8 addresses"),
         (
             {"service": {"cidrs": ["10.0.0.0/16", "10.0.1.0/24"]}},

@@ -133,6 +133,14 @@ def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
     assert "no IPv4 address of network acme.own is free; delete a Service of it" in told
 
 
+def test_a_family_that_a_network_has_no_range_of_is_not_said_to_be_exhausted() -> None:
+    asks = in_network(ipFamilies=["IPv6"], ipFamilyPolicy="SingleStack")
+
+    told = refused(hooks()["networks-services"].review(asks, world(OWN, *RANGES)))
+
+    assert told.startswith("spec.ipFamilies: network acme.own has no IPv6 range; leave IPv6 out")
+
+
 def test_an_address_that_was_promised_and_not_used_comes_back_after_half_a_minute() -> None:
     hook = hooks()["networks-services"]
     for _ in range(12):

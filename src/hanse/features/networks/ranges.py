@@ -11,6 +11,17 @@ from hanse.model.snapshot import Snapshot
 
 Range = IPv4Network | IPv6Network
 
+_UNFIT = {
+    ip_network("0.0.0.0/8"): "hosts that have no address yet",
+    ip_network("127.0.0.0/8"): "each host itself",
+    ip_network("169.254.0.0/16"): "single links",
+    ip_network("224.0.0.0/4"): "multicast",
+    ip_network("::/127"): "each host itself",
+    ip_network("fe80::/10"): "single links",
+    ip_network("ff00::/8"): "multicast",
+}
+"""Ranges whose addresses no Service can have, and whom they are for."""
+
 SMALLEST = 8
 """Addresses that a range must have: two are the network's own, and people want some."""
 
@@ -22,6 +33,11 @@ def range_in(text: str) -> Range | None:
         return ip_network(text)
     except ValueError:
         return None
+
+
+def usable(range_: Range) -> int:
+    """How many addresses of a range can be given out: its own and that of all hosts never are."""
+    return range_.num_addresses - (2 if range_.version == 4 else 1)
 
 
 def overlaps(one: Range, other: Range) -> bool:
@@ -56,9 +72,21 @@ def malformed(network: Network) -> Iterator[str]:
     for field, text, least in told:
         range_ = range_in(text)
         if range_ is None:
-            yield f"{field}: {text[:50]!r} is not a CIDR; write one such as 10.0.0.0/16"
+            yield f"{field}: {text[:50]!r} is not a CIDR; write one such as {_meant(text)}"
         elif range_.num_addresses < least:
             yield f"{field}: {text} has fewer than {least} addresses; choose a larger range"
+        else:
+            for unfit, whose in _UNFIT.items():
+                if overlaps(range_, unfit):
+                    yield f"{field}: {text} overlaps {unfit}, which is for {whose}; choose another"
+
+
+def _meant(text: str) -> str:
+    """The range that somebody may have meant who set bits beside its prefix."""
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        return "10.0.0.0/16"
 
 
 def _with_each_other(field: str, texts: Iterable[str]) -> Iterator[str]:

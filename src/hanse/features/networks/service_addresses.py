@@ -132,11 +132,7 @@ class ServiceAddresses:
                 promise=not review.dry_run,
             )
             if address is None:
-                raise Refused(
-                    f"spec.clusterIP: no {FAMILIES[version]} address of {whose} is free; "
-                    "delete a Service of it, or add a range to its spec.service.cidrs",
-                    507,
-                )
+                raise Refused(_exhausted(version, pool, whose), 507)
             taken.append(address)
         return _given(review.object.get("spec") or {}, taken, wanted)
 
@@ -203,6 +199,20 @@ def _wanted(spec: Wire, ranges: tuple[Range, ...]) -> Wanted:
     elif spec.get("ipFamilyPolicy") == "PreferDualStack":
         versions = list(dict.fromkeys([*versions, *here]))
     return Wanted(tuple(versions), tuple(given))
+
+
+def _exhausted(version: int, pool: Pool, whose: str) -> str:
+    """Why there is no address: all are used, or there never was one of the family."""
+    family = FAMILIES[version]
+    if all(range_.version != version for range_ in pool.ranges):
+        return (
+            f"spec.ipFamilies: {whose} has no {family} range; leave {family} out, or have an "
+            "administrator add one"
+        )
+    return (
+        f"spec.clusterIP: no {family} address of {whose} is free; delete a Service of it, or "
+        "have an administrator add a range"
+    )
 
 
 def _given(spec: Wire, taken: list[str], wanted: Wanted) -> Wire:
