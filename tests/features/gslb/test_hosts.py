@@ -489,6 +489,25 @@ BAD_RULES: list[Any] = [
         id="vip",
     ),
     pytest.param(
+        {"third_party_members": (ThirdPartyMember(vip="224.0.0.1"),)},
+        "spec.thirdPartyMembers[0].vip: 224.0.0.1 is no address that clients can be sent to",
+        id="vip of many",
+    ),
+    pytest.param(
+        {"third_party_members": (ThirdPartyMember(vip="192.0.2.1", public_ip="fe80::1"),)},
+        "spec.thirdPartyMembers[0].publicIP: fe80::1 is no address",
+        id="public ip of a link",
+    ),
+    pytest.param(
+        {
+            "down_response": DownResponse(
+                type="GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP", fallback_ip="0.0.0.0"
+            )
+        },
+        "spec.downResponse.fallbackIP: 0.0.0.0 is no address",
+        id="fallback of nobody",
+    ),
+    pytest.param(
         {"public_ip": (PublicAddress(cluster="paris", ip="192.0.2.1"),)},
         "spec.publicIP[0].cluster: paris",
         id="public cluster",

@@ -8,7 +8,7 @@ from hanse.features.gslb.standing import Leading, Passive, Taking, Waiting, stan
 from hanse.model.facts import BadWay, ClusterState, Phase, Role
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster
+from hanse.testing.builders import cluster, stored
 from tests.features.gslb.fleet import HOME, amko, config, marked, policy, seen_by_leader
 
 LEADER = amko("lubeck", "lubeck", "hamburg", "bergen", leads=True, epoch=1)
@@ -174,6 +174,20 @@ def test_bad_members_alone_are_a_failure() -> None:
 
     assert conditions(seen)[2][1] == "validation of member clusters failed"
     assert len(conditions(seen)) == 3
+
+
+def test_a_context_that_is_not_this_clusters_is_told_with_the_right_one() -> None:
+    own = stored(amko("hamburg", "lubeck", "hamburg", leads=True, epoch=1))
+    seen = seen_by_leader([own, config("lubeck")], {"lubeck": [own], "bergen": [amko("bergen")]})
+
+    assert conditions(seen) == [
+        (
+            "current AMKOCluster Validation",
+            "invalid AMKOCluster object",
+            "clusterContext is hamburg, but context lubeck leads to this cluster; set it to lubeck",
+        )
+    ]
+    assert plan_federation(seen).desired == ()
 
 
 def test_a_second_leader_stops_federation_for_all() -> None:

@@ -244,6 +244,8 @@ def _fault_in_down_response(response: DownResponse | None) -> str:
     needs = response.type == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP"
     if needs and not _is_address(response.fallback_ip):
         return "spec.downResponse.fallbackIP: it is needed for this type; give an IP address"
+    if needs and (fault := _fault_in_address("spec.downResponse.fallbackIP", response.fallback_ip)):
+        return fault
     if response.fallback_ip and not needs:
         return f"spec.downResponse.fallbackIP: it has no meaning with {response.type}; leave it out"
     return ""
@@ -258,10 +260,11 @@ def _fault_in_sources(refs: tuple[str, ...], template: str) -> str:
 def _fault_in_members(spec: GSLBHostRuleSpec) -> str:
     for at, member in enumerate(spec.third_party_members):
         field = f"spec.thirdPartyMembers[{at}]"
-        if not _is_address(member.vip):
-            return f"{field}.vip: {member.vip!r} is no IP address"
-        if member.public_ip and not _is_address(member.public_ip):
-            return f"{field}.publicIP: {member.public_ip!r} is no IP address"
+        told = [("vip", member.vip)]
+        told += [("publicIP", member.public_ip)] if member.public_ip else []
+        for name, address in told:
+            if fault := _fault_in_address(f"{field}.{name}", address):
+                return fault
     if twice := _twice([m.vip for m in spec.third_party_members]):
         return f"spec.thirdPartyMembers: {twice} is named twice; name each address once"
     return ""
@@ -272,8 +275,8 @@ def _fault_in_public(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> st
     if fault := _fault_in_clusters("spec.publicIP", named, known or frozenset(named)):
         return fault
     for at, public in enumerate(spec.public_ip):
-        if not _is_address(public.ip):
-            return f"spec.publicIP[{at}].ip: {public.ip!r} is no IP address"
+        if fault := _fault_in_address(f"spec.publicIP[{at}].ip", public.ip):
+            return fault
     return ""
 
 
@@ -308,6 +311,16 @@ def _twice(named: Iterable[str]) -> str:
         if name in met:
             return name
         met.add(name)
+    return ""
+
+
+def _fault_in_address(field: str, text: str) -> str:
+    """Whether clients can be sent to an address; loopback is for those who try things out."""
+    if not _is_address(text):
+        return f"{field}: {text!r} is no IP address"
+    ip = ip_address(text)
+    if ip.is_unspecified or ip.is_multicast or ip.is_link_local:
+        return f"{field}: {text} is no address that clients can be sent to; give another"
     return ""
 
 

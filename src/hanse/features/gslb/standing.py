@@ -29,7 +29,7 @@ from hanse.features.gslb.names import (
     context_of,
     site_of,
 )
-from hanse.model.facts import BadWay, ClusterState, Phase
+from hanse.model.facts import BadWay, ClusterState, Phase, Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -122,6 +122,8 @@ def standing_of(seen: Snapshot) -> Standing:
     if not seen.listed(seen.local, CustomResourceDefinition):
         return Waiting()
     if fault := lost_home(seen):
+        return Passive((_current(INVALID, fault),), own.spec.cluster_context)
+    if fault := _fault_in_context(own, seen):
         return Passive((_current(INVALID, fault),), own.spec.cluster_context)
     sites = followers_named(own)
     if any(_is_unknown(site, seen) for site in sites):
@@ -283,6 +285,19 @@ def _fault_of(own: AMKOCluster) -> str:
         return "clusterContext must have no comma; rename the context"
     if not spec.version:
         return "version is empty; set it to the version of AMKO in this cluster"
+    return ""
+
+
+def _fault_in_context(own: AMKOCluster, seen: Snapshot) -> str:
+    """Whether another context than the one that is told leads here; it would follow itself."""
+    for site in seen.clusters(Role.SITE):
+        several = seen.in_namespace(site, AMKOCluster, NAMESPACE)
+        if any(one.metadata.uid == own.metadata.uid for one in several):
+            told, real = own.spec.cluster_context, context_of(site)
+            return (
+                f"clusterContext is {told}, but context {real} leads to this cluster; set it to "
+                f"{real}"
+            )
     return ""
 
 
