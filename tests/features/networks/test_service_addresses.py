@@ -1,7 +1,7 @@
 """Addresses of Services: of their own network, never one twice, and never another's."""
 
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import combinations
 from typing import Any
 from uuid import UUID
@@ -351,6 +351,21 @@ def test_no_service_gets_a_ranges_own_address_or_that_of_all_hosts(
         slots = [Slot((number + turn) % SLOTS, SLOTS) for turn in range(20)]
         told = [pool.take(slot, version, lambda _: False, EPOCH) for slot in slots]
         assert not kept_free & set(told)
+
+
+@given(cidrs(), st.integers(0, SLOTS - 1))
+@settings(max_examples=60, deadline=None)
+def test_an_address_is_one_of_its_range_as_everybody_else_writes_it(
+    range_: Range, number: int
+) -> None:
+    pool = Pool((range_,), frozenset())
+
+    told = [pool.take(Slot(number, SLOTS), range_.version, lambda _: False, EPOCH) for _ in "12345"]
+
+    addresses = [ip_address(text) for text in told if text is not None]
+    assert addresses
+    assert [str(address) for address in addresses] == told[: len(addresses)]
+    assert all(address in range_ for address in addresses)
 
 
 @given(cidrs())

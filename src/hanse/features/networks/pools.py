@@ -8,6 +8,7 @@ really decides is the API server, which takes an address for one Service only.
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from ipaddress import IPv6Address
 
 from msgspec import Struct
 
@@ -37,7 +38,8 @@ class _Cursor:
     """What is left of one residue of a range: what was never looked at, and what came back."""
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
-        self._range = range_
+        self._start = int(range_.network_address)
+        self._text = _v4 if range_.version == 4 else _v6
         self._first = first
         self._step = step
         self._next = first
@@ -51,7 +53,7 @@ class _Cursor:
     def take(self, is_free: Callable[[str], bool], now: datetime) -> str | None:
         """A free address; looks at each place once, and then at what came back."""
         while self._next < self._last:
-            address = str(self._range[self._next])
+            address = self._text(self._start + self._next)
             self._next += self._step
             if is_free(address):
                 return address
@@ -63,6 +65,15 @@ class _Cursor:
             self._searched, self._next = now, self._first
             return self.take(is_free, now) if self._first < self._last else None
         return None
+
+
+def _v4(address: int) -> str:
+    """As `ipaddress` writes it, but not for much longer than it takes to look at it."""
+    return "%d.%d.%d.%d" % (*address.to_bytes(4, "big"),)
+
+
+def _v6(address: int) -> str:
+    return str(IPv6Address(address))
 
 
 class Pool:
