@@ -69,7 +69,8 @@ class _Cursor:
 
 def _v4(address: int) -> str:
     """As `ipaddress` writes it, but not for much longer than it takes to look at it."""
-    return "%d.%d.%d.%d" % (*address.to_bytes(4, "big"),)
+    one, two, three, four = address.to_bytes(4, "big")
+    return f"{one}.{two}.{three}.{four}"
 
 
 def _v6(address: int) -> str:
