@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.engine.actions import Action, Create, Update
-from hanse.engine.patience import AT_WORK, SETTLE, Patience
+from hanse.engine.patience import AT_WORK, SETTLE, WHILE, Patience
 from hanse.engine.queue import Item
 from hanse.engine.writer import Written
 from hanse.model.keys import Key
@@ -195,3 +195,14 @@ def test_a_plan_that_never_makes_up_its_mind_slows_down_too() -> None:
     writing = Writing()
 
     assert sum(writing.writes(f"{n % 2}") for n in range(100)) > 60
+
+
+def test_what_was_written_is_remembered_for_as_long_as_a_repetition_would_count() -> None:
+    waiting = Waiting()
+    for number in range(3):
+        waiting.now = number * WHILE * 0.6
+        action = Create("broker", configmap(f"sum-{number}"), 0)
+        waiting.patience.learn(ITEM, [Written(action, "Done", left="1")])
+
+    remembered = {place.ref.name for place in waiting.patience._repeats}
+    assert remembered == {"sum-1", "sum-2"}

@@ -24,6 +24,48 @@ from hanse.model.objects import Meta
 from hanse.model.snapshot import Index
 
 
+def told_twice(**marks: str) -> tuple[ConfigMap, ConfigMap]:
+    """Two objects with the same marks, each decoded by itself."""
+    one, other = (
+        msgspec.json.encode(
+            {"metadata": {"name": name, "namespace": "shop", "labels": marks, "annotations": marks}}
+        )
+        for name in ("a", "b")
+    )
+    return msgspec.json.decode(one, type=ConfigMap), msgspec.json.decode(other, type=ConfigMap)
+
+
+def words_of(obj: ConfigMap) -> list[str]:
+    meta = obj.metadata
+    return [
+        meta.namespace,
+        *(w for m in (meta.labels, meta.annotations) for p in m.items() for w in p),
+    ]
+
+
+def test_words_that_objects_have_in_common_are_kept_once() -> None:
+    marks = {"multicluster.kubernetes.io/source-cluster": "lubeck in the north", "tier": "back end"}
+    one, other = told_twice(**marks)
+    store: Store[ConfigMap] = Store()
+
+    store.take(Listed((one, other), "1"))
+
+    kept, again = (words_of(obj) for obj in store.all())
+    assert kept == again
+    assert all(word is same for word, same in zip(kept, again, strict=True))
+
+
+def test_a_long_annotation_is_nobodys_word_and_kept_as_it_is() -> None:
+    one, other = told_twice(notes="x" * 5_000)
+    store: Store[ConfigMap] = Store()
+
+    store.take(Listed((one, other), "1"))
+
+    notes, others = (obj.metadata.annotations["notes"] for obj in store.all())
+    assert notes == others == "x" * 5_000
+    assert notes is not others
+
+
 def thing(
     name: str, version: int, *, uid: str = "", owner: str = "", space: str = "s"
 ) -> ConfigMap:

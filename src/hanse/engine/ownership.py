@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from sys import intern
 
 import msgspec
 from msgspec import Struct
@@ -96,7 +97,8 @@ def owner_of(obj: Object) -> Owner | None:
     if not label:
         return None
     claim = meta.annotations.get(OWNER_KEY, "")
-    return _owner_by(label, claim, type(obj).kind, meta.namespace, meta.name)
+    words = intern(label), intern(claim)  # the cache keeps them: let it be those of the store
+    return _owner_by(*words, type(obj).kind, intern(meta.namespace), intern(meta.name))
 
 
 @lru_cache(maxsize=65536)
@@ -105,7 +107,8 @@ def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> O
     key = key_from(claim.key) if claim else None
     if claim is None or key is None:
         return None
-    owner = Owner(claim.feature, key, claim.serves, claim.led)
+    key = Key(intern(key.topic), intern(key.name), intern(key.namespace))
+    owner = Owner(intern(claim.feature), key, intern(claim.serves), claim.led)
     written_on = (claim.kind, claim.namespace, claim.name)
     if owner.label != label or written_on != (str(kind), namespace, name):
         return None

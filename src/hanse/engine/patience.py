@@ -57,7 +57,7 @@ class _Refusal(Struct, frozen=True):
     until: float
 
 
-class _Repeats(Struct, frozen=True):
+class _Repeats(Struct, frozen=True, gc=False):
     digest: bytes
     count: float
     last: float
@@ -67,7 +67,7 @@ class _Repeats(Struct, frozen=True):
     generation: int
 
 
-class _Need(Struct, frozen=True):
+class _Need(Struct, frozen=True, gc=False):
     """Since when a shared object needs a write, and the version that it had then."""
 
     since: float
@@ -213,9 +213,17 @@ class Patience:
             until += CONTESTED.delay(int(count - REPEATS), self._random).total_seconds()
         others = [r for r in young if r.digest != digest][-3:]
         newest = _Repeats(digest, count, now, until, left, _generation(action))
+        self._repeats.pop(place, None)  # so that the oldest stand first
         self._repeats[place] = (*others, newest)
-        if len(self._repeats) > MOST_PLACES:
-            del self._repeats[next(iter(self._repeats))]
+        self._forget_repeats(now)
+
+    def _forget_repeats(self, now: float) -> None:
+        """Drop what is too old to count, and the oldest of what is too much."""
+        while True:
+            place, repeats = next(iter(self._repeats.items()))
+            if now - repeats[-1].last < WHILE and len(self._repeats) <= MOST_PLACES:
+                return
+            del self._repeats[place]
 
     def _remember_refusal(self, item: Item, written: Written) -> timedelta:
         digest = _digest(written.action)

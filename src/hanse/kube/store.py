@@ -16,6 +16,7 @@ from hanse.kube.events import (
     Unreadable,
     Vanished,
 )
+from hanse.kube.words import share_words
 from hanse.model.objects import K
 from hanse.model.snapshot import Index
 
@@ -203,6 +204,9 @@ class Store(Generic[K]):
         return (Transition(before, obj, live=False),)
 
     def _set(self, name: Name, before: K | None, after: K | None) -> None:
+        if after is not None:
+            share_words(after.metadata)
+            name = (after.metadata.namespace, after.metadata.name)
         namespace, short = name
         if self.unreadable and after is not None:
             self.unreadable.pop(name, None)
