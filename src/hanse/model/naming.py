@@ -35,6 +35,11 @@ def cluster_of(holder: str) -> str:
     return holder.partition("_")[0]  # ids have no underscore
 
 
+def is_label(text: str) -> bool:
+    """Whether it is a label (RFC 1123), as names of ports and ids of clusters are."""
+    return CLUSTER_ID.fullmatch(text) is not None
+
+
 def is_service_name(text: str) -> bool:
     """Whether every API server takes it as the name of a Service (RFC 1035)."""
     return _SERVICE_NAME.fullmatch(text) is not None

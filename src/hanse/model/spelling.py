@@ -15,6 +15,11 @@ def spellings(name: str) -> tuple[str, ...]:
     return tuple(f"{name}.{domain}" for domain in DOMAINS)
 
 
+def spelling_in(marks: Mapping[str, str], name: str) -> str:
+    """How somebody wrote a mark, to tell it as it stands; by the first spelling if nobody did."""
+    return next((s for s in spellings(name) if s in marks), spellings(name)[0])
+
+
 def spelled(marks: Mapping[str, str], name: str) -> str | None:
     """The value of a mark in whichever spelling it stands; the first of several counts."""
     return next((marks[s] for s in spellings(name) if s in marks), None)

@@ -1,5 +1,6 @@
 """Where a member Service is reached, type by type."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -198,15 +199,16 @@ def test_a_host_name_that_cannot_be_looked_up_keeps_the_addresses_that_were_know
     assert ("IPv4", ("192.0.2.8",)) in [(b.family, b.ready) for b in told.backends]
 
 
-def native(**fields: Any) -> tuple[Object, Object]:
+SQL = (NativePort(port=5432, name="sql"),)
+
+
+def native(ports: Sequence[NativePort] = SQL, **fields: Any) -> tuple[Object, Object]:
     marks = {GLOBAL_MARK: "web"}
     return (
         stored(
             NativeService(
                 metadata=Meta(name="db", namespace=SHOP, annotations=marks),
-                spec=NativeServiceSpec(
-                    network_interface="nic", ports=(NativePort(port=5432, name="sql"),)
-                ),
+                spec=NativeServiceSpec(network_interface="nic", ports=tuple(ports)),
             )
         ),
         stored(
@@ -232,6 +234,45 @@ def test_a_native_service_is_reached_at_its_interface(fields: dict[str, str], ad
     [told] = told_by(plan)
     assert (told.kind, told.name) == ("NativeService", "db")
     assert [(b.ready, [p.port for p in b.ports]) for b in told.backends] == [((address,), [5432])]
+
+
+def test_the_ports_of_a_native_service_are_told_apart_whatever_they_are_called() -> None:
+    ports = (
+        NativePort(port=5432, name="SQL_Port!"),
+        NativePort(port=1, name="same"),
+        NativePort(port=2, name="same", protocol="UDP"),
+        NativePort(port=2, name="again", protocol="UDP"),
+    )
+
+    plan = planned(recording("native.db"), seen({HERE: native(ports, internal_ip="10.5.0.1")}))
+
+    [told] = told_by(plan)
+    called = {"same": 1, "same-udp-2": 2, "tcp-5432": 5432}
+    assert {p.name: p.port for p in told.ports} == called
+    assert {p.name: p.port for b in told.backends for p in b.ports} == called
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        pytest.param(None, "there is no NetworkInterface shop/nic", id="no-interface"),
+        pytest.param({}, "NetworkInterface shop/nic has no address", id="no-address"),
+        pytest.param({"external_ip": "300.1.1.1"}, "'300.1.1.1' is none that", id="no-number"),
+        pytest.param({"internal_ip": "127.0.0.1"}, "'127.0.0.1' is none that", id="loopback"),
+        pytest.param({"internal_ip": "::ffff:10.0.0.1"}, "is none that", id="in-disguise"),
+    ],
+)
+def test_a_native_service_that_nobody_reaches_is_told_so(
+    fields: dict[str, str] | None, said: str
+) -> None:
+    db, nic = native(**(fields or {}))
+
+    plan = planned(recording("native.db"), seen({HERE: [db] if fields is None else [db, nic]}))
+
+    [notice] = plan.notices
+    assert notice.reason == "NoAddress"
+    assert said in notice.message
+    assert [b for told in told_by(plan) for b in told.backends] == []
 
 
 def test_an_external_name_is_ignored_and_told_so() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hanse.features.federated.merge import merge
 from hanse.features.federated.records import MemberPort, Origin
 from hanse.model.kinds.core import Protocol
+from hanse.model.naming import is_label
 from hanse.testing.time import EPOCH
 
 
@@ -54,6 +55,17 @@ def test_a_single_port_may_have_no_name_and_several_may_not() -> None:
     assert told(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
 
 
+def test_a_name_that_no_port_may_have_keeps_nobody_out() -> None:
+    assert told(merge([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [("", 5432, "TCP")]
+    good = origin("bergen", port(80, "http"), age=9)
+    bad = origin("lubeck", port(5432, "SQL_Port!"), port(5433, "\u00fc" * 63))
+    assert told(merge([good, bad]).ports) == [
+        ("http", 80, "TCP"),
+        ("tcp-5432", 5432, "TCP"),
+        ("tcp-5433", 5433, "TCP"),
+    ]
+
+
 def test_whoever_joins_later_with_another_protocol_is_left_out() -> None:
     old = origin("lubeck", port(53, "dns", "UDP"), age=9)
     young = origin("bergen", port(53, "dns", "TCP"), age=1)
@@ -77,7 +89,7 @@ def test_one_protocol_in_common_is_enough() -> None:
 
 
 protocols: st.SearchStrategy[Protocol] = st.sampled_from(("TCP", "UDP", "SCTP"))
-names = st.sampled_from(("", "a", "http", "tcp-80", "http-tcp-81", "p-tcp-80", "x" * 63))
+names = st.sampled_from(("", "a", "http", "tcp-80", "http-tcp-81", "p-tcp-80", "x" * 63, "Bad!"))
 ports = st.builds(port, st.integers(79, 82), names, protocols)
 origins = st.builds(
     lambda cluster, age, several, name: origin(cluster, *several, age=age, name=name),
@@ -105,7 +117,7 @@ def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> No
 
     found = [p.name for p in together.ports]
     assert len(set(found)) == len(found)
-    assert all(len(name) <= 63 for name in found)
+    assert all(not name or is_label(name) for name in found)
     assert len({(p.protocol, p.port) for p in together.ports}) == len(found)
     assert len(found) <= 1 or all(found)
 

@@ -162,8 +162,10 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
 @pytest.mark.parametrize(
     ("tags", "said"),
     [
-        pytest.param({TAG: "Not_a_name"}, "'Not_a_name' cannot be the name", id="name"),
-        pytest.param({TAG: "db", PORTS: "http:eighty"}, "'http:eighty' is not like", id="port"),
+        pytest.param({TAG: "Not_a_name"}, f"tag {TAG}: 'Not_a_name' cannot be", id="name"),
+        pytest.param(
+            {TAG: "db", PORTS: "http:eighty"}, f"tag {PORTS}: 'http:eighty' is", id="port"
+        ),
         pytest.param({TAG: "db", PORTS: "http:99999"}, "'http:99999' is not like", id="number"),
         pytest.param({TAG: "db", PORTS: "80/ICMP"}, "'80/ICMP' is not like", id="protocol"),
     ],
@@ -177,6 +179,21 @@ def test_a_bad_tag_is_told_on_the_machine(tags: dict[str, str], said: str) -> No
     told = [c for plan in plans for p in plan.patches for c in p.change["status"]["conditions"]]
     assert [c["reason"] for c in told] == ["InvalidTag"]
     assert said in told[0]["message"]
+
+
+@pytest.mark.parametrize(
+    "address", ["", "300.1.1.1", "127.0.0.1", "::ffff:10.0.0.1", "2001:db8::1%eth0"]
+)
+def test_a_machine_without_an_address_is_told_and_keeps_no_other_out(address: str) -> None:
+    plan = planned(seen(ours("bad", address), ours("good", "10.7.0.2")))
+
+    assert addresses(plan) == ["10.7.0.2"]
+    [notice] = plan.notices
+    assert (notice.place.ref.name, notice.reason) == ("bad", "NoAddress")
+
+
+def test_a_machine_that_does_not_run_needs_no_address() -> None:
+    assert planned(seen(ours("off", "", state="stopped"))).notices == ()
 
 
 def test_an_entity_stands_for_each_machine_and_for_each_service() -> None:

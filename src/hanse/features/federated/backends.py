@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from ipaddress import ip_address
 
 from msgspec import Struct
 
+from hanse.features.federated.merge import Number, named
 from hanse.features.federated.names import US
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
@@ -16,6 +16,7 @@ from hanse.model.kinds.discovery import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
+    family_of,
 )
 from hanse.model.kinds.federation import NativeService, NetworkInterface
 from hanse.model.lookups import looked_up
@@ -81,15 +82,37 @@ def native_reached(native: NativeService, where: ClusterId, seen: Snapshot) -> R
     interface = seen.get(where, NetworkInterface, spec.network_interface, meta.namespace)
     if interface is None:
         return Reach()
-    ports = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in spec.ports)
+    ports = tuple(
+        EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in native_ports(native)
+    )
     return Reach(tuple(_by_addresses("interface", (interface.address,), ports)))
 
 
 def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
-    """The ports of a native service."""
+    """The ports of a native service, each once, by names that tell them apart."""
+    ports: dict[Number, MemberPort] = {}
+    for p in native.spec.ports:
+        told = MemberPort(port=p.port, name=p.name, protocol=p.protocol)
+        ports.setdefault((p.protocol, p.port), told)
     return tuple(
-        MemberPort(port=p.port, name=p.name, protocol=p.protocol) for p in native.spec.ports
+        MemberPort(port=p.port, name=p.name, protocol=p.protocol) for p in named(ports.values())
     )
+
+
+def why_unreached(native: NativeService, where: ClusterId, seen: Snapshot) -> str:
+    """What keeps a native service from being reached; empty where nothing does, or nobody knows."""
+    if not seen.listed(where, NetworkInterface):
+        return ""
+    name, namespace = native.spec.network_interface, native.metadata.namespace
+    called = f"NetworkInterface {namespace}/{name}"
+    interface = seen.get(where, NetworkInterface, name, namespace)
+    if interface is None:
+        return f"spec.networkInterface: there is no {called}; make it, or name another"
+    if not interface.address:
+        return f"{called} has no address: give it an internalIP or externalIP"
+    if family_of(interface.address) is None:
+        return f"{called}: {interface.address!r} is none that an endpoint may have; choose another"
+    return ""
 
 
 def _from_slice(piece: EndpointSlice) -> Backends:
@@ -131,22 +154,6 @@ def _by_addresses(
             families.setdefault(family, set()).add(text)
     for family, several in sorted(families.items()):
         yield Backends(f"{slot} {family}", family, ports, ready=tuple(sorted(several)))
-
-
-def family_of(text: str) -> AddressType | None:
-    """The family of an address that a slice may hold; None for anything else."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    if (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-    ):
-        return None
-    return "IPv6" if address.version == 6 else "IPv4"
 
 
 def _by_nodes(service: Service, where: ClusterId, seen: Snapshot) -> Iterator[Backends]:

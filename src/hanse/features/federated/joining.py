@@ -10,7 +10,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.naming import is_service_name
 from hanse.model.snapshot import Index
-from hanse.model.spelling import spelled
+from hanse.model.spelling import spelled, spelling_in
 
 Joinable: TypeAlias = Service | NativeService
 
@@ -51,8 +51,8 @@ def wish_of(obj: Joinable) -> Wish:
             joins[Federated(namespace, name)] = None
         else:
             faults.append(
-                f"annotation {mark}: {name[:63]!r} cannot be the name of a Service: use up to 63 "
-                "small letters, digits and dashes, beginning with a letter"
+                f"annotation {spelling_in(marks, mark)}: {name[:63]!r} cannot be the name of a "
+                "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
             )
     return Wish(tuple(joins), tuple(faults))
 

@@ -6,9 +6,11 @@ It depends on the members alone, in any order: all leaders come to the same resu
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.federated.records import MemberPort, Origin
 from hanse.model.kinds.core import Protocol, ServicePort
+from hanse.model.naming import is_label
 
 Number = tuple[Protocol, int]
 MOST_OF_A_PORT_NAME = 63
@@ -44,7 +46,7 @@ def merge(origins: Iterable[Origin]) -> Merged:
         for port in origin.ports:
             protocols.setdefault(port.port, (set(), origin))[0].add(port.protocol)
             ports.setdefault((port.protocol, port.port), port)
-    return Merged(_named(ports.values()), tuple(members), left_out)
+    return Merged(named(ports.values()), tuple(members), left_out)
 
 
 def _fault(origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]) -> str:
@@ -62,9 +64,9 @@ def _fault(origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]
     return ""
 
 
-def _named(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
-    """Ports with names that are unique; a single one may have none."""
-    several = list(ports)
+def named(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
+    """Ports with names that are unique and that every API server takes; a single one needs none."""
+    several = [port if is_label(port.name) else replace(port, name="") for port in ports]
     taken: set[str] = set()
     named: list[ServicePort] = []
     for port in several:

@@ -5,12 +5,12 @@ from itertools import chain, zip_longest
 
 from msgspec import Struct
 
-from hanse.features.federated.backends import family_of
 from hanse.features.federated.joining import Federated
 from hanse.features.federated.names import EXTERNAL_DNS, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Record
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import family_of
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
 from hanse.model.naming import unique
 from hanse.model.objects import Meta

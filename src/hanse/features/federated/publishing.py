@@ -8,6 +8,7 @@ from hanse.features.federated.backends import (
     native_reached,
     ports_of,
     reached,
+    why_unreached,
 )
 from hanse.features.federated.fleet import is_led, joined
 from hanse.features.federated.joining import Federated, Joinable, Wish, wish_of
@@ -60,6 +61,8 @@ def plan_record(key: Key, seen: Snapshot) -> Plan:
         for of in wish.joins
     )
     faults = [("InvalidName", text) for text in wish.faults]
+    if isinstance(obj, NativeService) and (why := why_unreached(obj, member, seen)):
+        faults.append(("NoAddress", why))
     faults += _left_out(obj, wish.joins, member, seen)
     telling = told(obj, member, membership(obj, faults), seen)
     return Plan(

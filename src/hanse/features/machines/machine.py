@@ -3,20 +3,19 @@
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from ipaddress import ip_address
 from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct
 
 from hanse.features.machines.names import PORTS, SERVICE
 from hanse.model.kinds.core import Protocol
-from hanse.model.kinds.discovery import AddressType
+from hanse.model.kinds.discovery import family_of
 from hanse.model.kinds.federation import VirtualMachine
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.naming import is_service_name
 from hanse.model.objects import Kind
 from hanse.model.snapshot import Index
-from hanse.model.spelling import spelled
+from hanse.model.spelling import spelled, spelling_in
 
 Source: TypeAlias = VirtualMachine | CloudMachine | VirtualMachineInstance
 SOURCES: tuple[type[Source], ...] = (VirtualMachine, CloudMachine, VirtualMachineInstance)
@@ -102,8 +101,8 @@ def offer_of(machine: Machine) -> Offer:
     name = wished or label_of(machine.id)
     if not is_service_name(name):
         faults.append(
-            f"tag {SERVICE}: {name[:63]!r} cannot be the name of a Service: use up to 63 small "
-            "letters, digits and dashes, beginning with a letter"
+            f"tag {spelling_in(machine.tags, SERVICE)}: {name[:63]!r} cannot be the name of a "
+            "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
         )
         name = ""
     ports: list[Port] = []
@@ -111,7 +110,8 @@ def offer_of(machine: Machine) -> Offer:
         if text.strip():
             port = _port(text.strip())
             if port is None:
-                faults.append(f"tag {PORTS}: {text.strip()[:63]!r} is not like http:80/TCP")
+                tag = spelling_in(machine.tags, PORTS)
+                faults.append(f"tag {tag}: {text.strip()[:63]!r} is not like http:80/TCP")
             else:
                 ports.append(port)
     return Offer(name, tuple(ports), tuple(faults))
@@ -137,19 +137,6 @@ def label_of(text: str) -> str:
         return label
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     return f"{label[:54].rstrip('-')}-{digest}"
-
-
-def family_of(text: str) -> AddressType | None:
-    """The family of an address that an endpoint may have; None for anything else."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    if address.is_loopback or address.is_link_local or address.is_multicast:
-        return None
-    if address.is_unspecified:
-        return None
-    return "IPv6" if address.version == 6 else "IPv4"
 
 
 def _chosen(told: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from hanse.features.machines.machine import (
     Machine,
     Offer,
     Port,
-    family_of,
     machine_of,
     offer_of,
 )
@@ -24,6 +23,7 @@ from hanse.model.kinds.discovery import (
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
+    family_of,
 )
 from hanse.model.naming import unique
 from hanse.model.objects import Meta

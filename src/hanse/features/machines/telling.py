@@ -16,6 +16,10 @@ from hanse.model.snapshot import Snapshot
 
 SERVED = "Served"
 """Of a machine: whether it is the Service that its tags ask for."""
+NO_ADDRESS = (
+    "spec.networkInterfaces: there is no address that an endpoint may have; give it an InternalIP "
+    "or an ExternalIP"
+)
 NAME = "MachineNameFree"
 """Of a Service that is in the way of a VM Service, which has the same name."""
 
@@ -36,10 +40,14 @@ def told_on_machine(machine: Machine, offer: Offer, taken: str, seen: Snapshot) 
     if machine.kind != VirtualMachine.kind or source is None:
         return Plan()
     standing = source.status.conditions
-    faults = [*offer.faults, *([taken] if taken else [])]
+    faults = [("InvalidTag", fault) for fault in offer.faults]
+    if taken:
+        faults.append(("NameTaken", taken))
+    if offer.service and machine.running and not machine.addresses:
+        faults.append(("NoAddress", NO_ADDRESS))
     if faults:
-        reason = "NameTaken" if taken and not offer.faults else "InvalidTag"
-        wanted = condition(SERVED, False, reason, "; ".join(faults)[:32000])
+        told = "; ".join(text for _, text in faults)
+        wanted = condition(SERVED, False, faults[0][0], told[:32000])
     elif find(standing, SERVED) is not None:
         wanted = condition(SERVED, True, "Served")
     else:

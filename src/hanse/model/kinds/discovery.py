@@ -1,5 +1,6 @@
 """The group `discovery.k8s.io`: endpoints in slices."""
 
+from ipaddress import IPv6Address, ip_address
 from typing import ClassVar, Literal
 
 from hanse.model.kinds.core import ObjectReference, Protocol
@@ -11,6 +12,27 @@ KUBE_SERVICE = "kubernetes.io/service-name"
 """Label of a slice: the Service that it is of."""
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 """Label of a slice: who keeps it."""
+
+
+def family_of(text: str) -> AddressType | None:
+    """The family of an address that every API server takes in a slice; None for anything else.
+
+    One that it does not take would keep all other endpoints out of the slice.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+    ):
+        return None
+    if not isinstance(address, IPv6Address):
+        return "IPv4"
+    return None if address.ipv4_mapped is not None or address.scope_id else "IPv6"
 
 
 class EndpointConditions(Value, frozen=True, kw_only=True):

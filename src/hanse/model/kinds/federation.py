@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.field_types import Address, ClusterName, Conditions, ObjectName, PortNumber
 from hanse.model.objects import Kind, Object, Value, renamed
-from hanse.model.schema import Column, Crd, Rule, Schema
+from hanse.model.schema import LABEL, Column, Crd, Rule, Schema
 
 GROUP = "antreaplus.vmware-tanzu.com"
 VERSION = "v1alpha1"
@@ -17,6 +17,7 @@ CLUSTER_ID = "id.k8s.io"
 CLUSTER_SET = "clusterset.k8s.io"
 SUPERVISOR = "supervisor.antreaplus.tanzu-vmware.com"
 
+_PORT_NAME = f"^({LABEL.strip('^$')})?$"
 _IS_AN_ID = "self.value.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')"
 
 
@@ -218,7 +219,9 @@ class NativePort(Value, frozen=True, kw_only=True):
     """One port of a native service."""
 
     port: Annotated[PortNumber, Schema("The port's number.")]
-    name: Annotated[str, Schema("The port's name.", max_length=63)] = ""
+    name: Annotated[str, Schema("The port's name, a label.", pattern=_PORT_NAME, max_length=63)] = (
+        ""
+    )
     protocol: Annotated[Protocol, Schema("The transport protocol.")] = "TCP"
 
 

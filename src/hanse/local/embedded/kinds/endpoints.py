@@ -1,7 +1,7 @@
 """EndpointSlices: defaults, checks, and the addresses that endpoints may have."""
 
 from collections.abc import Iterator
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from hanse.local.embedded.failures import (
@@ -27,7 +27,8 @@ def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
         detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
         yield invalid(field, address, detail)
         return
-    if kind and f"IPv{parsed.version}" != kind:
+    mapped = isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None
+    if kind and ("IPv4" if mapped else f"IPv{parsed.version}") != kind:
         yield invalid(field.rpartition("[")[0], address, f"must be an {kind} address")
     if parsed.is_unspecified:
         yield invalid(field, address, f"may not be unspecified ({address})")
