@@ -202,7 +202,7 @@ def test_a_host_name_that_cannot_be_looked_up_keeps_the_addresses_that_were_know
 SQL = (NativePort(port=5432, name="sql"),)
 
 
-def native(ports: Sequence[NativePort] = SQL, **fields: Any) -> tuple[Object, Object]:
+def native(ports: Sequence[NativePort] = SQL, /, **fields: Any) -> tuple[Object, Object]:
     marks = {GLOBAL_MARK: "web"}
     return (
         stored(
