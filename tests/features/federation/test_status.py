@@ -4,27 +4,33 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.engine.compare import patch_is_needed
 from hanse.features.federation.feature import FEDERATION
 from hanse.features.federation.members import GUIDE
+from hanse.model.conditions import find
 from hanse.model.facts import (
     BadWay,
     ClusterState,
     Fact,
     Leadership,
     Liveness,
+    Outcome,
     Phase,
     Role,
+    WriteResult,
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
 from hanse.model.merging import merge
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Place, Ref
 from hanse.model.plan import Plan
+from hanse.model.snapshot import FactChange
 from hanse.testing.builders import cluster
 from hanse.testing.time import EPOCH
 from tests.features.federation.given import (
@@ -131,6 +137,74 @@ def test_between_two_leaders_nothing_is_told() -> None:
 
 def _led(league: Federation) -> str:
     return next((c.status for c in league.status.conditions if c.type == "Led"), "")
+
+
+def refused(name: str, result: WriteResult = "Forbidden", where: str = "bergen") -> Outcome:
+    ref = Ref(Service.kind, name, "antrea-plus-system")
+    return Outcome(Place(where, ref), result, "exceeded quota: few", EPOCH)
+
+
+OURS = Leadership("bergen", f"{HERE}_1", 1, ours=True)
+LATER = timedelta(seconds=20)
+
+
+def written(league: Federation) -> tuple[str, str, str] | None:
+    found = find(league.status.conditions, "MembersWritten")
+    return None if found is None else (found.status, found.reason, found.message)
+
+
+def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
+    league = federation(*MEMBERS)
+    trouble = [OURS, refused("web"), refused("fish", "Refused")]
+
+    young = tell(league, *trouble, clusters=connected())
+    plan = tell(league, *trouble, clusters=connected(), after=LATER)
+
+    assert written(after(young, league)) is None
+    assert young.again_after == timedelta(seconds=10)
+    told = (
+        "bergen: Service antrea-plus-system/fish: exceeded quota: few; "
+        "bergen: Service antrea-plus-system/web: exceeded quota: few"
+    )
+    assert written(after(plan, league)) == ("False", "WriteRefused", told)
+    assert "WriteRefused" in [n.reason for n in plan.notices]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param([refused("web")], id="others-lead"),
+        pytest.param([OURS, refused("web", "Failed")], id="only-not-yet"),
+        pytest.param([OURS, refused("web", "Foreign")], id="told-on-what-is-in-the-way"),
+        pytest.param([OURS, refused("web", where="elsewhere")], id="of-no-member"),
+    ],
+)
+def test_what_others_tell_or_nobody_refused_is_not_told(trouble: list[Fact]) -> None:
+    league = federation(*MEMBERS)
+
+    assert written(after(tell(league, *trouble, clusters=connected(), after=LATER), league)) is None
+
+
+def test_a_refusal_stands_through_a_restart_and_is_taken_back_once_nothing_is_refused() -> None:
+    league = federation(*MEMBERS)
+    told = after(tell(league, OURS, refused("web"), clusters=connected(), after=LATER), league)
+
+    restarted = tell(told, OURS, clusters=connected(), after=LATER)
+    well = tell(told, OURS, clusters=connected(), after=timedelta(seconds=90))
+
+    assert written(after(restarted, told)) == written(told)
+    assert restarted.again_after == timedelta(seconds=40)
+    assert written(after(well, told)) == ("True", "AllWritten", "")
+
+
+def test_a_refusal_wakes_the_federation_alone() -> None:
+    view = sight(*SUPERVISES, federation("bergen"))
+
+    def woken(outcome: Outcome) -> list[Key]:
+        return list(FEATURE.wakes(FactChange(None, outcome), view))
+
+    assert woken(refused("web")) == [Key("federation", "league")]
+    assert woken(refused("web", "Failed")) == []
 
 
 PHASES = st.sampled_from(list(Phase))

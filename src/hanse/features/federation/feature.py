@@ -6,6 +6,7 @@ from hanse.features.federation.inventory import known_clusters, plan_profile, pl
 from hanse.features.federation.members import GUIDE, directions
 from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import held_for, plan_token
+from hanse.features.federation.writing import is_refusal
 from hanse.model.facts import (
     Abandonment,
     BadWay,
@@ -13,6 +14,7 @@ from hanse.model.facts import (
     KindServed,
     Leadership,
     Liveness,
+    Outcome,
     Role,
 )
 from hanse.model.keys import Key
@@ -56,6 +58,10 @@ class Membership:
                 return _all(seen) if _holder(before) != _holder(after) else ()
             case ObjectChange(_, before, after):
                 return {*_all(seen), *_keys_of(before), *_keys_of(after)}
+            case FactChange(before, after) if isinstance(change.fact, Outcome):
+                sides = (before, after)
+                told = any(isinstance(side, Outcome) and is_refusal(side) for side in sides)
+                return _federations(seen) if told else ()
             case FactChange():
                 return _all(seen) if isinstance(change.fact, _FACTS) else ()
 
@@ -77,10 +83,14 @@ class Membership:
 def _all(seen: Snapshot) -> set[Key]:
     return {
         PROPERTIES,
-        *(Key(FEDERATION, f.metadata.name) for f in seen.all(seen.local, Federation)),
+        *_federations(seen),
         *(Key(PROFILE, cluster) for cluster in known_clusters(seen)),
         *(Key(TOKEN, cluster) for cluster in held_for(seen)),
     }
+
+
+def _federations(seen: Snapshot) -> set[Key]:
+    return {Key(FEDERATION, f.metadata.name) for f in seen.all(seen.local, Federation)}
 
 
 def _keys_of(obj: Object | None) -> Iterator[Key]:

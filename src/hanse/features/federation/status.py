@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hanse.features.federation.claims import claims_of
 from hanse.features.federation.members import GUIDE, abandoned_in, federation_of, left_over
+from hanse.features.federation.writing import Writing, writing
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Abandonment, BadWay, ClusterState, Leadership, Liveness, Phase, age
 from hanse.model.kinds.coordination import Lease
@@ -42,6 +43,8 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     own = own_leader(seen, federation)
     leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
     wanted = list(_conditions(federation, members, own, seen) if first else _second(chosen))
+    refused = writing(federation, seen) if first and supervises else Writing()
+    wanted += refused.told
     told = FederationStatus(
         leaders=tuple(leaders),
         members=members,
@@ -60,7 +63,8 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     given_up = {a.cluster_id for a in standing.abandoned}
     notices += tuple(_farewell(a, place) for a in told.abandoned if a.cluster_id not in given_up)
     patches = (Patch(place, change, "status"),)
-    return Plan(patches=patches, notices=notices, again_after=own.patience)
+    waits = [wait for wait in (own.patience, refused.again_after) if wait is not None]
+    return Plan(patches=patches, notices=notices, again_after=min(waits, default=None))
 
 
 def _abandoned(federation: Federation, seen: Snapshot) -> Iterator[AbandonedMember]:

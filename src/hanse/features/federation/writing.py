@@ -1,0 +1,76 @@
+"""What leaders were refused in members, told where people look: on the Federation."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from msgspec import Struct
+
+from hanse.model.conditions import Condition, condition, find
+from hanse.model.facts import ClusterState, Leadership, Outcome, age
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.federation import Federation
+from hanse.model.snapshot import Snapshot
+
+WRITTEN = "MembersWritten"
+
+PATIENCE = timedelta(seconds=10)
+"""How long a refusal may last before people are told: kinds and rights come late, too."""
+CERTAIN = timedelta(seconds=60)
+"""How long a member must have been seen before nothing refused there means that all is well."""
+MOST_NAMED = 5
+_LONGEST = 400
+_TOLD_ELSEWHERE = (AntreaNetworkPolicy.kind, ClusterNetworkPolicy.kind)
+"""Kinds that tell in records of their own where they are blocked, and why."""
+
+
+class Writing(Struct, frozen=True):
+    """What is to be told of refused writes, if anything is, and when to look again."""
+
+    told: tuple[Condition, ...] = ()
+    again_after: timedelta | None = None
+
+
+def writing(federation: Federation, seen: Snapshot) -> Writing:
+    """Refusals that last; once told, also that there are none any more."""
+    refused = sorted(_refused(seen), key=lambda o: str((o.place.where, o.place.ref)))
+    lasting = [o for o in refused if age(o.since, seen.now) >= PATIENCE]
+    young = [PATIENCE - age(o.since, seen.now) for o in refused if o not in lasting]
+    before = find(federation.status.conditions, WRITTEN)
+    if lasting:
+        return Writing((condition(WRITTEN, False, "WriteRefused", _text(lasting)),), _next(young))
+    if before is None or before.status == "True":
+        return Writing(again_after=_next(young))
+    wait = max(CERTAIN - _seen_for(seen), *young, timedelta(0))
+    if wait > timedelta(0):
+        return Writing(again_after=wait)
+    return Writing((condition(WRITTEN, True, "AllWritten"),))
+
+
+def is_refusal(outcome: Outcome) -> bool:
+    """Whether a member did not take what its leader wrote, and would not take it the next time."""
+    kind = outcome.place.ref.kind
+    return outcome.result in ("Refused", "Forbidden") and kind not in _TOLD_ELSEWHERE
+
+
+def _refused(seen: Snapshot) -> Iterator[Outcome]:
+    for outcome in seen.facts(Outcome):
+        lead = seen.fact(Leadership, outcome.place.where)
+        if lead is not None and lead.ours and is_refusal(outcome):
+            yield outcome
+
+
+def _seen_for(seen: Snapshot) -> timedelta:
+    """How long the member that was connected last has been; an agent that starts knows little."""
+    led = {lead.member for lead in seen.facts(Leadership) if lead.ours}
+    ages = [age(s.since, seen.now) for s in seen.facts(ClusterState) if s.cluster in led]
+    return min(ages, default=timedelta(0))
+
+
+def _text(refused: list[Outcome]) -> str:
+    told = [f"{o.place.where}: {o.place.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]]
+    more = len(refused) - len(told)
+    return "; ".join([*told, *([f"and {more} more"] if more else [])])
+
+
+def _next(young: list[timedelta]) -> timedelta | None:
+    return min(young, default=None)
