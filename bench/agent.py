@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import msgspec
-import uvloop
 from msgspec import Struct
 
 from bench.counted import Counted
 from bench.processes import most_resident, resident
 from hanse.app import BROKER, Agent, Settings, features
+from hanse.cli.running import run_async
 from hanse.kube import credentials
 from hanse.kube.http import HttpTransport
 from hanse.model.facts import ClusterState, Phase
@@ -90,4 +90,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1], Path(sys.argv[2])))
+    run_async(lambda: main(sys.argv[1], Path(sys.argv[2])), lasting=True)  # as agents run
