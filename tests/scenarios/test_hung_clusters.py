@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from hanse.engine.hearing import NOTICED
 from hanse.engine.slots import HELD, MOST_AT_ONCE
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
-from hanse.kube.watching import GRACE, LONGEST
+from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
 from hanse.testing.faults import Weather
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.virtual
 SERVICES = 3 * MOST_AT_ONCE
 """More than are worked on at a time, several times over."""
 TRIP = timedelta(milliseconds=20)
-NOTICED = LONGEST + 2 * GRACE
-"""When a watch that says nothing has been given up for certain."""
+SOON = timedelta(seconds=5)
+"""What it takes to tell what was noticed."""
 
 
 @pytest.fixture
@@ -53,9 +54,12 @@ async def test_the_hung_one_is_told_and_catches_up(guild: Guild) -> None:
     stage = guild.stage
     hang(guild, "bergen")
     await guild.pods("lubeck", 1, 2)
-    await asyncio.sleep(NOTICED.total_seconds())
+    await asyncio.sleep((NOTICED + SOON).total_seconds())
     for supervisor in guild.league.supervisors:
-        await stage.eventually(guild.league.tells(supervisor, MembersReachable="MemberUnreachable"))
+        await guild.league.tells(supervisor, MembersReachable="MemberUnreachable")()
+        state = stage.actors[supervisor].agent.engine.fleet.facts.get(ClusterState, "bergen")
+        assert state is not None
+        assert state.reason == "it takes requests and answers none of them"
 
     stage.network.heal_all()
 

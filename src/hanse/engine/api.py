@@ -15,7 +15,9 @@ from hanse.kube.events import Applied, Deleted, Event, Listed
 from hanse.kube.retry import delay_of
 from hanse.kube.watching import follow
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
+from hanse.model.rights import IDENTITY
 
 LAG = timedelta(milliseconds=500)
 LAGS = 20
@@ -48,6 +50,10 @@ class Api(Protocol):
         """Keep knowing what is served, until cancelled; systems with fixed kinds just return."""
         ...
 
+    async def identity(self) -> str:
+        """What no other system has, asked of it at this moment; empty where there is none."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -56,6 +62,7 @@ class KubeApi:
 
     def __init__(self, client: Client, random: Random | None = None) -> None:
         self.client = client
+        self._aside = client.beside()
         self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
 
     def follow(
@@ -129,6 +136,10 @@ class KubeApi:
                 await asyncio.sleep(pause.total_seconds())
             else:
                 return
+
+    async def identity(self) -> str:
+        """The uid of kube-system, read ahead of whatever else waits for an answer."""
+        return (await self._aside.read(Namespace, IDENTITY)).metadata.uid
 
     async def close(self) -> None:
         await self.client.close()

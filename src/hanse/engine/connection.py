@@ -80,6 +80,10 @@ class Connection:
         self.restored_at: dict[Scope, int] = {}
         """Lists of each stream when a restore was noticed: all must list again."""
         self.recovering = False
+        self.heard_at = float("-inf")
+        """The loop's time when it last answered anything."""
+        self.silent = False
+        """Whether it takes what is asked and answers nothing, however well its watches stand."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
 
     def next_state(self, now: datetime) -> ClusterState:
@@ -98,6 +102,11 @@ class Connection:
             self.recovering,
             self.leaving,
         )
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stream is down; it asks again by itself."""
+        return any(s.error is not None for s in self.streams.values())
 
     @property
     def refused(self) -> tuple[Kind, ...]:
@@ -125,6 +134,8 @@ class Connection:
             and stream.served is not False
             and stream.store.lists <= lists
         }
+        if self.silent:
+            return Phase.UNREACHABLE, "it takes requests and answers none of them"
         if self.refused:
             return Phase.UNREACHABLE, _no_rights(self.refused, self.roles)
         failing = [s for s in self.streams.values() if s.error is not None]

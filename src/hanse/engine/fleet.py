@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from hanse.engine.api import Api
 from hanse.engine.connection import Connection, Scope, Stream, wanted_scopes
+from hanse.engine.hearing import listen
 from hanse.kube.clock import Clock
-from hanse.kube.errors import KubeError
-from hanse.kube.events import Applied, Deleted, Event, Listed, NotServed
+from hanse.kube.errors import ApiError, KubeError
+from hanse.kube.events import Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.kube.served import Bell
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Departed, Fact, Facts, KindServed, Role
@@ -50,7 +51,7 @@ class Fleet:
         self._watches = tuple(watches)
         self._clock = clock
         self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
-        self._discoveries: dict[ClusterId, asyncio.Task[None]] = {}
+        self._attending: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._listed = Bell()
 
@@ -65,10 +66,11 @@ class Fleet:
                 yield
             finally:
                 self._group = None
-                for task in (*self._tasks.values(), *self._discoveries.values()):
+                attending = (task for tasks in self._attending.values() for task in tasks)
+                for task in (*self._tasks.values(), *attending):
                     task.cancel()
                 self._tasks.clear()
-                self._discoveries.clear()
+                self._attending.clear()
 
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
@@ -160,6 +162,7 @@ class Fleet:
 
     def wrote(self, cluster: ClusterId, obj: Object) -> None:
         """Take in the answer to our own write, as if the watch had told it already."""
+        self._heard(cluster)
         for stream in self._streams_for(cluster, type(obj)):
             store = stream.store
             for change in store.put(obj) if _selects(stream, obj) else store.forget(obj):
@@ -167,6 +170,7 @@ class Fleet:
 
     def deleted(self, cluster: ClusterId, obj: Object) -> None:
         """Take in that our own deletion went through."""
+        self._heard(cluster)
         for stream in self._streams_for(cluster, type(obj)):
             for change in stream.store.forget(obj):
                 self._tell(ObjectChange(cluster, change.before, change.after))
@@ -195,9 +199,11 @@ class Fleet:
     def _open_streams(self, connection: Connection) -> None:
         assert self._group is not None
         cluster = connection.cluster
-        if cluster not in self._discoveries:
-            self._discoveries[cluster] = self._group.create_task(
-                connection.api.discover(), name=f"discover {cluster}"
+        if cluster not in self._attending:
+            hearing = listen(connection, self._identify, self._update_state)
+            self._attending[cluster] = (
+                self._group.create_task(connection.api.discover(), name=f"discover {cluster}"),
+                self._group.create_task(hearing, name=f"listen to {cluster}"),
             )
         for scope, stream in connection.streams.items():
             if (connection.cluster, scope) not in self._tasks:
@@ -223,9 +229,8 @@ class Fleet:
                 self.listener.lost_sight_of(connection.cluster, obj)
 
     def _disconnect(self, connection: Connection) -> None:
-        discovery = self._discoveries.pop(connection.cluster, None)
-        if discovery is not None:
-            discovery.cancel()
+        for task in self._attending.pop(connection.cluster, ()):
+            task.cancel()
         for scope in list(connection.streams):
             self._close_stream(connection, scope)
 
@@ -245,6 +250,8 @@ class Fleet:
     def _take(self, connection: Connection, stream: Stream, event: Event[Any]) -> None:
         if self.on_stream is not None:
             self.on_stream(connection.cluster, stream.scope, event)
+        if not isinstance(event, Interrupted):
+            self._heard(connection.cluster)
         troubled = stream.error is not None or not stream.settled
         changes = stream.take(event)
         if isinstance(event, Listed | NotServed):
@@ -272,6 +279,15 @@ class Fleet:
                 _log(connection)
             self._tell(FactChange(before, after), put=after)
 
+    def _heard(self, cluster: ClusterId) -> None:
+        """Take in that a cluster has answered something."""
+        connection = self.connections.get(cluster)
+        if connection is not None:
+            connection.heard_at = asyncio.get_running_loop().time()
+            if connection.silent:
+                connection.silent = False
+                self._update_state(connection)
+
     def _restored(self, connection: Connection, noticed_by: Scope) -> None:
         """The cluster went back in time: hold everything until each stream has listed again."""
         if connection.restored_at:
@@ -292,13 +308,17 @@ class Fleet:
             self._update_state(connection)
 
     async def _identify(self, connection: Connection) -> None:
-        """Notice another cluster behind the same address, by the uid of kube-system."""
+        """Notice another cluster behind the same address; whatever it says, it has answered."""
         try:
-            found = await connection.api.read(Namespace, "kube-system")
+            found = await connection.api.identity()
+        except ApiError:
+            self._heard(connection.cluster)
+            return
         except KubeError:
             return
-        known, connection.identity = connection.identity, found.metadata.uid
-        if known and known != found.metadata.uid:
+        self._heard(connection.cluster)
+        known, connection.identity = connection.identity, found
+        if known and known != found:
             self._restored(connection, Scope(Namespace, "", "-"))
 
     def _tell(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:

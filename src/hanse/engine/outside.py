@@ -150,6 +150,10 @@ class Outside:
     async def discover(self) -> None:
         """The kinds of an outside system are those of its adapter."""
 
+    async def identity(self) -> str:
+        """Polled as it is, it needs nobody to ask whether it answers."""
+        return ""
+
     async def close(self) -> None:
         """Adapters hold what they hold; nothing is held here."""
 
