@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from hanse.engine.health import report
 from hanse.engine.hearing import NOTICED
 from hanse.engine.slots import HELD, MOST_AT_ONCE
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
-from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
 from hanse.testing.faults import Weather
@@ -57,9 +57,12 @@ async def test_the_hung_one_is_told_and_catches_up(guild: Guild) -> None:
     await asyncio.sleep((NOTICED + SOON).total_seconds())
     for supervisor in guild.league.supervisors:
         await guild.league.tells(supervisor, MembersReachable="MemberUnreachable")()
-        state = stage.actors[supervisor].agent.engine.fleet.facts.get(ClusterState, "bergen")
-        assert state is not None
-        assert state.reason == "it takes requests and answers none of them"
+        engine = stage.actors[supervisor].agent.engine
+        told = "[-] bergen: Unreachable it takes requests and answers none of them"
+        assert told in report(engine)
+        reachable = engine.metrics.registry.get_sample_value
+        assert reachable("hanse_reachable", {"cluster": "bergen"}) == 0
+        assert reachable("hanse_reachable", {"cluster": "lubeck"}) == 1
 
     stage.network.heal_all()
 

@@ -258,3 +258,34 @@ async def old_import(harbour: Harbour, where: str, space: str) -> None:
     ports = (ImportedPort(port=80, name="http"),)
     spec = ServiceImportSpec(type="ClusterSetIP", ports=ports, ips=("10.250.0.1",))
     await harbour.person(where).create(ServiceImport(metadata=meta, spec=spec))
+
+
+@pytest.mark.virtual
+async def test_while_the_broker_answers_nothing_everything_stays(harbour: Harbour) -> None:
+    stage = harbour.stage
+    await exported(harbour, "bergen", "lubeck")
+    await stage.eventually(renewed(harbour, "lubeck"))
+
+    for cluster in stage.names:
+        stage.network.hang(cluster, BROKER)
+
+    for cluster in stage.names:
+        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=20 * LEASE)
+    stage.network.heal_all()
+    for cluster in stage.names:
+        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=3 * LEASE)
+
+
+@pytest.mark.virtual
+async def test_a_broker_that_answers_late_makes_nobody_look_dead(harbour: Harbour) -> None:
+    stage = harbour.stage
+    await exported(harbour, "bergen", "lubeck")
+    await stage.eventually(renewed(harbour, "lubeck"))
+
+    for cluster in stage.names:
+        stage.network.hang(cluster, BROKER)
+    await stage.always(harbour.imports("hamburg", "web", "bergen", "lubeck"), for_=2 * LEASE)
+    stage.network.heal_all()
+
+    for cluster in stage.names:
+        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=3 * LEASE)

@@ -1,5 +1,6 @@
 """One connected cluster: what is watched in it, and how far what is known can be relied on."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -82,6 +83,8 @@ class Connection:
         self.recovering = False
         self.heard_at = float("-inf")
         """The loop's time when it last answered anything."""
+        self.doubted = asyncio.Event()
+        """Set by whoever has to know at once whether it answers."""
         self.silent = False
         """Whether it takes what is asked and answers nothing, however well its watches stand."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)

@@ -153,6 +153,7 @@ class Engine:
             if type(change.object) in _BRAKES:
                 self._notice_brakes()
         elif isinstance(change.fact, ClusterState | KindServed):
+            self.metrics.cluster_told(change.before, change.after)
             self._notice_brakes()
         self._reconsider(change)
         self._pulses.saw(change)

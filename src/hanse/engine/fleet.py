@@ -118,6 +118,15 @@ class Fleet:
         self.put_fact(Departed(cluster, self._clock.now()))
         await connection.api.close()
 
+    def heard_at(self, cluster: ClusterId) -> float:
+        """The loop's time when a cluster last answered anything; it is asked at once.
+
+        Whoever holds silence against others has to know that they could have been heard.
+        """
+        connection = self.connections[cluster]
+        connection.doubted.set()
+        return connection.heard_at
+
     def put_fact(self, fact: Fact) -> None:
         """Keep a fact and tell of it, if it says anything new."""
         before = self.facts.put(fact)

@@ -25,16 +25,20 @@ async def listen(
     ask: Callable[[Connection], Awaitable[None]],
     fell_silent: Callable[[Connection], None],
 ) -> None:
-    """Ask a cluster whenever it has been quiet for a while, until cancelled.
+    """Ask a cluster whenever it has been quiet for a while, or is doubted, until cancelled.
 
     One of which anything is heard is not asked, nor one whose streams are down: they ask.
     """
     connection.heard_at = max(connection.heard_at, _now())
     while True:
         early = connection.heard_at + QUIET.total_seconds() - _now()
-        if early > 0:
-            await asyncio.sleep(early)
-        elif connection.interrupted and not connection.silent:
+        if early > 0 and not connection.doubted.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(early):
+                    await connection.doubted.wait()
+            continue
+        connection.doubted.clear()
+        if connection.interrupted and not connection.silent:
             await asyncio.sleep(QUIET.total_seconds())
         elif not await _answers(connection, ask) and not connection.silent:
             connection.silent = True

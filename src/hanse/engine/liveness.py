@@ -4,11 +4,17 @@ import asyncio
 
 from hanse.engine.fleet import Fleet
 from hanse.kube.clock import Clock
-from hanse.kube.heartbeats import Heartbeats, Pulse
+from hanse.kube.heartbeats import Heartbeats, Name, Pulse
 from hanse.model.facts import ClusterState, Liveness, Phase
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
+
+LOOK_AGAIN = 0.25
+"""Seconds between two looks at a Lease that ran out, while its cluster has not answered since."""
+
+TARDY = 1.0
+"""Seconds that an answer may take before nobody could have renewed a Lease in time."""
 
 
 class Pulses:
@@ -48,22 +54,38 @@ class Pulses:
             beats.lose_sight()
 
     def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        """See to it that somebody looks in time; an alarm that comes too early does no harm."""
         lapses = [b.next_lapse for b in self._beats.values()]
         due = min((t for t in lapses if t is not None), default=None)
-        loop = asyncio.get_running_loop()
-        self._alarm = loop.call_at(due, self._lapse) if due is not None else None
+        if due is None:
+            return
+        due = max(due, _now() + LOOK_AGAIN)
+        if self._alarm is not None:
+            if self._alarm.when() <= due:
+                return
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(due, self._lapse)
 
     def _lapse(self) -> None:
         self._alarm = None
         for where, beats in self._beats.items():
-            for namespace, name in beats.lapse(_now()):
+            for namespace, name in self._lapsed(where, beats):
                 for store in self._fleet.stores_of(where, Lease.kind):
                     lease = store.get(namespace, name)
                     if isinstance(lease, Lease):
                         self._tell(where, lease)
         self._set_alarm()
+
+    def _lapsed(self, where: ClusterId, beats: Heartbeats) -> tuple[Name, ...]:
+        """What has lapsed before a cluster that answered since; after a delay all begin anew."""
+        due = beats.next_lapse
+        if due is None or due > _now():
+            return ()
+        heard = self._fleet.heard_at(where)
+        if heard - due > TARDY:
+            beats.lose_sight()
+            beats.regain_sight(heard)
+        return beats.lapse(heard)
 
     def _tell(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name

@@ -13,6 +13,7 @@ from hanse.engine.connection import Scope
 from hanse.engine.queue import Item
 from hanse.engine.writer import Written
 from hanse.kube.events import Interrupted, Listed
+from hanse.model.facts import ClusterState, Fact, Phase
 from hanse.model.objects import ClusterId
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,12 @@ class Metrics:
             ["cluster", "kind"],
             registry=registry,
         )
+        self._reachable = Gauge(
+            "hanse_reachable",
+            "Whether a cluster answers and lets all be read.",
+            ["cluster"],
+            registry=registry,
+        )
         self._unreadable = Gauge(
             "hanse_unreadable_objects",
             "Objects that do not fit their kind.",
@@ -115,6 +122,14 @@ class Metrics:
         elif isinstance(event, Listed):
             self._synced.labels(cluster, kind).set(1)
             self._unreadable.labels(cluster, kind).set(len(event.unreadable))
+
+    def cluster_told(self, before: Fact | None, after: Fact | None) -> None:
+        """Follow how a cluster stands."""
+        match before, after:
+            case _, ClusterState(cluster, phase=phase):
+                self._reachable.labels(cluster).set(phase is not Phase.UNREACHABLE)
+            case ClusterState(cluster), None:
+                self._reachable.remove(cluster)
 
     @contextmanager
     def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
