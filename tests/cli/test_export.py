@@ -121,6 +121,7 @@ def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:
 
     assert said.status == 1
     assert said.err == (
+        "waiting up to 30 s for the agent of broker\n"
         "hanse: the ServiceExport is made, but no agent has ever run in broker; "
         "start it with `hanse agent --context broker`, see `hanse doctor`\n"
     )

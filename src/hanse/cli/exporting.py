@@ -1,9 +1,12 @@
 """Exporting one Service: the ServiceExport is made, and the agent's answer is waited for."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
 from msgspec import Struct
 
 from hanse.cli import exported
@@ -148,6 +151,20 @@ def _marks(wish: Exporting) -> dict[str, str | None]:
     return marks
 
 
+@contextmanager
+def _telling(text: str) -> Iterator[None]:
+    """Say what is waited for: while it lasts on a terminal, else once."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        click.echo(text, err=True)
+        yield
+
+
 class _Waiting:
     """The wait for an agent's word on one export."""
 
@@ -163,15 +180,15 @@ class _Waiting:
 
     async def settled(self, patience: timedelta) -> Result:
         """How the export stands in the end, or as far as it got."""
-        from rich.console import Console
-
-        text = f"waiting for the agent of {self._where}"
-        with Console(stderr=True).status(text):
-            while True:
-                result, final = await self._look()
-                if final or self._for_longer_than(patience):
-                    return result
+        result, final = await self._look()
+        if final:
+            return result
+        text = f"waiting up to {patience.total_seconds():.0f} s for the agent of {self._where}"
+        with _telling(text):
+            while not final and not self._for_longer_than(patience):
                 await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+                result, final = await self._look()
+        return result
 
     async def _look(self) -> tuple[Result, bool]:
         """The result as of now, and whether it is the last word."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from hanse import app
 from hanse.cli.oops import INTERRUPTED, Oops, Trouble
+from hanse.cli.own_name import own_name
 from hanse.cli.tables import table
 from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
@@ -191,12 +192,13 @@ class Upping:
         first, last = told.clusters[0].name, told.clusters[-2].name
         host, _, port = told.dns.partition(":")
         example = "web.shop" if self._wishes.sample else "NAME.NAMESPACE"
+        own = own_name()
         kept = "kept from run to run" if self._folder.keep else "gone when this ends"
         lines = [
             "",
             table(header, rows),
             "",
-            f"Dashboard, once: {click.style(entrance, bold=True)}  (more: `hanse dashboard`)",
+            f"Dashboard, once: {click.style(entrance, bold=True)}  (more: `{own} dashboard`)",
             "",
             f"Each is a context of its name; what they hold is {kept}. In another terminal:",
             "",
@@ -205,8 +207,8 @@ class Upping:
             f"  kubectl --context {last} get nodes",
             f"  dig @{host} -p {port} {example}.svc.clusterset.local",
             *([f"  dig @{host} -p {port} {GLOBAL_HOST}"] if self._wishes.sample else []),
-            "  hanse status",
-            f"  hanse local cut {first} {BROKER}",
+            f"  {own} status",
+            f"  {own} local cut {first} {BROKER}",
             "",
             "Ctrl-C ends it.",
         ]
