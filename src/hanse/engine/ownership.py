@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.model.claims import Claim, claim_in
 from hanse.model.keys import Key, key_from
 from hanse.model.marks import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
 from hanse.model.objects import ClusterId, K, Kind, Object, Ref, ref_of
@@ -35,18 +36,6 @@ class Owner(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.feature} {self.key} for {self.serves or 'all'}"
-
-
-class _Claim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
-    """The owner-key annotation: the owner, and the very object that it was written on."""
-
-    feature: str
-    key: str
-    serves: str
-    kind: str
-    namespace: str
-    name: str
-    led: bool = False
 
 
 def stamped(
@@ -78,7 +67,7 @@ def stamped(
 
 
 def _claim_by(owner: Owner, ref: Ref) -> str:
-    claim = _Claim(
+    claim = Claim(
         owner.feature,
         str(owner.key),
         owner.serves,
@@ -103,7 +92,7 @@ def owner_of(obj: Object) -> Owner | None:
 
 @lru_cache(maxsize=65536)
 def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> Owner | None:
-    claim = _claim_in(told)
+    claim = claim_in(told)
     key = key_from(claim.key) if claim else None
     if claim is None or key is None:
         return None
@@ -137,13 +126,6 @@ def replicable(marks: dict[str, str]) -> dict[str, str]:
     if not any(name.startswith(OURS) for name in marks):
         return marks
     return {name: value for name, value in marks.items() if not name.startswith(OURS)}
-
-
-def _claim_in(told: str) -> _Claim | None:
-    try:
-        return msgspec.json.decode(told, type=_Claim) if told else None
-    except msgspec.DecodeError:
-        return None
 
 
 class Owned:

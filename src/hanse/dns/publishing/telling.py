@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
+from hanse.model.claims import claim_on
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Outcome
 from hanse.model.keys import Key
@@ -12,7 +13,6 @@ from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
-from hanse.model.marks import OWNER_KEY
 from hanse.model.objects import Object, Place, ref_of
 from hanse.model.plan import Desired, Notice, Patch
 from hanse.model.snapshot import Snapshot
@@ -24,13 +24,6 @@ TOLD_ON: tuple[type[Object], ...] = (ServiceImport, GlobalService)
 TAKEN = "NameTaken"
 _HINDERED = ("Refused", "Forbidden")
 _MOST = 1024
-
-
-class _Claim(Struct, rename={"serves": "for"}):
-    """For whom a name was written, as its owner-key says."""
-
-    key: str = ""
-    serves: str = ""
 
 
 class _Fault(Struct, frozen=True):
@@ -104,13 +97,13 @@ def _stands(key: Key, one: Desired, seen: Snapshot) -> bool:
 
 
 def _is_ours(key: Key, found: Object, seen: Snapshot) -> bool:
-    claim = _claim_on(found)
-    return (claim.key, claim.serves) == (str(key), seen.local)
+    claim = claim_on(found)
+    return claim is not None and (claim.key, claim.serves) == (str(key), seen.local)
 
 
 def _whose(found: PublishedName) -> str:
-    claim = _claim_on(found)
-    if not claim.serves:
+    claim = claim_on(found)
+    if claim is None:
         return (
             "it stands in the zone already and was not made by Hanse; delete its records there, "
             "or end what the name is of"
@@ -119,10 +112,3 @@ def _whose(found: PublishedName) -> str:
         f"{claim.serves} publishes it for {claim.key}; let one cluster alone publish the zone, "
         "or give one of the two another name"
     )
-
-
-def _claim_on(found: Object) -> _Claim:
-    try:
-        return msgspec.json.decode(found.metadata.annotations.get(OWNER_KEY, "{}"), type=_Claim)
-    except msgspec.DecodeError:
-        return _Claim()
