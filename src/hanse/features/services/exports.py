@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from hanse.features.services.fleet import (
     BACKENDS,
     alive_for_us,
-    broker_of,
     members_of,
     rules_of,
     settings_of,
@@ -24,6 +23,7 @@ from hanse.features.services.slices import published
 from hanse.features.services.telling import settings_at_fault, told
 from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import Outcome
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice

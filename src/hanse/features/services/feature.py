@@ -3,20 +3,14 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.services.exports import plan_export
-from hanse.features.services.fleet import (
-    BACKENDS,
-    BY_SOURCE,
-    IMPORTED,
-    IN_NAMESPACE,
-    PUBLISHED,
-    broker_of,
-)
+from hanse.features.services.fleet import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
 from hanse.features.services.globalnet import INGRESS, service_behind
 from hanse.features.services.imports import plan_aggregate, plan_import
 from hanse.features.services.migration import LEGACY, OLD_IMPORTS, plan_legacy, service_told
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS, US
 from hanse.features.services.records import clusters_in
 from hanse.model.facts import ClusterState, KindServed, Liveness, Outcome, Role
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER, US
-from hanse.model.facts import Liveness, Role
+from hanse.model.fleet import is_alive_for_all, is_alive_for_us
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -41,11 +41,6 @@ IN_NAMESPACE = Index(
 )
 
 
-def broker_of(seen: Snapshot) -> ClusterId | None:
-    """The broker that clusters share by; one that we are leaving is none any more."""
-    return next(iter(seen.clusters(Role.BROKER)), None)
-
-
 def rules_of(seen: Snapshot, broker: ClusterId) -> ClusterSetSpec:
     """The fleet's rules: of the ClusterSet on the broker, or the defaults."""
     found = sorted(seen.all(broker, ClusterSet), key=lambda c: c.metadata.name)
@@ -80,21 +75,11 @@ def alive_for_all(
     slices: Iterable[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that everybody takes for alive, so that all agents agree."""
-    return [s for s in slices if is_alive(source_of(s), seen, broker, home)]
+    return [s for s in slices if is_alive_for_all(source_of(s), seen, broker, home)]
 
 
 def alive_for_us(
     slices: Iterable[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that we take for alive: our own always is."""
-    return [
-        s
-        for s in slices
-        if source_of(s) == seen.local or is_alive(source_of(s), seen, broker, home)
-    ]
-
-
-def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
-    """Whether a cluster counts: all do but those whose Lease ran out before our eyes."""
-    pulse = seen.fact(Liveness, (broker, home, cluster))
-    return pulse is None or pulse.alive
+    return [s for s in slices if is_alive_for_us(source_of(s), seen, broker, home)]

@@ -9,7 +9,6 @@ from hanse.features.services.fleet import (
     IMPORTED,
     alive_for_all,
     alive_for_us,
-    broker_of,
     rules_of,
     settings_of,
     slices_of,
@@ -28,6 +27,7 @@ from hanse.features.services.ranges import only_allowed, outside, told_outside
 from hanse.features.services.records import Record, Told, told_by
 from hanse.features.services.slices import copied, family_of
 from hanse.model.conditions import Condition, condition, merged
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.services.fleet import broker_of, source_of
+from hanse.features.services.fleet import source_of
 from hanse.features.services.names import (
     RECORD,
     SERVICE_NAME,
@@ -12,6 +12,7 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import Record, record_on, written
 from hanse.features.services.slices import READY, family_of, is_address
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.statefulsets.endings import ENDS, forgotten
-from hanse.features.statefulsets.fleet import BY_SET, broker_of
+from hanse.features.statefulsets.fleet import BY_SET
 from hanse.features.statefulsets.holding import SERVICES, SETS
 from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.mirror import plan_mirror
 from hanse.features.statefulsets.names import CLUSTER, POD_NAME, SET, set_in
 from hanse.features.statefulsets.shares import plan_shares
 from hanse.model.facts import ClusterState, Liveness, Outcome, Role
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease

@@ -23,11 +23,6 @@ class Member(Struct, frozen=True):
     healthy: bool
 
 
-def broker_of(seen: Snapshot) -> ClusterId | None:
-    """The broker that clusters share by; one that we are leaving is none any more."""
-    return next(iter(seen.clusters(Role.BROKER)), None)
-
-
 def broker_left(seen: Snapshot) -> ClusterId | None:
     """The broker that this cluster is taking leave of, or has left for good."""
     leaving = (s.cluster for s in seen.facts(ClusterState) if s.leaving and Role.BROKER in s.roles)
@@ -49,12 +44,6 @@ def members(seen: Snapshot, broker: ClusterId, home: str) -> tuple[Member, ...]:
     ]
     leases.sort(key=lambda lease: lease.metadata.name)
     return tuple(Member(le.metadata.name, _is_healthy(le, seen, broker, home)) for le in leases)
-
-
-def is_alive(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
-    """Whether a cluster counts for what it reports: all do but those seen to have died."""
-    pulse = seen.fact(Liveness, (broker, home, cluster))
-    return cluster == seen.local or pulse is None or pulse.alive
 
 
 def parts_of(key: Key, seen: Snapshot, broker: ClusterId) -> dict[ClusterId, StatefulSetPartSpec]:

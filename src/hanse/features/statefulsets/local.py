@@ -12,18 +12,13 @@ from hanse.features.statefulsets.balancers import (
 )
 from hanse.features.statefulsets.door import Door, door_at, in_use
 from hanse.features.statefulsets.endings import keeps_claims
-from hanse.features.statefulsets.fleet import (
-    broker_left,
-    broker_of,
-    parts_of,
-    unread_parts,
-    was_read,
-)
+from hanse.features.statefulsets.fleet import broker_left, parts_of, unread_parts, was_read
 from hanse.features.statefulsets.holding import kept, released, was_released
 from hanse.features.statefulsets.losing import deleted_or_lost, let_go, without_shares
 from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.fleet import BY_SET, broker_of, members
+from hanse.features.statefulsets.fleet import BY_SET, members
 from hanse.features.statefulsets.holding import SERVICES
 from hanse.features.statefulsets.local import copied
 from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
@@ -17,6 +17,7 @@ from hanse.features.statefulsets.reports import TROUBLE
 from hanse.features.statefulsets.telling import news
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import Outcome
+from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet

@@ -3,18 +3,11 @@
 from msgspec import Struct
 
 from hanse.features.statefulsets.door import Door, door_at
-from hanse.features.statefulsets.fleet import (
-    Member,
-    broker_of,
-    is_alive,
-    members,
-    parts_of,
-    unread_parts,
-    was_read,
-)
+from hanse.features.statefulsets.fleet import Member, members, parts_of, unread_parts, was_read
 from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
 from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
 from hanse.features.statefulsets.telling import Situation, told
+from hanse.model.fleet import broker_of, is_alive_for_us
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
@@ -88,7 +81,9 @@ def _heard(
 ) -> dict[ClusterId, StatefulSetPartSpec]:
     """The reports that count: of clusters that are in the fleet and alive."""
     joined = {member.cluster for member in everyone}
-    return {c: p for c, p in parts.items() if c in joined and is_alive(c, seen, broker, home)}
+    return {
+        c: p for c, p in parts.items() if c in joined and is_alive_for_us(c, seen, broker, home)
+    }
 
 
 def _rank(local: ClusterId, everyone: tuple[Member, ...]) -> int:
