@@ -11,8 +11,8 @@ CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "services": ("Service", ("Federated", "FederatedNameFree")),
     "imports": ("ServiceImport", ("Published",)),
     "hosts": ("GlobalService", ("Published",)),
-    "sets": ("StatefulSet", ("Valid", "Placed")),
-    "hosted": ("FederatedStatefulSet", ("Valid", "Placed")),
+    "sets": ("StatefulSet", ("Valid", "Placed", "Published")),
+    "hosted": ("FederatedStatefulSet", ("Valid", "Placed", "Published")),
 }
 """By list: the kind, and the conditions that are wrong when they are False."""
 

@@ -1,6 +1,6 @@
 """The decision what is published: everything that sources of names tell; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -12,14 +12,15 @@ from hanse.dns.publishing.records import (
     records_of,
     weighted_records,
 )
-from hanse.dns.publishing.telling import TOLD_ON, told
+from hanse.dns.publishing.telling import BY_DNS_NAME, SETS, TOLD_ON, sharing, told
+from hanse.dns.stateful import StatefulSetZone
 from hanse.dns.zone import ZoneSource
 from hanse.model.facts import Role
-from hanse.model.keys import Key
+from hanse.model.keys import Key, key_from
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.names import PublishedName
 from hanse.model.plan import Desired, Plan
-from hanse.model.snapshot import Change, FactChange, Snapshot, Watch, Writes
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 
 
 class Publishing:
@@ -46,23 +47,37 @@ class Publishing:
             for source in sources
             for watch in source.watches
         ]
+        if StatefulSetZone.name in self._sources:
+            watches += SETS
         if options.endpoints_in:
-            namespace = options.endpoints_in
             watches.append(
-                Watch(Role.LOCAL, DNSEndpoint, namespace=namespace, writes=Writes.OBJECTS)
+                Watch(
+                    Role.LOCAL,
+                    DNSEndpoint,
+                    namespace=options.endpoints_in,
+                    indexes=(BY_DNS_NAME,),
+                    writes=Writes.OBJECTS,
+                )
             )
         if options.server is not None:
             watches.append(Watch(Role.OUTSIDE, PublishedName, writes=Writes.OBJECTS))
         self.watches: tuple[Watch, ...] = tuple(watches)
 
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
-        if not isinstance(change, FactChange) and isinstance(
-            change.object, PublishedName | DNSEndpoint
-        ):
+        if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # what is ours wakes its key by itself
+        if isinstance(change, ObjectChange) and isinstance(change.object, DNSEndpoint):
+            yield from self._sharing(change, seen)
+            return
         for source in self._sources.values():
             for key in source.wakes(change, seen):
                 yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
+
+    def _sharing(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+        for side in (change.before, change.after):
+            if isinstance(side, DNSEndpoint):
+                told = (key_from(text) for text in sharing(side, self.name, seen))
+                yield from (key for key in told if key is not None)
 
     def plan(self, key: Key, seen: Snapshot) -> Plan:
         source_name, _, topic = key.topic.partition(".")

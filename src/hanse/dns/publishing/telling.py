@@ -1,29 +1,54 @@
 """What keeps names from being published, told on the object that they are names of; pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from hanse.dns.stateful import BY_SERVICE
 from hanse.model.claims import claim_on
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import Outcome
+from hanse.model.facts import Outcome, Role
 from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Object, Place, ref_of
 from hanse.model.plan import Desired, Notice, Patch
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 
 PUBLISHED = "Published"
 """The condition of what has names that are to be published; told once one cannot be."""
 
 TOLD_ON: tuple[type[Object], ...] = (ServiceImport, GlobalService)
+"""Kinds that sources watch, and whose objects are told of their names."""
+
+SETS = (
+    Watch(Role.BROKER, StatefulSet, writes=Writes.STATUS),
+    Watch(Role.BROKER, FederatedStatefulSet, writes=Writes.STATUS),
+)
+"""What replicas are names of, as it was submitted."""
+
+BY_DNS_NAME = Index(
+    DNSEndpoint, "publishing-names", lambda e: {record.dns_name for record in e.spec.endpoints}
+)
 TAKEN = "NameTaken"
 _HINDERED = ("Refused", "Forbidden")
 _MOST = 1024
+
+
+class _Subject(Struct, frozen=True):
+    """An object that people look at for its names, and what it says by now."""
+
+    place: Place
+    conditions: tuple[Condition, ...]
+    generation: int
+    counts_generations: bool = True
+    """Whether its conditions say which generation they are of."""
 
 
 class _Fault(Struct, frozen=True):
@@ -41,42 +66,84 @@ def told(
 
     Nothing is told of what always went well, nor while it is not known how names stand.
     """
-    concerned = _concerned(key, seen)
-    if concerned is None:
-        return (), ()
-    standing = find(concerned.status.conditions, PUBLISHED)
-    wanted = _condition(key, desired, seen, standing)
-    if wanted is None:
-        return (), ()
-    place = Place(seen.local, ref_of(concerned))
-    after = merged(concerned.status.conditions, [wanted], seen.now, concerned.metadata.generation)
-    patch = Patch(place, {"status": {"conditions": msgspec.to_builtins(after)}}, "status")
-    turned = standing is None or standing.reason != wanted.reason
-    bad = wanted.status == "False" and turned
-    notices = (Notice(place, wanted.reason, wanted.message, "Warning"),) if bad else ()
-    return (patch,), notices
+    patches: list[Patch] = []
+    notices: list[Notice] = []
+    faults = [fault for one in desired for fault in _faults(key, one, seen)]
+    whole = all(_stands(key, one, seen) for one in desired)
+    for subject in _concerned(key, seen):
+        standing = find(subject.conditions, PUBLISHED)
+        wanted = _condition(faults, standing, whole=whole)
+        if wanted is None:
+            continue
+        patches.append(_patch(subject, wanted, seen))
+        turned = standing is None or standing.reason != wanted.reason
+        if wanted.status == "False" and turned:
+            notices.append(Notice(subject.place, wanted.reason, wanted.message, "Warning"))
+    return tuple(patches), tuple(notices)
 
 
-def _concerned(key: Key, seen: Snapshot) -> ServiceImport | GlobalService | None:
+def sharing(endpoint: DNSEndpoint, feature: str, seen: Snapshot) -> Iterator[str]:
+    """The keys of ours whose names another DNSEndpoint has, too."""
+    for record in endpoint.spec.endpoints:
+        for other in seen.by(seen.local, BY_DNS_NAME, record.dns_name):
+            claim = claim_on(other)
+            if claim is not None and (claim.feature, claim.serves) == (feature, seen.local):
+                yield claim.key
+
+
+def _patch(subject: _Subject, wanted: Condition, seen: Snapshot) -> Patch:
+    after = msgspec.to_builtins(merged(subject.conditions, [wanted], seen.now, subject.generation))
+    if not subject.counts_generations:
+        for one in after:
+            one.pop("observedGeneration", None)
+    return Patch(subject.place, {"status": {"conditions": after}}, "status")
+
+
+def _concerned(key: Key, seen: Snapshot) -> Iterator[_Subject]:
     match key.topic:
         case "services.service":
-            return seen.get(seen.local, ServiceImport, key.name, key.namespace)
+            found = seen.get(seen.local, ServiceImport, key.name, key.namespace)
+            yield from _subjects(seen.local, [found])
         case "gslb.host":
-            return seen.get(seen.local, GlobalService, key.name, NAMESPACE)
-        case _:
-            return None
+            host = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
+            yield from _subjects(seen.local, [host])
+        case "statefulsets.stateful":
+            for broker in seen.clusters(Role.BROKER):
+                for shares in seen.by(broker, BY_SERVICE, f"{key.namespace}/{key.name}"):
+                    at = (shares.metadata.name, shares.metadata.namespace)
+                    yield from _subjects(
+                        broker,
+                        [
+                            seen.get(broker, StatefulSet, *at),
+                            seen.get(broker, FederatedStatefulSet, *at),
+                        ],
+                    )
+
+
+def _subjects(
+    where: str,
+    several: Iterable[ServiceImport | GlobalService | StatefulSet | FederatedStatefulSet | None],
+) -> Iterator[_Subject]:
+    for obj in several:
+        if obj is None:
+            continue
+        place, generation = Place(where, ref_of(obj)), obj.metadata.generation
+        if isinstance(obj, StatefulSet):
+            conditions = tuple(c.told for c in obj.status.conditions)
+            yield _Subject(place, conditions, generation, counts_generations=False)
+        else:
+            yield _Subject(place, obj.status.conditions, generation)
 
 
 def _condition(
-    key: Key, desired: Sequence[Desired], seen: Snapshot, standing: Condition | None
+    faults: Sequence[_Fault], standing: Condition | None, *, whole: bool
 ) -> Condition | None:
-    faults = [fault for one in desired for fault in _faults(key, one, seen)]
     if faults:
         first, more = faults[0], len(faults) - 1
         others = f" (and {more} more of its names)" if more else ""
         text = f"{first.name} is not published{others}: {first.why}"
         return condition(PUBLISHED, False, first.reason, text[:_MOST])
-    if standing is None or not all(_stands(key, one, seen) for one in desired):
+    if standing is None or not whole:
         return None
     return condition(PUBLISHED, True, PUBLISHED, "its names are as they should be")
 
@@ -85,10 +152,28 @@ def _faults(key: Key, one: Desired, seen: Snapshot) -> Iterator[_Fault]:
     place = Place(one.where, ref_of(one.object))
     found = seen.find(place)
     outcome = seen.fact(Outcome, place)
-    if isinstance(found, PublishedName) and not _is_ours(key, found, seen):
-        yield _Fault(one.object.name, TAKEN, _whose(found))
+    if found is not None and not _is_ours(key, found, seen):
+        yield _Fault(_name_of(one.object), TAKEN, _whose(found))
     elif outcome is not None and outcome.result in _HINDERED:
-        yield _Fault(one.object.name, outcome.result, outcome.message)
+        yield _Fault(_name_of(one.object), outcome.result, outcome.message)
+    elif isinstance(one.object, DNSEndpoint):
+        yield from _contested(one.object, seen)
+
+
+def _contested(wanted: DNSEndpoint, seen: Snapshot) -> Iterator[_Fault]:
+    """Names that another DNSEndpoint has, too: ExternalDNS would take either."""
+    for name in dict.fromkeys(record.dns_name for record in wanted.spec.endpoints):
+        for other in seen.by(seen.local, BY_DNS_NAME, name):
+            if other.metadata.name != wanted.metadata.name:
+                yield _Fault(name, TAKEN, _whose(other))
+                break
+
+
+def _name_of(obj: Object) -> str:
+    """The name that is published, or the first of several."""
+    if isinstance(obj, DNSEndpoint):
+        return obj.spec.endpoints[0].dns_name
+    return obj.name
 
 
 def _stands(key: Key, one: Desired, seen: Snapshot) -> bool:
@@ -101,14 +186,19 @@ def _is_ours(key: Key, found: Object, seen: Snapshot) -> bool:
     return claim is not None and (claim.key, claim.serves) == (str(key), seen.local)
 
 
-def _whose(found: PublishedName) -> str:
+def _whose(found: Object) -> str:
     claim = claim_on(found)
-    if claim is None:
+    if claim is not None:
+        return (
+            f"{claim.serves} publishes it for {claim.key}; let one cluster alone publish the zone, "
+            "or give one of the two another name"
+        )
+    if isinstance(found, PublishedName):
         return (
             "it stands in the zone already and was not made by Hanse; delete its records there, "
             "or end what the name is of"
         )
     return (
-        f"{claim.serves} publishes it for {claim.key}; let one cluster alone publish the zone, "
-        "or give one of the two another name"
+        f"DNSEndpoint {found.metadata.namespace}/{found.metadata.name}, not made by Hanse, has it, "
+        "too, and ExternalDNS takes either; take the name out of it, or end what the name is of"
     )

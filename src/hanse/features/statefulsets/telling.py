@@ -215,16 +215,7 @@ def _update(situation: Situation) -> Condition:
 def _standing_conditions(door: Door) -> tuple[Condition, ...]:
     if not isinstance(door.object, StatefulSet):
         return door.object.status.conditions
-    return tuple(
-        Condition(
-            type=c.type,
-            status=c.status,
-            reason=c.reason,
-            message=c.message,
-            last_transition_time=c.last_transition_time,
-        )
-        for c in door.object.status.conditions
-    )
+    return tuple(one.told for one in door.object.status.conditions)
 
 
 def _selector(selector: Wire) -> str:

@@ -35,6 +35,17 @@ class ObservedCondition(Value, frozen=True, kw_only=True):
     message: str = ""
     last_transition_time: datetime | None = None
 
+    @property
+    def told(self) -> Condition:
+        """The same as kinds of our own tell it."""
+        return Condition(
+            type=self.type,
+            status=self.status,
+            reason=self.reason,
+            message=self.message,
+            last_transition_time=self.last_transition_time,
+        )
+
 
 class ServicePort(Value, frozen=True, kw_only=True):
     """One port of a Service."""

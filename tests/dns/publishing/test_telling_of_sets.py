@@ -1,0 +1,163 @@
+"""Names of replicas, and names that a person's own DNSEndpoint has: told like all others."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.dns.services import ServiceZone
+from hanse.dns.stateful import StatefulSetZone
+from hanse.dns.zone import View
+from hanse.engine.ownership import Owner, stamped
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.facts import Role
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ObservedCondition
+from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
+from hanse.model.kinds.hanse import (
+    FederatedStatefulSet,
+    FederatedStatefulSetSpec,
+    StatefulSetTemplate,
+)
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.names import PublishedName
+from hanse.model.objects import Meta, Object
+from hanse.model.plan import Plan
+from hanse.model.snapshot import ObjectChange, Snapshot, Writes
+from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.time import EPOCH
+from tests.dns.fleet import imported, piece
+from tests.dns.test_stateful import HOME, SHARES, SPACE, WIDE, parts, shares
+
+ETCD = Key("statefulsets.stateful", "etcd", SPACE)
+REPLICA = f"store-c1-0.{WIDE}"
+PLACED = ObservedCondition(
+    type="Placed", status="True", reason="Placed", last_transition_time=EPOCH
+)
+
+
+def replicas() -> Publishing:
+    zone = StatefulSetZone(View("published", zone="example.com"), HOME, StatefulSetOptions())
+    return Publishing([zone], PublishingOptions("example.com", server=ServerOptions("192.0.2.53")))
+
+
+def planned(door: Object, *names: PublishedName) -> Plan:
+    clusters = [
+        cluster("lubeck", Role.LOCAL),
+        cluster("broker", Role.BROKER),
+        cluster(NAME_SERVER, Role.OUTSIDE),
+    ]
+    leases = [Lease(metadata=Meta(name=name, namespace=HOME)) for name in SHARES]
+    shared = [stored(o) for o in (*leases, shares(), *parts(), door)]
+    held: dict[str, list[Object]] = {"broker": shared, NAME_SERVER: [*names]}
+    return replicas().plan(ETCD, snapshot(replicas(), "lubeck", clusters, held))
+
+
+def submitted(*conditions: ObservedCondition) -> StatefulSet:
+    meta = Meta(name="store", namespace=SPACE)
+    return StatefulSet(metadata=meta, status=StatefulSetStatus(conditions=conditions))
+
+
+def hosted() -> FederatedStatefulSet:
+    meta = Meta(name="store", namespace=SPACE)
+    return FederatedStatefulSet(
+        metadata=meta, spec=FederatedStatefulSetSpec(template=StatefulSetTemplate(spec={}))
+    )
+
+
+@pytest.mark.parametrize("door", [submitted(), hosted()], ids=["submitted", "hosted"])
+def test_a_replicas_name_that_is_taken_is_told_on_the_set_as_it_was_submitted(
+    door: Object,
+) -> None:
+    plan = planned(door, PublishedName(metadata=Meta(name=REPLICA)))
+
+    (patch,) = plan.patches
+    (told,) = patch.change["status"]["conditions"]
+    assert (patch.place.where, patch.place.ref.kind) == ("broker", type(door).kind)
+    assert (told["type"], told["status"], told["reason"]) == ("Published", "False", "NameTaken")
+    assert told["message"].startswith(f"{REPLICA} is not published: it stands in the zone already")
+    assert [notice.reason for notice in plan.notices] == ["NameTaken"]
+
+
+def test_what_else_is_told_on_a_set_stays() -> None:
+    plan = planned(submitted(PLACED), PublishedName(metadata=Meta(name=REPLICA)))
+
+    placed, published = plan.patches[0].change["status"]["conditions"]
+    assert placed["type"] == "Placed"
+    assert published["type"] == "Published"
+    assert "observedGeneration" not in published, "StatefulSets have no such field"
+
+
+def test_nothing_is_told_of_replicas_whose_names_are_free() -> None:
+    assert planned(submitted(PLACED)).patches == ()
+
+
+def test_the_agent_asks_for_the_right_to_tell_sets() -> None:
+    writes = {w.kind: w.writes for w in replicas().watches if w.role is Role.BROKER}
+
+    assert writes[StatefulSet] == writes[FederatedStatefulSet] == Writes.STATUS
+
+
+# -- DNSEndpoints
+
+ZONE = "fleet.example.org"
+WEB = Key("services.service", "web", "shop")
+NAME = f"web.shop.svc.{ZONE}"
+
+
+def services() -> Publishing:
+    return Publishing([ServiceZone(View("published", zone=ZONE))], PublishingOptions(ZONE, "dns"))
+
+
+def seen(*endpoints: DNSEndpoint, told: Sequence[Object] = ()) -> Snapshot:
+    held = [stored(o) for o in (imported(), piece("bergen", "10.2.0.1"), *endpoints, *told)]
+    clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
+    return snapshot(services(), "lubeck", clusters, {"lubeck": held})
+
+
+def persons(name: str = NAME) -> DNSEndpoint:
+    record = DNSRecord(dns_name=name, record_type="A", targets=("192.0.2.1",))
+    meta = Meta(name="mine", namespace="dns")
+    return DNSEndpoint(metadata=meta, spec=DNSEndpointSpec(endpoints=(record,)))
+
+
+def ours() -> DNSEndpoint:
+    (desired,) = services().plan(WEB, seen()).desired
+    assert isinstance(desired.object, DNSEndpoint)
+    return stamped(desired.object, Owner("publishing", WEB, "lubeck"))
+
+
+def test_a_persons_own_endpoint_of_the_same_name_is_told_of() -> None:
+    plan = services().plan(WEB, seen(persons(), ours()))
+
+    (patch,) = plan.patches
+    (told,) = patch.change["status"]["conditions"]
+    assert patch.place.ref.kind == ServiceImport.kind
+    assert told["reason"] == "NameTaken"
+    assert told["message"].startswith(f"{NAME} is not published: DNSEndpoint dns/mine, not made by")
+    assert "take the name out of it" in told["message"]
+
+
+def test_an_endpoint_where_ours_would_stand_is_told_of_too() -> None:
+    mine = replace(persons("else.example.org"), metadata=replace(ours().metadata, annotations={}))
+
+    (patch,) = services().plan(WEB, seen(mine)).patches
+    (told,) = patch.change["status"]["conditions"]
+    assert told["reason"] == "NameTaken"
+
+
+def test_an_endpoint_of_other_names_is_nobodys_business() -> None:
+    assert services().plan(WEB, seen(persons("else.example.org"), ours())).patches == ()
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["appears", "goes"])
+def test_a_persons_endpoint_wakes_whose_name_it_has(gone: bool) -> None:
+    before, after = (persons(), None) if gone else (None, persons())
+
+    woken = services().wakes(ObjectChange("lubeck", before, after), seen(ours()))
+
+    assert set(woken) == {WEB}
