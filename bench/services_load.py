@@ -133,8 +133,8 @@ def _mark(obj: Object, sources: int) -> str | None:
             return f"import {name}" if len(obj.status.clusters) == sources else None
         case EndpointSlice() if meta.labels.get(MANAGED_BY) == US:
             return f"slice {meta.labels[SERVICE_NAME]} {meta.labels[SOURCE_CLUSTER]}"
-        case ConfigMap():
-            return meta.name
+        case ConfigMap(data=data):
+            return f"{meta.name} told" if "status" in data else meta.name
         case _:
             return None
 

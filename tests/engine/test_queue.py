@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.engine.queue import COALESCE_MOST, Item, Lane, Queue
+from hanse.engine.queue import COALESCE_MOST, FEW, Item, Lane, Queue
 from hanse.model.keys import Key
 from hanse.testing.time import ON_VIRTUAL_TIME
 
@@ -25,6 +25,14 @@ def queue() -> Queue:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def work_on(keys: Queue, several: int) -> None:
+    """Let so many other keys be worked on."""
+    for n in range(several):
+        keys.add(item(f"busy-{n}"))
+    for _ in range(several):
+        await keys.take()
 
 
 async def test_when_idle_a_key_runs_at_once() -> None:
@@ -87,10 +95,21 @@ async def test_a_key_in_the_backlog_is_overtaken_by_its_own_fresh_change() -> No
     assert (await keys.take()).item == item("old-8")
 
 
+async def test_what_follows_from_one_change_goes_on_at_once() -> None:
+    keys = queue()
+    keys.add(item("cause"))
+    await keys.take()
+    start = now()
+
+    keys.add(item("effect"))
+    await keys.take()
+
+    assert now() - start < 0.001
+
+
 async def test_under_load_changes_coalesce_for_20_to_100_ms() -> None:
     keys = queue()
-    keys.add(item("busy"))
-    await keys.take()
+    await work_on(keys, FEW)
     start = now()
 
     keys.add(item("a"))
@@ -101,8 +120,7 @@ async def test_under_load_changes_coalesce_for_20_to_100_ms() -> None:
 
 async def test_a_key_that_keeps_waking_is_not_put_off_for_ever() -> None:
     keys = queue()
-    keys.add(item("busy"))
-    await keys.take()
+    await work_on(keys, FEW)
     start = now()
 
     async def pester() -> None:

@@ -1,11 +1,14 @@
 """StatefulSets over clusters: submitted at the door, run everywhere, scaled without a move."""
 
+import asyncio
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
 from hanse.engine.leaving import leave
+from hanse.engine.queue import UNHURRIED
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.request import Request
@@ -64,6 +67,23 @@ async def test_scaling_moves_nobody_goes_to_zero_and_back_and_keeps_claims(
     await shipyard.scale(3)
     await stage.eventually(shipyard.shares(bergen=1, hamburg=1, lubeck=1))
     await stage.eventually(shipyard.is_ready(3))
+
+
+@pytest.mark.virtual
+async def test_a_scaling_waits_for_no_status_that_is_about_to_be_told(shipyard: Shipyard) -> None:
+    stage, time = shipyard.stage, asyncio.get_running_loop().time
+    await shipyard.launch(3)
+    await stage.eventually(shipyard.is_ready(3))
+    await stage.settled()
+    took: list[float] = []
+
+    for replicas in (6, 9, 12):
+        began = time()
+        await shipyard.scale(replicas)
+        await stage.eventually(copies(shipyard, replicas // 3))
+        took.append(time() - began)
+
+    assert max(took) < UNHURRIED / 2
 
 
 async def test_a_dead_cluster_keeps_its_share_through_a_scaling_and_comes_back_to_it(
@@ -153,6 +173,18 @@ def balanced_everywhere(shipyard: Shipyard, count: int) -> Check[dict[str, tuple
         assert all(together.values()), together
         assert await shipyard.balancers(BROKER) == together
         return together
+
+    return check
+
+
+def copies(shipyard: Shipyard, replicas: int) -> Check[None]:
+    """That each cluster's own set is to have so many replicas."""
+
+    async def check() -> None:
+        for cluster in shipyard.stage.names:
+            own = await shipyard.found(cluster, StatefulSet, f"store-{cluster}")
+            assert own is not None
+            assert own.spec.replicas == replicas, (cluster, own.spec.replicas)
 
     return check
 

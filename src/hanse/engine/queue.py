@@ -23,6 +23,9 @@ UNHURRIED = 0.300
 TICK = 1e-5
 """The least that is waited: a wait lost in rounding would never end where time only jumps."""
 
+FEW = 8
+"""Keys at a time that do not make a load: what follows from one change goes on at once."""
+
 CROWD = 500
 """As many waiting keys as make the longest coalescing."""
 
@@ -44,8 +47,8 @@ class Turn(Struct, frozen=True):
 class Queue:
     """The keys to plan. A key that is being worked on and wakes again comes back when it is done.
 
-    When idle a key's turn comes at once; under load it waits 20 to 100 ms, so that one plan serves
-    many changes. A key that waits keeps its place when it wakes again.
+    While few keys are there a key's turn comes at once; under load it waits 20 to 100 ms, so that
+    one plan serves many changes. A key that waits keeps its place when it wakes again.
     """
 
     def __init__(self, time: Callable[[], float]) -> None:
@@ -138,7 +141,7 @@ class Queue:
             ready.clear()
 
     def _coalescing(self) -> float:
-        if self.idle:
+        if len(self._busy) + len(self) < FEW:
             return 0.0
         share = min(len(self._waiting) / CROWD, 1.0)
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share

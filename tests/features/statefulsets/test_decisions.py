@@ -45,7 +45,7 @@ HERE = "lubeck"
 BROKER = "broker"
 SHOP = "shop"
 FEATURE = StatefulSets(HOME)
-SHARES, LOCAL = Key("shares", "store", SHOP), Key("local", "store", SHOP)
+SHARES, LOCAL, STATUS = (Key(topic, "store", SHOP) for topic in ("shares", "local", "status"))
 
 
 def door(replicas: int = 6, marks: dict[str, str] | None = None, **spec: Any) -> StatefulSet:
@@ -101,7 +101,7 @@ def shares_in(snap: Snapshot) -> dict[str, int]:
 
 
 def conditions(snap: Snapshot) -> dict[str, tuple[str, str]]:
-    (status,) = [p for p in plan(SHARES, snap).patches if p.subresource == "status"]
+    (status,) = [p for p in plan(STATUS, snap).patches if p.subresource == "status"]
     told = status.change["status"]["conditions"]
     return {c["type"]: (c["reason"], c["message"]) for c in told}
 
@@ -346,7 +346,7 @@ def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now(
 def test_an_invalid_set_says_that_nothing_changes_until_it_is_mended() -> None:
     (told,) = [
         c
-        for p in plan(SHARES, seen(door(9, MAYBE), record(lubeck=3))).patches
+        for p in plan(STATUS, seen(door(9, MAYBE), record(lubeck=3))).patches
         for c in p.change.get("status", {}).get("conditions", ())
         if c["type"] == "Valid"
     ]
@@ -363,7 +363,7 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
         part("riga", 1, replicas=(Replica(name="store-riga-0", ready=True),)),
         members=[lease("bergen"), lease(HERE)],
     )
-    (status,) = [p for p in plan(SHARES, snap).patches if p.subresource == "status"]
+    (status,) = [p for p in plan(STATUS, snap).patches if p.subresource == "status"]
 
     assert status.change["status"]["readyReplicas"] == 0
 

@@ -8,7 +8,7 @@ from hanse.features.statefulsets.holding import SERVICES, SETS
 from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.mirror import plan_mirror
 from hanse.features.statefulsets.names import CLUSTER, POD_NAME, SET, set_in
-from hanse.features.statefulsets.shares import plan_shares
+from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.model.facts import ClusterState, Liveness, Outcome, Role
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
@@ -31,6 +31,7 @@ GOVERNED_PLACED = Index(
     "statefulsets-governed-placed",
     lambda s: [f"{s.metadata.namespace}/{s.spec.template.spec.get('serviceName', '')}"],
 )
+_SHARED = ("shares", "status")
 OBJECTS, STATUS, FIELDS = Writes.OBJECTS, Writes.STATUS, Writes.FIELDS
 
 
@@ -82,6 +83,8 @@ class StatefulSets:
         match key.topic:
             case "shares":
                 return plan_shares(key, seen, self._home)
+            case "status":
+                return plan_status(key, seen, self._home)
             case "mirror":
                 return plan_mirror(key, seen, self._home)
             case _:
@@ -113,10 +116,10 @@ class StatefulSets:
         meta = obj.metadata
         match obj:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
-                yield from _both(meta.name, meta.namespace)
+                yield from _all_of(meta.name, meta.namespace)
                 yield from _hosted(meta.name, meta.namespace, seen)
             case StatefulSetPart():
-                yield from _both(obj.spec.name, obj.spec.namespace)
+                yield from _all_of(obj.spec.name, obj.spec.namespace)
                 yield from _hosted(obj.spec.name, obj.spec.namespace, seen)
                 if obj.spec.ended is not None and obj.spec.cluster == seen.local:
                     yield from forgotten(seen, change.where)
@@ -126,11 +129,11 @@ class StatefulSets:
                 place = f"{meta.namespace}/{meta.name}"
                 plain = seen.by(change.where, GOVERNED, place)
                 for governed in (*plain, *seen.by(change.where, GOVERNED_PLACED, place)):
-                    yield from _both(governed.metadata.name, governed.metadata.namespace)
+                    yield from _all_of(governed.metadata.name, governed.metadata.namespace)
             case Lease() if change.before is None or _holder(change.before) != _holder(
                 change.after
             ):
-                yield from self._all_shares(seen)
+                yield from self._all_shared(seen)
             case Node() if change.before is None or change.after is None:
                 yield from self._everything(seen)
             case _:
@@ -141,7 +144,7 @@ class StatefulSets:
             case ClusterState():
                 yield from self._everything(seen)
             case Liveness(where) if where == broker_of(seen):
-                yield from self._all_shares(seen)
+                yield from self._all_shared(seen)
             case Outcome(place) if place.where == seen.local or place.ref.kind == Service.kind:
                 yield from self._troubled(place.ref.name, place.ref.namespace, seen)
             case Outcome(place) if place.ref.kind == FederatedStatefulSet.kind:
@@ -157,8 +160,8 @@ class StatefulSets:
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
                 yield Key("local", record.metadata.name, namespace)
 
-    def _all_shares(self, seen: Snapshot) -> Iterator[Key]:
-        return (key for key in self._everything(seen) if key.topic == "shares")
+    def _all_shared(self, seen: Snapshot) -> Iterator[Key]:
+        return (key for key in self._everything(seen) if key.topic in _SHARED)
 
     def _everything(self, seen: Snapshot) -> Iterator[Key]:
         for hosted in seen.all(seen.local, FederatedStatefulSet):
@@ -167,16 +170,18 @@ class StatefulSets:
         kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
         for kind in kinds if broker is not None else ():
             for obj in seen.all(broker or "", kind):
-                yield from _both(obj.metadata.name, obj.metadata.namespace)
+                yield from _all_of(obj.metadata.name, obj.metadata.namespace)
         held: tuple[type[Object], ...] = (StatefulSet, Service)
         for kind in held:  # of sets, too, that the broker has no more
             for obj in seen.all(seen.local, kind):
                 yield from _of_set(obj)
 
 
-def _both(name: str, namespace: str) -> Iterator[Key]:
+def _all_of(name: str, namespace: str) -> Iterator[Key]:
+    """Every decision about a set; what clusters wait for comes before what is only told."""
     yield Key("shares", name, namespace)
     yield Key("local", name, namespace)
+    yield Key("status", name, namespace)
 
 
 def _hosted(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:

@@ -32,44 +32,112 @@ class _Fleet(Struct, frozen=True):
     """Those whose own name is too long for the set's."""
 
 
+class _View(Struct, frozen=True):
+    """All that is known of one set at its broker."""
+
+    broker: ClusterId
+    door: Door | None
+    record: StatefulSetShares | None
+    parts: dict[ClusterId, StatefulSetPartSpec]
+    unread: frozenset[ClusterId]
+    """Clusters whose reports cannot be read."""
+    everyone: tuple[Member, ...]
+    rank: int
+    """Our place among those who could write what is shared."""
+
+
+class _Decision(Struct, frozen=True):
+    """Who is to run how many replicas."""
+
+    door: Door
+    fleet: _Fleet
+    spread: Distribution
+    service: Service | None
+    record: StatefulSetShares | None
+    """The shares as they are to be recorded; None where nothing may be and nothing is."""
+
+
 def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
-    """The shares of one set beside it, its status, and what its headless Service is told."""
+    """The shares of one set beside it, which every cluster waits for."""
     broker = broker_of(seen)
     if broker is None:
         return Plan()
     record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
     as_it_stands = Plan(kept=(Place(broker, ref_of(record)),) if record is not None else ())
-    unread = unread_parts(key, seen, broker)
-    if not was_read(broker, seen) or (unread if record is None else record.spec.newer):
+    view = _view(key, seen, broker, home, record)
+    if view is None:
         return as_it_stands
-    door = door_at(key, seen, broker)
-    parts = parts_of(key, seen, broker)
-    everyone = members(seen, broker, home)
-    rank = _rank(seen.local, everyone)
-    alive = _heard(parts, everyone, seen, broker, home)
-    if door is None or door.terminating or door.orphaned:
-        waited_for = (parts.keys() | unread) & {member.cluster for member in everyone}
+    decision = _decision(view, seen)
+    if decision is None:
+        reporting = view.parts.keys() | view.unread
+        waited_for = reporting & {member.cluster for member in view.everyone}
         stays = record is not None and (record.metadata.owner_references or waited_for)
         return as_it_stands if stays else Plan()
-    fleet = _fleet(door, everyone)
-    spread = _spread(door, record, parts, fleet)
-    service = seen.get(broker, Service, door.spec.service_name, door.namespace)
-    wanted = record if door.faults else _record(door, spread, service)
-    situation = Situation(
+    wanted = decision.record
+    return Plan(() if wanted is None else (_shared(wanted, broker, view.rank),))
+
+
+def plan_status(key: Key, seen: Snapshot, home: str) -> Plan:
+    """The status of one set, and what its headless Service is told: neither in any hurry."""
+    broker = broker_of(seen)
+    if broker is None:
+        return Plan()
+    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    view = _view(key, seen, broker, home, record)
+    decision = _decision(view, seen) if view is not None else None
+    if view is None or decision is None:
+        return Plan()
+    alive = _heard(view.parts, view.everyone, seen, broker, home)
+    status = told(_situation(view, decision, alive), seen, broker, view.rank)
+    noted = _noted(decision.door, decision.record, decision.service, broker, view.rank)
+    return Plan(patches=(*status.patches, *noted), notices=status.notices)
+
+
+def _view(
+    key: Key, seen: Snapshot, broker: ClusterId, home: str, record: StatefulSetShares | None
+) -> _View | None:
+    """What is known of a set; None while that is too little to decide on, or too new for us."""
+    unread = unread_parts(key, seen, broker)
+    if not was_read(broker, seen) or (unread if record is None else record.spec.newer):
+        return None
+    everyone = members(seen, broker, home)
+    return _View(
+        broker=broker,
+        door=door_at(key, seen, broker),
+        record=record,
+        parts=parts_of(key, seen, broker),
+        unread=frozenset(unread),
+        everyone=everyone,
+        rank=_rank(seen.local, everyone),
+    )
+
+
+def _decision(view: _View, seen: Snapshot) -> _Decision | None:
+    """Who runs how many replicas from here on; None where the set is gone or going."""
+    door = view.door
+    if door is None or door.terminating or door.orphaned:
+        return None
+    fleet = _fleet(door, view.everyone)
+    spread = _spread(door, view.record, view.parts, fleet)
+    service = seen.get(view.broker, Service, door.spec.service_name, door.namespace)
+    record = view.record if door.faults else _record(door, spread, service)
+    return _Decision(door, fleet, spread, service, record)
+
+
+def _situation(
+    view: _View, decision: _Decision, alive: dict[ClusterId, StatefulSetPartSpec]
+) -> Situation:
+    door, fleet, shares = decision.door, decision.fleet, decision.spread.shares
+    return Situation(
         door=door,
-        shares=wanted.spec if wanted is not None else StatefulSetSharesSpec(),
-        spread=spread,
+        spread=decision.spread,
         parts=alive,
-        away=tuple(c for c in spread.shares if c not in fleet.healthy or c in unread),
-        left=tuple(c for c in spread.shares if c not in fleet.everyone),
+        away=tuple(c for c in shares if c not in fleet.healthy or c in view.unread),
+        left=tuple(c for c in shares if c not in fleet.everyone),
         unfit=fleet.unfit,
         known=fleet.everyone,
-        service_missing=bool(door.spec.service_name) and service is None,
+        service_missing=bool(door.spec.service_name) and decision.service is None,
     )
-    desired = () if wanted is None else (_shared(wanted, broker, rank),)
-    status = told(situation, seen, broker, rank)
-    noted = _noted(door, wanted, service, broker, rank)
-    return Plan(desired, patches=(*status.patches, *noted), notices=status.notices)
 
 
 def _heard(

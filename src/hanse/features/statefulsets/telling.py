@@ -12,7 +12,7 @@ from hanse.features.statefulsets.planner import Distribution
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterShare
-from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetSharesSpec
+from hanse.model.kinds.stateful import StatefulSetPartSpec
 from hanse.model.objects import ClusterId, Place, Wire
 from hanse.model.plan import Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
@@ -26,7 +26,6 @@ class Situation(Struct, frozen=True):
     """All that the status of one set is made of."""
 
     door: Door
-    shares: StatefulSetSharesSpec
     spread: Distribution
     parts: dict[ClusterId, StatefulSetPartSpec]
     """Reports of clusters that are alive."""
