@@ -489,6 +489,7 @@ def _set(name: str, marks: dict[str, str]) -> str:
 
 LB = "federation.kubernetes.io/statefulset-lb-needed"
 UPDATE = "statefulsets.hanse.dev/update"
+WISH = "federation.kubernetes.io/statefulset-preferences"
 
 
 @pytest.mark.parametrize(
@@ -497,6 +498,13 @@ UPDATE = "statefulsets.hanse.dev/update"
         pytest.param("store", {LB: "yes"}, f"annotation {LB}: 'yes' is not 'true' or", id="lb"),
         pytest.param("store", {LB: "true"}, f"annotation {LB}: it needs spec.serviceName", id="no"),
         pytest.param("store", {UPDATE: "x" * 99}, f"{UPDATE}: '{'x' * 40}' is not", id="update"),
+        pytest.param("store", {WISH: "lubeck"}, f"annotation {WISH}: it cannot be read", id="json"),
+        pytest.param(
+            "store",
+            {WISH: '{"clusters": {"*": {}, "lubeck": {"minReplicas": 5, "maxReplicas": 2}}}'},
+            f"annotation {WISH}: of lubeck it wants at least 5 and at most 2 replicas",
+            id="min over max",
+        ),
         pytest.param("s" * 45, {}, f"it becomes '{'s' * 45}-hamburg', 53 characters", id="name"),
     ],
 )
@@ -512,7 +520,8 @@ async def test_a_set_that_no_cluster_could_run_is_refused_at_the_door(
 async def test_a_set_at_the_door_tells_where_its_replicas_are_placed(
     fleet: Fleet, awake: None
 ) -> None:
-    made = await fleet.on("broker", "create", "-f", "-", given=_set("store", {}))
+    wish = '{"clusters": {"*": {"weight": 3}, "lubeck": {"minReplicas": 1, "maxReplicas": 1}}}'
+    made = await fleet.on("broker", "create", "-f", "-", given=_set("store", {WISH: wish}))
     assert made.status == 0, made.errors
     placed = ("get", "events", "--field-selector", "reason=Placed", "-o", "json")
 

@@ -16,6 +16,7 @@ from hanse.testing.builders import cluster, snapshot, stored
 
 HOME = "hanse-broker"
 HOOK = SetsAtTheDoor(HOME)
+WISH = "federation.kubernetes.io/statefulset-preferences"
 LONG = "a-cluster-with-a-very-long-name"
 
 
@@ -117,6 +118,21 @@ def test_a_name_too_long_is_refused_and_says_how_long_and_why() -> None:
             id="min over max",
         ),
         pytest.param(
+            submitted(marks={WISH: "lubeck"}), f"annotation {WISH}: JSON is malformed", id="JSON"
+        ),
+        pytest.param(
+            submitted(
+                marks={WISH: '{"clusters": {"lubeck": {"minReplicas": 5, "maxReplicas": 2}}}'}
+            ),
+            f"annotation {WISH}: of lubeck it wants at least 5 and at most 2",
+            id="min over max by annotation",
+        ),
+        pytest.param(
+            submitted(marks={WISH: "{}"}, placement=[{"name": "lubeck", "max": 2}]),
+            f"annotation {WISH}: spec.placement.clusters says it already; remove one of them",
+            id="wishes in two places",
+        ),
+        pytest.param(
             submitted(replicas="three"), "spec.template.spec: Expected `int`", id="not a number"
         ),
     ],
@@ -134,6 +150,11 @@ def test_wishes_that_cannot_be_met_now_are_warned_of() -> None:
     found = verdict(submitted(replicas=9, placement=capped))
     assert isinstance(found, Allow)
     assert found.warnings == ("spec.placement: 9 replicas are more than max allows, 4",)
+
+    alone = {WISH: '{"clusters": {"lubeck": {"maxReplicas": 2}}}'}
+    found = verdict(submitted(replicas=9, marks=alone))
+    assert isinstance(found, Allow)
+    assert found.warnings == (f"annotation {WISH}: 9 replicas are more than max allows, 2",)
 
 
 def test_deletion_and_finalizers_are_never_in_the_way() -> None:

@@ -1,7 +1,16 @@
 """What the API server is told to refuse says the same as the set's status."""
 
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hanse.features.statefulsets.door import CHOICES
-from hanse.features.statefulsets.policies import annotation_policy, name_policy
+from hanse.features.statefulsets.policies import READABLE, annotation_policy, name_policy
+from hanse.features.statefulsets.preferences import EXAMPLE, preferences_in
 
 HOME = "harbour"
 
@@ -23,3 +32,52 @@ def test_names_are_measured_by_the_leases_of_the_fleet() -> None:
     assert binding["spec"]["paramRef"]["namespace"] == HOME
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert rule["operations"] == ["CREATE"], "a name cannot change"
+
+
+NUMBERS = st.integers(0, 2**31)
+WISHES = st.fixed_dictionaries(
+    {},
+    optional={
+        "weight": st.integers(0, 1000),
+        "minReplicas": NUMBERS,
+        "maxReplicas": st.none() | NUMBERS,
+    },
+)
+READ = st.fixed_dictionaries({}, optional={"clusters": st.dictionaries(st.text(), WISHES)})
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(("clusters", "weight", "minReplicas", "*")), inner, max_size=2
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(READ, st.sampled_from((None, 0, 2)))
+def test_what_agents_can_read_is_let_in(wishes: dict[str, Any], indent: int | None) -> None:
+    text = msgspec.json.encode(wishes)
+    if indent is not None:
+        text = msgspec.json.format(text, indent=indent)
+
+    assert re.search(READABLE, text.decode())
+
+
+@given(ANY | READ)
+def test_what_agents_cannot_read_is_refused(wishes: Any) -> None:
+    text = msgspec.json.encode(wishes).decode()
+    readable = not any("write it as" in fault for fault in preferences_in(text).faults)
+
+    assert bool(re.search(READABLE, text)) == readable
+
+
+@pytest.mark.parametrize("text", ["", "lubeck", '{"clusters": }', "{} {}", '{"clusters": {},}'])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    assert preferences_in(text).faults
+    assert not re.search(READABLE, text)
+
+
+def test_the_example_that_people_are_given_is_let_in() -> None:
+    assert re.search(READABLE, EXAMPLE)

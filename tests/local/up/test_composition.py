@@ -66,6 +66,8 @@ def test_only_the_broker_holds_the_rules_of_the_fleet() -> None:
     lubeck, broker = compose(["lubeck"])
 
     assert [one.object["kind"] for one in foundation(broker)].count("ClusterSet") == 1
+    kinds = [one.object["kind"] for one in foundation(broker)]
+    assert kinds.count("ValidatingAdmissionPolicy") == 2, "bad StatefulSets are refused there"
     assert all(one.object["kind"] == "Namespace" for one in foundation(lubeck))
     assert sample(broker) == ()
 

@@ -149,7 +149,7 @@ def placed_door(submitted: FederatedStatefulSet) -> Door:
     meta, template = submitted.metadata, submitted.spec.template
     own = template.metadata
     marks = {**own.annotations, **meta.annotations}
-    wishes = preferences_of(submitted.spec.placement)
+    wishes = _wishes(submitted, marks)
     try:
         spec = msgspec.convert(template.spec, StatefulSetSpec)
         faults = [*_faults(meta.name, spec, marks), *wishes.faults]
@@ -165,6 +165,17 @@ def placed_door(submitted: FederatedStatefulSet) -> Door:
         wishes,
         tuple(faults),
     )
+
+
+def _wishes(submitted: FederatedStatefulSet, marks: dict[str, str]) -> Preferences:
+    """What is wished of clusters: by its placement, or as for a StatefulSet by annotation."""
+    placement = submitted.spec.placement
+    if PREFERENCES not in marks:
+        return preferences_of(placement)
+    if not placement.clusters:
+        return preferences_in(marks[PREFERENCES])
+    twice = f"annotation {PREFERENCES}: spec.placement.clusters says it already; remove one of them"
+    return replace(preferences_of(placement), faults=(twice,))
 
 
 def either(choices: tuple[str, ...]) -> str:

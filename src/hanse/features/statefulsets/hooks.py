@@ -6,7 +6,7 @@ import msgspec
 
 from hanse.features.statefulsets.door import Door, placed_door
 from hanse.features.statefulsets.fleet import members
-from hanse.features.statefulsets.names import why_bad_name
+from hanse.features.statefulsets.names import PREFERENCES, why_bad_name
 from hanse.model.fleet import broker_of
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
@@ -77,12 +77,13 @@ def _doubts(door: Door, joined: tuple[ClusterId, ...]) -> Iterator[str]:
     if not joined:
         return
     wishes = door.preferences.of(joined)
+    where = f"annotation {PREFERENCES}" if PREFERENCES in door.marks else "spec.placement"
     unknown = sorted(door.preferences.wishes.keys() - set(joined))
     if unknown:
-        yield f"spec.placement.clusters: there is no cluster {', '.join(unknown)} in the fleet yet"
-    most = sum(wish.max for wish in wishes.values())
+        yield f"{where}: there is no cluster {', '.join(unknown)} in the fleet yet"
+    most = sum(wish.max if wish.weight else wish.min for wish in wishes.values())
     least = sum(wish.min for wish in wishes.values())
     if door.spec.replicas > most:
-        yield f"spec.placement: {door.spec.replicas} replicas are more than max allows, {most}"
+        yield f"{where}: {door.spec.replicas} replicas are more than max allows, {most}"
     if door.spec.replicas < least:
-        yield f"spec.placement: {door.spec.replicas} replicas are fewer than min asks for, {least}"
+        yield f"{where}: {door.spec.replicas} replicas are fewer than min asks for, {least}"

@@ -1,11 +1,12 @@
 """What an API server refuses at the broker's own door before it is stored, without any agent.
 
 A StatefulSet there is refused in the words by which its status would tell the same. What needs an
-agent (preferences, which are JSON, and wishes that cannot be met) is told in status alone.
+agent (clusters that are not in the fleet, sums that cannot be met) is told in status alone.
 """
 
 from hanse.features.statefulsets.door import CHOICES, MOST_BALANCERS, either
-from hanse.features.statefulsets.names import BALANCERS, MOST_OF_A_SET
+from hanse.features.statefulsets.names import BALANCERS, MOST_OF_A_SET, PREFERENCES
+from hanse.features.statefulsets.preferences import EXAMPLE
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
@@ -18,15 +19,34 @@ from hanse.model.objects import Wire
 _LIVING = {"name": "not-about-to-go", "expression": "!has(object.metadata.deletionTimestamp)"}
 _MARKS = {"name": "marks", "expression": "object.metadata.?annotations.orValue({})"}
 
+_GAP, _TEXT, _NUMBER = r"[ \t\r\n]*", r'"([^"\\]|\\.)*"', r"(0|[1-9][0-9]{0,9})"
+MOST_JUDGED = 16_000
+"""Characters of preferences that the API server looks at: what is longer is for agents to judge."""
+
+
+def _listed(entry: str) -> str:
+    return rf"\{{{_GAP}({entry}{_GAP}(,{_GAP}{entry}{_GAP})*)?\}}"
+
+
+_FIELD = (
+    rf'("weight"{_GAP}:{_GAP}(0|[1-9][0-9]{{0,2}}|1000)|"minReplicas"{_GAP}:{_GAP}{_NUMBER}'
+    rf'|"maxReplicas"{_GAP}:{_GAP}({_NUMBER}|null))'
+)
+_CLUSTER = rf"{_TEXT}{_GAP}:{_GAP}{_listed(_FIELD)}"
+_ALL = rf'"clusters"{_GAP}:{_GAP}{_listed(_CLUSTER)}'
+READABLE = rf"^{_GAP}\{{{_GAP}({_ALL}{_GAP})?\}}{_GAP}$"
+"""Preferences that an agent can read, as a regular expression: they are never nested deeper."""
+
 
 def annotation_policy(home: str) -> tuple[Manifest, ...]:
     """Refuses values that our annotations of a StatefulSet cannot have, whoever runs the set."""
     spec: Wire = {
         "matchConditions": [_LIVING],
-        "variables": [_MARKS],
+        "variables": [_MARKS, *_wishes()],
         "validations": [
             *(_chosen(mark, choices) for mark, choices in CHOICES.items()),
             *_balanced(),
+            *_preferred(),
         ],
     }
     return _bound(f"{home}-set-annotations", spec, ["CREATE", "UPDATE"], {})
@@ -88,6 +108,53 @@ def _balanced() -> list[Wire]:
             "expression": f"!({wanted}) || object.spec.?serviceName.orValue('') != ''",
             "message": (
                 f"annotation {BALANCERS}: it needs spec.serviceName, whose ports replicas serve"
+            ),
+            "reason": "Invalid",
+        },
+    ]
+
+
+def _cel(text: str) -> str:
+    """A text as CEL quotes it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _number(field: str, of: str) -> str:
+    """How few or many replicas one cluster's wishes name; -1 where they do not."""
+    pattern = f'"{field}"{_GAP}:{_GAP}[0-9]+'
+    named = f"{of}.find({_cel(pattern)})"
+    return f"int({named} == '' ? '-1' : {named}.find('[0-9]+$'))"
+
+
+def _wishes() -> list[Wire]:
+    """Variables: the preferences as they were written, and the clusters whose min is over max."""
+    fewest, most = _number("minReplicas", "w"), _number("maxReplicas", "w")
+    clusters = f"variables.wishes.findAll({_cel(_CLUSTER)})"
+    return [
+        {"name": "wishes", "expression": f"variables.marks[?'{PREFERENCES}'].orValue('{{}}')"},
+        {"name": "judged", "expression": f"variables.wishes.size() <= {MOST_JUDGED}"},
+        {
+            "name": "crossed",
+            "expression": f"{clusters}.filter(w, {most} >= 0 && {fewest} > {most})",
+        },
+    ]
+
+
+def _preferred() -> list[Wire]:
+    where, first = f"annotation {PREFERENCES}: ", "variables.crossed[0]"
+    name = f"{first}.find({_cel('^' + _TEXT)}).replace('\"', '')"
+    fewest, most = _number("minReplicas", first), _number("maxReplicas", first)
+    return [
+        {
+            "expression": f"!variables.judged || variables.wishes.matches({_cel(READABLE)})",
+            "message": f"{where}it cannot be read; write it as {EXAMPLE}",
+            "reason": "Invalid",
+        },
+        {
+            "expression": "!variables.judged || variables.crossed.size() == 0",
+            "messageExpression": (
+                f"{_cel(where + 'of ')} + {name} + ' it wants at least ' + string({fewest}) + "
+                f"' and at most ' + string({most}) + ' replicas; lower one or raise the other'"
             ),
             "reason": "Invalid",
         },

@@ -12,6 +12,7 @@ from hanse.model.kinds.hanse import Placement
 from hanse.model.objects import ClusterId
 
 OTHERS = "*"
+EXAMPLE = '{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1, "maxReplicas": 5}}}'
 Number = Annotated[int, Meta(ge=0, le=NO_LIMIT)]
 
 
@@ -42,8 +43,7 @@ def preferences_in(text: str) -> Preferences:
     try:
         told = msgspec.json.decode(text, type=_Told)
     except msgspec.DecodeError as error:
-        example = '{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1, "maxReplicas": 5}}}'
-        return Preferences(faults=(f"annotation {PREFERENCES}: {error}; write it as {example}",))
+        return Preferences(faults=(f"annotation {PREFERENCES}: {error}; write it as {EXAMPLE}",))
     wishes = {
         name: Wish(c.weight, c.min_replicas, NO_LIMIT if c.max_replicas is None else c.max_replicas)
         for name, c in told.clusters.items()

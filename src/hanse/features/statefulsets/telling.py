@@ -156,7 +156,8 @@ def _placed(situation: Situation) -> Condition:
 def _misplaced(situation: Situation) -> Iterator[str]:
     spread, door = situation.spread, situation.door
     if spread.unplaced:
-        why = "raise max or add clusters" if situation.known else "no cluster has joined the fleet"
+        known = situation.known
+        why = "raise max or weight, or add clusters" if known else "no cluster has joined the fleet"
         yield f"{spread.unplaced} of {door.spec.replicas} replicas have no place: {why}"
     if spread.surplus:
         yield f"{spread.surplus} replicas too many are in clusters that cannot be reached"

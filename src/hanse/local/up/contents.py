@@ -6,6 +6,7 @@ from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.services.policies import CLUSTER_UID
+from hanse.features.statefulsets.policies import annotation_policy, name_policy
 from hanse.local.up.composition import Member
 from hanse.local.up.outside import FEDERATED, things_outside
 from hanse.model.crds import crds, stand_ins
@@ -56,7 +57,13 @@ def foundation(member: Member) -> tuple[Wanted, ...]:
     made = tuple(_namespace(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
         return made
-    return (*made, _namespace(BROKER_NAMESPACE), CLUSTER_SET)
+    return (*made, _namespace(BROKER_NAMESPACE), CLUSTER_SET, *_at_the_door())
+
+
+def _at_the_door() -> tuple[Wanted, ...]:
+    """What the broker's API server refuses of StatefulSets, where it evaluates such policies."""
+    policies = (*annotation_policy(BROKER_NAMESPACE), *name_policy(BROKER_NAMESPACE))
+    return tuple(Wanted(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies)
 
 
 def place_of(member: Member, uid: str) -> Wanted:
