@@ -270,6 +270,19 @@ def test_an_agent_of_a_version_too_far_away_is_told() -> None:
     assert "its agent is version 9.9.0" in only(chart(deployments=[agent])).problem
 
 
+def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
+    spec = {"namespace": "shop", "name": "store", "cluster": "lubeck", "schema": 2}
+    shares = {"metadata": {"name": "store", "namespace": "shop"}, "spec": {"schema": 2}}
+    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+
+    found = ailments([chart("broker", shares=[shares], parts=[named("p", spec=spec)])], NOW)
+
+    assert [(f.cluster, f.problem) for f in found] == [
+        ("broker", f"StatefulSetShares shop/store: {newer}"),
+        ("lubeck", f"its part of StatefulSet shop/store: {newer}"),
+    ]
+
+
 def test_what_objects_say_of_themselves_is_found() -> None:
     def told(type_: str, status: str = "False") -> dict[str, Any]:
         return {"conditions": [{"type": type_, "status": status, "message": f"no {type_}"}]}

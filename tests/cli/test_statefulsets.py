@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.cli.oops import Oops
 from hanse.cli.replica_names import replica_names_of
@@ -62,6 +63,26 @@ def test_without_balancers_there_is_the_local_name_alone() -> None:
     found = set_seen(shares(balanced=False, lubeck=1), [], frozenset(), NAMES)
 
     assert found.replicas[0].names == ("store-lubeck-0.etcd.shop.svc.example.com",)
+
+
+def test_what_a_newer_hanse_made_is_not_guessed_at() -> None:
+    record = shares(bergen=1, lubeck=1)
+    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+    part = StatefulSetPartSpec(
+        namespace="shop",
+        name="store",
+        cluster="lubeck",
+        replicas=(Replica(name="store-lubeck-0", ready=True),),
+        schema=2,
+    )
+
+    found = set_seen(record, [part], frozenset(), NAMES)
+    assert [r.state for r in found.replicas] == ["missing", "unknown"]
+    assert found.trouble == (f"lubeck: its report: {newer}",)
+
+    later = replace(record, spec=replace(record.spec, schema=2))
+    found = set_seen(later, [], frozenset(), NAMES)
+    assert (found.replicas, found.trouble) == ((), (f"shares: {newer}",))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hanse.dashboard.federated import Federated
 from hanse.dashboard.gslb import Hosts
@@ -163,6 +164,26 @@ def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
     ]
     assert told["problems"] == ["bergen: no room"]
     assert ["bergen", "store-bergen-0, store-bergen-1 not ready"] in told["facts"]
+
+
+def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
+    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+    meta = Meta(name="store", namespace="shop")
+    spec = StatefulSetSharesSpec(shares=(Share(name="lubeck", replicas=1),))
+    unread = part("lubeck", True)
+    unread = replace(unread, spec=replace(unread.spec, schema=2))
+
+    def told(schema: int) -> Any:
+        record = StatefulSetShares(metadata=meta, spec=replace(spec, schema=schema))
+        roles: dict[str, tuple[Role, ...]] = {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)}
+        feature = StatefulSetsFeature("hanse-broker")
+        return shown(StatefulSets(), "shop/store", seen_by(feature, roles, broker=[record, unread]))
+
+    assert (told(1)["told"], told(1)["problems"]) == (
+        "0/1 ready",
+        [f"lubeck: its report: {newer}"],
+    )
+    assert (told(2)["told"], told(2)["problems"]) == ("cannot be read", [f"shares: {newer}"])
 
 
 def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:

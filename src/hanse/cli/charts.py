@@ -23,7 +23,7 @@ from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Tenant
-from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
@@ -42,6 +42,7 @@ PATHS: Mapping[str, str] = {
     "sets": "/apis/apps/v1/statefulsets",
     "hosted": path_of(FederatedStatefulSet.kind),
     "parts": path_of(StatefulSetPart.kind),
+    "shares": path_of(StatefulSetShares.kind),
     "policies": path_of(GlobalDeploymentPolicy.kind),
     "rules": path_of(GSLBHostRule.kind),
     "acnps": path_of(ClusterNetworkPolicy.kind),

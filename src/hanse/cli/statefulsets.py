@@ -11,7 +11,13 @@ from hanse.cli.settings import settings_of
 if TYPE_CHECKING:
     from hanse.cli.statefulsets_seen import SetSeen
 
-_COLOURS = {"ready": "green", "not ready": "yellow", "missing": "red", "away": "red"}
+_COLOURS = {
+    "ready": "green",
+    "not ready": "yellow",
+    "missing": "red",
+    "away": "red",
+    "unknown": "red",
+}
 
 
 @click.command("statefulsets")

@@ -17,7 +17,12 @@ from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
+from hanse.model.kinds.stateful import (
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    told_newer,
+)
 from hanse.model.objects import ClusterId
 
 PATIENCE = 10.0
@@ -29,7 +34,7 @@ class ReplicaSeen(Struct, frozen=True, rename="camel"):
     name: str
     cluster: ClusterId
     state: str
-    """`ready`, `not ready`, `missing`, or `away` with its cluster."""
+    """`ready`, `not ready`, `missing`, `away` with its cluster, or `unknown`: not ours to read."""
     addresses: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -105,6 +110,8 @@ def set_seen(
     """One set as its shares and its clusters' reports have it."""
     meta, spec = record.metadata, record.spec
     own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
+    if spec.newer:
+        return SetSeen(meta.namespace, meta.name, "", (), (f"shares: {told_newer(spec.schema)}",))
     return SetSeen(
         meta.namespace,
         meta.name,
@@ -114,8 +121,12 @@ def set_seen(
             for share in spec.shares
             for ordinal in range(spec.first_ordinal, spec.first_ordinal + share.replicas)
         ),
-        tuple(f"{c}: {p.trouble}" for c, p in sorted(own.items()) if p.trouble),
+        tuple(f"{c}: {told}" for c, p in sorted(own.items()) if (told := _trouble(p))),
     )
+
+
+def _trouble(part: StatefulSetPartSpec) -> str:
+    return f"its report: {told_newer(part.schema)}" if part.newer else part.trouble
 
 
 def _replica(
@@ -128,16 +139,17 @@ def _replica(
 ) -> ReplicaSeen:
     meta, spec = record.metadata, record.spec
     name = replica_in(meta.name, cluster, ordinal)
-    told = next((r for r in part.replicas if r.name == name), None) if part is not None else None
+    unread = part is not None and part.newer
+    replicas = part.replicas if part is not None and not part.newer else ()
+    told = next((r for r in replicas if r.name == name), None)
     state = "missing" if told is None else "ready" if told.ready else "not ready"
     below = f"{spec.service}.{meta.namespace}"
     known = [f"{name}.{below}.svc.{options.zone}"] if spec.service else []
     if spec.service and spec.load_balanced:
         known.append(f"{name}.{below}.{options.federation}.svc.{options.zone}")
     addresses = told.addresses if told is not None else ()
-    return ReplicaSeen(
-        name, cluster, "away" if cluster in silent else state, addresses, tuple(known)
-    )
+    state = "away" if cluster in silent else "unknown" if unread else state
+    return ReplicaSeen(name, cluster, state, addresses, tuple(known))
 
 
 def _silent(leases: Iterable[Lease], now: datetime) -> frozenset[ClusterId]:

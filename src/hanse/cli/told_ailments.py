@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
+from hanse.model.kinds.stateful import SCHEMA, told_newer
 from hanse.model.objects import Wire
 
 CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -16,6 +17,7 @@ CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """By list: the kind, and the conditions that are wrong when they are False."""
 
+UPDATE = "update Hanse where it is older: every agent, name server and this program"
 AS_TOLD = "as it says; `hanse statefulsets` shows where its replicas are"
 
 
@@ -28,11 +30,24 @@ def told_wrong(chart: Chart) -> Iterator[Finding]:
         for obj in chart[what]:
             for told in filter(None, read(obj.get("status") or {})):
                 yield _finding(chart, kind, obj, told)
+    yield from _of_sets(chart)
+
+
+def _of_sets(chart: Chart) -> Iterator[Finding]:
+    """What clusters report of their parts of sets, and what was made by a newer Hanse than this."""
+    for record in chart["shares"]:
+        schema, meta = record["spec"].get("schema", SCHEMA), record["metadata"]
+        if schema > SCHEMA:
+            place = f"{meta['namespace']}/{meta['name']}"
+            yield Finding(chart.name, f"StatefulSetShares {place}: {told_newer(schema)}", UPDATE)
     for part in chart["parts"]:
         spec = part["spec"]
-        if trouble := spec.get("trouble"):
-            place = f"{spec['namespace']}/{spec['name']}"
-            yield Finding(spec["cluster"], f"its part of StatefulSet {place}: {trouble}", AS_TOLD)
+        schema, place = spec.get("schema", SCHEMA), f"{spec['namespace']}/{spec['name']}"
+        about = f"its part of StatefulSet {place}"
+        if schema > SCHEMA:
+            yield Finding(spec["cluster"], f"{about}: {told_newer(schema)}", UPDATE)
+        elif trouble := spec.get("trouble"):
+            yield Finding(spec["cluster"], f"{about}: {trouble}", AS_TOLD)
 
 
 def _untrue(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:

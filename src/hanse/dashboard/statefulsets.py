@@ -5,7 +5,12 @@ from collections.abc import Iterable
 from hanse.dashboard.section import FeatureShown, PartShown, worst
 from hanse.dashboard.sights import Sights
 from hanse.model.facts import Role
-from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
+from hanse.model.kinds.stateful import (
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    told_newer,
+)
 from hanse.model.snapshot import Change, FactChange
 
 
@@ -43,7 +48,22 @@ class StatefulSets:
         return None
 
 
+def _unread(shares: StatefulSetShares) -> FeatureShown:
+    """A set of which we cannot read more than that it is there."""
+    return FeatureShown(
+        namespace=shares.namespace,
+        name=shares.name,
+        state="bad",
+        told="cannot be read",
+        problems=(f"shares: {told_newer(shares.spec.schema)}",),
+    )
+
+
 def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> FeatureShown:
+    if shares.spec.newer:
+        return _unread(shares)
+    unread = {c: p for c, p in told.items() if p.newer}
+    told = {c: p for c, p in told.items() if not p.newer}
     wanted = sum(share.replicas for share in shares.spec.shares)
     ready = sum(part.ready for part in told.values())
     parts = tuple(
@@ -65,7 +85,10 @@ def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> F
             ),
         ),
         parts=parts,
-        problems=tuple(f"{c}: {p.trouble}" for c, p in sorted(told.items()) if p.trouble),
+        problems=(
+            *(f"{c}: its report: {told_newer(p.schema)}" for c, p in sorted(unread.items())),
+            *(f"{c}: {p.trouble}" for c, p in sorted(told.items()) if p.trouble),
+        ),
     )
 
 

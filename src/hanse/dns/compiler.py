@@ -77,7 +77,9 @@ class Compiler:
         tellings = [source.telling(seen) for source in self.sources]
         for whose in list(islice(self._due, most)):
             del self._due[whose]
-            self._take(whose, tuple(tellings[whose[0]](whose[1])))
+            told = tellings[whose[0]](whose[1])
+            if told is not None:
+                self._take(whose, tuple(told))
         touched, self._touched = self._touched, {}
         put = [node for node in touched.values() if node is not None]
         gone = [name for name, node in touched.items() if node is None]

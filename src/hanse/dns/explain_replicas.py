@@ -11,7 +11,7 @@ from hanse.dns.stateful import BY_SERVICE, StatefulSetZone
 from hanse.features.statefulsets.fleet import BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.facts import Liveness, Role
-from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.kinds.stateful import StatefulSetShares, told_newer
 from hanse.model.snapshot import Snapshot
 
 
@@ -52,12 +52,25 @@ def explain_replica(
     wire = wire_name(name)
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"
-    rule, left_out = _why(asked(name, options), seen)
+    about = asked(name, options)
+    record = _record(about, seen) if about is not None else None
+    if record is not None and record.spec.newer:
+        return Explanation("SERVFAIL", (), _why_unread(record))
+    rule, left_out = _why(about, record, seen)
     return Explanation(code, records_told(found) if found else (), rule, left_out)
 
 
-def _why(about: Asked | None, seen: Snapshot) -> tuple[str, tuple[LeftOut, ...]]:
-    record = _record(about, seen) if about is not None else None
+def _why_unread(record: StatefulSetShares) -> str:
+    meta = record.metadata
+    return (
+        f"StatefulSetShares {meta.namespace}/{meta.name}: {told_newer(record.spec.schema)}; name "
+        "servers as old as this one go on with what they had told before"
+    )
+
+
+def _why(
+    about: Asked | None, record: StatefulSetShares | None, seen: Snapshot
+) -> tuple[str, tuple[LeftOut, ...]]:
     if about is None or record is None:
         return "no federated StatefulSet is named so", ()
     if not about.wide:
@@ -91,7 +104,9 @@ def _left_out(record: StatefulSetShares, seen: Snapshot) -> tuple[LeftOut, ...]:
         for share in record.spec.shares:
             part = parts.get(share.name)
             without = [r.name for r in part.replicas if not r.addresses] if part else []
-            if share.name in silent:
+            if part is not None and part.newer:
+                told.append(LeftOut(share.name, f"its report: {told_newer(part.schema)}"))
+            elif share.name in silent:
                 told.append(LeftOut(share.name, SILENT))
             elif part is None or len(part.replicas) < share.replicas:
                 told.append(LeftOut(share.name, "not all of its replicas exist yet"))

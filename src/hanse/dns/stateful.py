@@ -108,15 +108,17 @@ class StatefulSetZone:
             case _:
                 return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
         brokers = seen.clusters(Role.BROKER)
         silent = self._silent(seen, brokers)
 
-        def tell(key: Key) -> Sequence[Node]:
+        def tell(key: Key) -> Sequence[Node] | None:
             place = f"{key.namespace}/{key.name}"
             sets = [record for b in brokers for record in seen.by(b, BY_SERVICE, place)]
             if not sets:
                 return ()
+            if any(record.spec.newer for record in sets):
+                return None
             several = sorted(sets, key=lambda s: s.metadata.name)
             return list(self._service(key, several, silent, seen, brokers))
 
@@ -188,10 +190,11 @@ def _balanced(
     seen: Snapshot,
     brokers: tuple[ClusterId, ...],
 ) -> Iterator[_Spot]:
-    """Every replica that exists and has a share, in clusters that are alive."""
+    """Every replica that exists and has a share, in clusters that are alive and can be read."""
     meta = record.metadata
     place = f"{meta.namespace}/{meta.name}"
-    parts = [part.spec for b in brokers for part in seen.by(b, BY_SET, place)]
+    told = (part.spec for b in brokers for part in seen.by(b, BY_SET, place))
+    parts = [part for part in told if not part.newer]
     for part in sorted(parts, key=lambda p: p.cluster):
         share = record.spec.of(part.cluster)
         for replica in () if part.cluster in silent else part.replicas[:share]:

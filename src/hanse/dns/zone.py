@@ -62,6 +62,9 @@ class ZoneSource(Protocol):
         """The keys whose names a change may have changed."""
         ...
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        """Tells all names of a key; what keys have in common is looked up once."""
+    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
+        """Tells all names of a key; what keys have in common is looked up once.
+
+        None where they cannot be read: what was told before stands.
+        """
         ...

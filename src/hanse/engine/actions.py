@@ -114,7 +114,8 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
         _compare_removal(removal, seen, sink)
     last = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
-        if Place(where, ref_of(obj)) not in wanted:
+        stays = plan.keeps_all and not _goes_with_leaving(where, owner.led, seen)
+        if not stays and Place(where, ref_of(obj)) not in wanted:
             _compare_omitted(where, owner, obj, seen, sink, last)
     for patch in plan.patches:
         _compare_patch(patch, seen, sink)

@@ -109,6 +109,8 @@ class Plan(Struct, frozen=True):
     again_after: timedelta | None = None
     kept: tuple[Place, ...] = ()
     """What the key owns and leaves exactly as it stands: neither written nor deleted."""
+    keeps_all: bool = False
+    """Nothing can be decided by what was read: all that the key owns stays as it stands."""
 
 
 class Feature(Protocol):

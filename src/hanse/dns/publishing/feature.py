@@ -86,6 +86,8 @@ class Publishing:
             return Plan()  # a source that this installation no longer has
         tell = source.telling(seen)
         names = tell(Key(topic, key.name, key.namespace))
+        if names is None:
+            return Plan(keeps_all=True)
         nodes = [node for node in names if is_under(node.name, self._zone)]
         rests_on = frozenset(c for w in source.watches for c in seen.clusters(w.role))
         desired: list[Desired] = []

@@ -10,6 +10,12 @@ from hanse.model.schema import Column, Crd, Schema
 SCHEMA = 1
 """Raised when older agents would misread shares or parts; newer ones than ours are left alone."""
 
+
+def told_newer(schema: int) -> str:
+    """What is said of shares or a part of a later form than ours."""
+    return f"made by a newer Hanse (form {schema}, this one reads {SCHEMA}); update this one"
+
+
 _VERSION = Schema(
     "The version of this form; what is newer than an agent knows it leaves alone.", default=1
 )

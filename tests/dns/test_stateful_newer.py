@@ -1,0 +1,76 @@
+"""Sets told by a newer Hanse than this one: nothing is misread, and it is said what to do."""
+
+from msgspec.structs import replace
+
+from hanse.dns.compiler import Compiler
+from hanse.dns.explain_replicas import explain_replica
+from hanse.dns.publishing.feature import Publishing
+from hanse.dns.publishing.options import PublishingOptions
+from hanse.dns.stateful import SERVICE, StatefulSetZone
+from hanse.dns.zone import View
+from hanse.engine.actions import todo
+from hanse.engine.ownership import Owner, stamped
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.keys import Key
+from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
+from hanse.model.snapshot import Snapshot
+from hanse.testing.builders import stored
+from tests.dns.test_stateful import HOME, SPACE, WIDE, Names, part, parts, pods, seen_by, shares
+
+NEWER = "made by a newer Hanse (form 2, this one reads 1); update this one"
+ZONE = StatefulSetZone(View("c1", local="c1"), HOME)
+ETCD = Key(f"statefulsets.{SERVICE}", "etcd", SPACE)
+
+
+def newer_shares(**of: int) -> StatefulSetShares:
+    known = shares(True, **of)
+    return replace(known, spec=replace(known.spec, schema=SCHEMA + 1))
+
+
+def newer(told: StatefulSetPart) -> StatefulSetPart:
+    return replace(told, spec=replace(told.spec, schema=SCHEMA + 1))
+
+
+def after(compiler: Compiler, seen: Snapshot) -> set[bytes]:
+    """The names that are told once this was seen."""
+    compiler.everything(seen)
+    compiler.compile(seen)
+    return {node.name for node in compiler.whole().put}
+
+
+def test_what_was_told_of_a_set_stands_when_its_shares_cannot_be_read_any_more() -> None:
+    compiler = Compiler(ZONE.view, [ZONE])
+    told = after(compiler, seen_by("c1", [shares(), *parts()], [pods("c1", 4)]))
+
+    assert after(compiler, seen_by("c1", [newer_shares(c1=1), *parts()], [pods("c1", 4)])) == told
+
+
+def test_a_cluster_whose_report_cannot_be_read_is_left_out_and_the_others_are_told() -> None:
+    names = Names(seen_by("c1", [shares(), part("c1", "198.19.1.1"), newer(part("c2", "1.2.3.4"))]))
+
+    assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
+    assert names.ask(f"store-c2-0.{WIDE}").records == ()
+
+
+def test_what_was_published_stands_too() -> None:
+    publishing = Publishing([ZONE], PublishingOptions("example.com", endpoints_in="dns"))
+    known = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
+    (wanted,) = publishing.plan(ETCD, known).desired
+    owner = Owner("publishing", ETCD, "c1")
+    standing = stored(stamped(wanted.object, owner))
+
+    unread = seen_by("c1", [newer_shares(c1=2), part("c1", "198.19.1.9")])
+    plan = publishing.plan(ETCD, unread)
+
+    assert todo("publishing", ETCD, plan, [("c1", owner, standing)], unread).actions == ()
+
+
+def test_people_are_told_to_update() -> None:
+    options = StatefulSetOptions()
+    told = explain_replica(WIDE, 33, options, ZONE, seen_by("c1", [newer_shares()]))
+    assert told.code == "SERVFAIL"
+    assert f"StatefulSetShares {SPACE}/store: {NEWER}" in told.rule
+
+    half = seen_by("c1", [shares(c1=1, c2=1), part("c1", "198.19.1.1"), newer(part("c2"))])
+    told = explain_replica(WIDE, 33, options, ZONE, half)
+    assert [(o.cluster, o.why) for o in told.left_out] == [("c2", f"its report: {NEWER}")]
