@@ -17,9 +17,14 @@ def configure(
     """Write all log lines from a level on to one stream, in one form; a second call replaces it."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else HumanLines())
-    logging.basicConfig(handlers=[handler], level=level, force=True)
-    if level <= logging.DEBUG:
-        logging.getLogger("asyncio").setLevel(logging.INFO)
+    logging.basicConfig(handlers=[handler], force=True)
+    set_level(level)
+
+
+def set_level(level: int) -> None:
+    """Write log lines from another level on; the loop's own details are nobody's business."""
+    logging.getLogger().setLevel(level)
+    logging.getLogger("asyncio").setLevel(max(level, logging.INFO))
 
 
 class JsonLines(logging.Formatter):

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse import app
+from hanse.cli.agent_logs import following_log_level
 from hanse.cli.agent_token import renewing
 from hanse.cli.oops import bad_credentials
 from hanse.kube import credentials
@@ -90,6 +91,7 @@ async def run_agent(
         loop.add_signal_handler(which, stop.set)
     try:
         async with AsyncExitStack() as stack:
+            stack.enter_context(following_log_level(agent.engine))
             if shows is not None:
                 await stack.enter_async_context(shows.showing(agent))
             await stack.enter_async_context(agent.running(listeners.health, listeners.webhooks))

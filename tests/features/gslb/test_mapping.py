@@ -171,7 +171,10 @@ STATES: list[Any] = [
         id="global names",
     ),
     pytest.param(
-        {"log_level": "DEBUG"}, (), "spec.logLevel is not used: the agent has --verbose", id="log"
+        {"log_level": "DEBUG"},
+        (),
+        "spec.logLevel holds for all that `hanse agent` logs here",
+        id="log",
     ),
     pytest.param(
         {"refresh_interval": 60},

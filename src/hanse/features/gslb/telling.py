@@ -65,7 +65,7 @@ def _state(config: Config, *, avi: bool) -> str:
     if spec.refresh_interval and not avi:
         said.append("spec.refreshInterval is for provider avi alone: all else is seen at once")
     if spec.log_level != "INFO":
-        said.append("spec.logLevel is not used: the agent has --verbose")
+        said.append("spec.logLevel holds for all that `hanse agent` logs here")
     return "; ".join(said)
 
 

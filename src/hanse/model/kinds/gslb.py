@@ -120,7 +120,7 @@ class GSLBConfigSpec(Value, frozen=True, kw_only=True):
     ] = None
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARN", "ERROR"],
-        Schema("Not used: the agent's own setting counts."),
+        Schema("From which level on the cluster's agent logs; INFO: as it was started."),
     ] = "INFO"
     use_custom_global_fqdn: Annotated[
         bool, Schema("Whether HostRules of AKO give global host names.", default=False)

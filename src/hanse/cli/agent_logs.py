@@ -1,0 +1,38 @@
+"""How much an agent logs, as the GSLBConfig of its cluster says while it runs."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hanse.engine.engine import Engine
+from hanse.features.gslb.policy import Bad, config_of
+from hanse.logs import set_level
+from hanse.model.kinds.gslb import GSLBConfig
+from hanse.model.snapshot import Change, ObjectChange
+
+log = logging.getLogger(__name__)
+
+_LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERROR}
+"""What is said, and what it means; INFO, the default of the kind, leaves the agent's own level."""
+
+
+@contextmanager
+def following_log_level(engine: Engine) -> Iterator[None]:
+    """Log as the configuration says until the block ends, but never less than `--verbose` asks."""
+    own = logging.getLogger().level
+
+    def saw(change: Change) -> None:
+        if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
+            config = config_of(engine.snapshot())
+            said = "INFO" if isinstance(config, Bad) else config.object.spec.log_level
+            wanted = own if own <= logging.DEBUG else _LEVELS.get(said, own)
+            if wanted != logging.getLogger().level:
+                set_level(wanted)
+                log.log(wanted, "log level set", extra={"level": logging.getLevelName(wanted)})
+
+    engine.followers.append(saw)
+    try:
+        yield
+    finally:
+        engine.followers.remove(saw)
+        set_level(own)
