@@ -9,7 +9,8 @@ import pytest
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
-from hanse.kube.errors import Invalid
+from hanse.kube.client import Client
+from hanse.kube.errors import Invalid, NotFound
 from hanse.kube.request import Request
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -111,12 +112,14 @@ async def test_what_goes_with_its_kind_where_it_was_made_stays_with_the_follower
     await stage.eventually(sites.tells("lubeck", **GOOD))
     await stage.eventually(sites.answers("hamburg", "192.0.2.3"))
 
-    for kind in (GSLBConfig, GlobalDeploymentPolicy):
-        path = f"{CRDS}/{kind.kind.plural}.{kind.kind.group}"
+    paths = [f"{CRDS}/{k.kind.plural}.{k.kind.group}" for k in (GSLBConfig, GlobalDeploymentPolicy)]
+    for path in paths:
         await sites.person("lubeck").send(Request("DELETE", path))
 
     reasons = await stage.eventually(sites.tells("lubeck", current="invalid AMKOCluster object"))
     assert "followers keep what they have" in reasons["current AMKOCluster Validation"]
+    for path in paths:
+        await stage.eventually(_gone(sites.person("lubeck"), path))
     for kind in (GSLBConfig, GlobalDeploymentPolicy):
         await define(stage, "lubeck", kind)
     reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
@@ -131,6 +134,17 @@ async def test_what_goes_with_its_kind_where_it_was_made_stays_with_the_follower
 
     await stage.eventually(sites.tells("lubeck", **GOOD))
     await stage.eventually(sites.answers("hamburg", "192.0.2.3"))
+
+
+def _gone(person: Client, path: str) -> Check[None]:
+    async def check() -> None:
+        try:
+            await person.send(Request("GET", path))
+        except NotFound:
+            return
+        raise AssertionError(f"{path} is there")
+
+    return check
 
 
 async def test_two_configurations_are_an_error_and_nothing_is_copied_or_deleted(

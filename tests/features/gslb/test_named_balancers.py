@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.inputs import hosts_of
-from hanse.model.facts import Answer, Fact
+from hanse.features.gslb.names import site_of
+from hanse.model.facts import Answer, Fact, Outcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, ObservedCondition
 from hanse.model.kinds.gateways import (
@@ -25,14 +26,15 @@ from hanse.model.kinds.gateways import (
     RouteStatus,
 )
 from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import GlobalDeploymentPolicy, PolicyStatus
+from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, PolicyStatus
 from hanse.model.lookups import looked_up
-from hanse.model.objects import Meta, Object
+from hanse.model.objects import Meta, Object, Place, Ref
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.testing.builders import stored
 from hanse.testing.time import EPOCH
 from tests.features.gslb.fleet import (
+    HOME,
     HOST,
     LABELS,
     amko,
@@ -192,6 +194,18 @@ def warnings(seen: Snapshot) -> list[str] | None:
     ]
     found: list[str] | None = patch.change["status"]["warnings"]
     return found
+
+
+def test_what_cannot_be_written_for_a_host_is_told_on_the_policy() -> None:
+    place = Place(HOME, Ref(GlobalService.kind, HOST, NAMESPACE))
+    told = f"{place.ref} exists already and it was not made by Hanse"
+    foreign = Outcome(place, "Foreign", told, EPOCH)
+    waits = Outcome(replace(place, where=site_of("hamburg")), "Held", "too many", EPOCH)
+
+    there = seen(ingress("192.0.2.1"), facts=(foreign, waits))
+
+    assert warnings(there) == [f"lubeck: {told}; delete it"]
+    assert list(Gslb().wakes(FactChange(foreign, None), there)) == [Key("policy")]
 
 
 FAULTS: list[Any] = [

@@ -1,4 +1,8 @@
-"""What a policy chooses and what is not balanced all the same, in one sentence each."""
+"""What a policy chooses and what is not balanced all the same, in one sentence each.
+
+Also what cannot be written for a host that is: somebody else's object stands in its place, or a
+cluster or a controller refuses it.
+"""
 
 from collections.abc import Iterator
 
@@ -15,11 +19,16 @@ from hanse.features.gslb.inputs import (
     usable,
 )
 from hanse.features.gslb.mapping import fault_in_mapping, is_mapped
+from hanse.features.gslb.names import context_of
 from hanse.features.gslb.standing import Leading
+from hanse.model.facts import Outcome
 from hanse.model.kinds.ako import AkoHostRule
+from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
-from hanse.model.kinds.gslb import GlobalDeploymentPolicySpec
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicySpec
 from hanse.model.kinds.networking import Ingress
 from hanse.model.lookups import looked_up
 from hanse.model.objects import ClusterId, Object, Place, ref_of
@@ -28,6 +37,8 @@ from hanse.model.snapshot import Index, Snapshot
 MOST = 100
 """How many faults are told of at once."""
 _ODD = "odd"
+_TROUBLE = ("Foreign", "Refused", "Forbidden")
+_WRITTEN = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
 
 
 class Fault(Struct, frozen=True):
@@ -78,6 +89,21 @@ def faults_of(
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             about = f"{match.cluster}: {type(obj).kind.name} {name}"
             yield from (Fault(place, f"{about}: {told}") for told in _wrong(obj, where, seen))
+
+
+def is_written_for_hosts(place: Place) -> bool:
+    """Whether something is what hosts are served by, and not what people configure."""
+    return place.ref.kind in _WRITTEN and place.ref.namespace in ("", NAMESPACE)
+
+
+def unwritten(leading: Leading, seen: Snapshot) -> Iterator[Fault]:
+    """What was to be written for hosts and is not there, or not as it should be."""
+    for outcome in sorted(seen.facts(Outcome), key=lambda o: str(o.place)):
+        place = outcome.place
+        if outcome.result in _TROUBLE and is_written_for_hosts(place):
+            where = leading.context if place.where == seen.local else context_of(place.where)
+            remedy = "; delete it" if outcome.result == "Foreign" else ""
+            yield Fault(place, f"{where}: {outcome.message}{remedy}")
 
 
 def _odd_objects(where: ClusterId, seen: Snapshot) -> Iterator[Object]:

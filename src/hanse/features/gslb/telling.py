@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.gslb.faults import MOST, Fault, faults_of
+from hanse.features.gslb.avi import CONTROLLER
+from hanse.features.gslb.faults import MOST, Fault, faults_of, unwritten
 from hanse.features.gslb.hosts import connection_of, is_unseen
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.policy import Bad, Config, config_of, policies_of, policy_of
@@ -30,7 +31,7 @@ def told_of_policy(leading: Leading, seen: Snapshot, options: GslbOptions) -> Pl
         place = Place(seen.local, ref_of(said))
         status: Wire = {"errorStatus": policy.error if isinstance(policy, Bad) else None}
         if policy is not None and not isinstance(policy, Bad):
-            faults = list(faults_of(policy, leading, seen))
+            faults = [*faults_of(policy, leading, seen), *unwritten(leading, seen)]
             status["warnings"] = _warnings(faults, said, policy, leading, seen)
             notices += _news(faults, said, place)
         patches.append(Patch(place, {"status": status}, subresource="status"))
@@ -88,7 +89,7 @@ def _warnings(
 def _news(faults: Sequence[Fault], said: GlobalDeploymentPolicy, place: Place) -> Iterator[Notice]:
     """An Event on each object of which something is told for the first time."""
     for fault in faults[:MOST]:
-        if fault.sentence not in said.status.warnings:
+        if fault.place.where != CONTROLLER and fault.sentence not in said.status.warnings:
             yield Notice(fault.place, "NotBalanced", fault.sentence, "Warning", told_with=place)
 
 

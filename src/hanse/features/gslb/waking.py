@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.copies import FEDERATION
-from hanse.features.gslb.faults import is_odd
+from hanse.features.gslb.faults import is_odd, is_written_for_hosts
 from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to, usable
 from hanse.features.gslb.mapping import (
     BY_LOCAL_NAME,
@@ -96,9 +96,10 @@ def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
                 yield host_key(service.metadata.name)
         case Answer() if _leads_on(change.before) != _leads_on(change.after):
             yield POLICY
+        case Outcome(place) if is_written_for_hosts(place):
+            yield POLICY
         case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != seen.local:
-            if place.ref.kind.name != GlobalService.kind.name:
-                yield FEDERATION
+            yield FEDERATION
         case _:
             return
 
