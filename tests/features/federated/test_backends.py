@@ -167,6 +167,12 @@ def test_a_host_name_is_asked_for_and_stands_as_a_name_until_it_is_known() -> No
     assert plan.again_after == timedelta(seconds=5)
 
 
+def test_a_host_name_that_no_slice_may_hold_stands_in_none() -> None:
+    lb = balanced(LoadBalancerIngress(hostname="localhost"))
+
+    assert reach(lb) == []
+
+
 def test_a_host_name_is_asked_again_as_its_ttl_says() -> None:
     lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
     known = answered("lb.example.org", "192.0.2.8", "fd00::8", ttl=120)

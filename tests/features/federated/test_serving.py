@@ -266,6 +266,23 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
     assert [n.reason for n in plan.notices] == ["NameTaken"]
 
 
+def test_that_a_name_is_taken_stands_through_a_restart() -> None:
+    foreign = service("web", space=SYSTEM, marks={})
+    taken = Outcome(Place(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
+    told = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
+    standing = _with_conditions(foreign, told)
+
+    restarted = planned(serving(), seen({HERE: [standing, *OURS[HERE]]}))
+    blind = [member("bergen", phase=Phase.CONNECTING)]
+    unsure = planned(serving(), seen({HERE: [standing]}, states=blind))
+    unasked = planned(serving(), seen({HERE: [standing]}))
+
+    assert conditions(restarted) == {"FederatedNameFree": ("False", "NameTaken")}
+    assert restarted.notices == ()
+    assert conditions(unsure) == {}
+    assert conditions(unasked) == {"FederatedNameFree": ("True", "Free")}
+
+
 def test_whoever_joins_later_with_another_protocol_is_told() -> None:
     udp = [ServicePort(port=80, name="http", protocol="UDP")]
     mine = record(HERE, "10.1.0.1", name="web-here", ports=(MemberPort(80, "http", "UDP"),))
@@ -275,6 +292,13 @@ def test_whoever_joins_later_with_another_protocol_is_told() -> None:
 
     assert conditions(plan) == {"Federated": ("False", "ProtocolConflict")}
     assert "which joined before" in plan.notices[0].message
+
+    told = _with_conditions(service(ports=udp), plan)
+    blind = [member("bergen", phase=Phase.CONNECTING)]
+    unsure = planned(recording(), seen({HERE: [told, kept(mine, age=1)]}, states=blind))
+    mended = planned(recording(), seen({HERE: [told, kept(mine, age=1)]}))
+    assert conditions(unsure) == {}
+    assert conditions(mended) == {"Federated": ("True", "Joined")}
 
 
 def test_a_name_that_cannot_be_is_told_and_mended() -> None:

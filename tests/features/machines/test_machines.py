@@ -1,8 +1,10 @@
 """What machines become by their tags, whichever kind describes them."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hanse.features.machines.machine import label_of
 from hanse.features.machines.names import ENTITY_SERVICE, MACHINE, OF_MACHINES
@@ -11,6 +13,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.federation import VirtualMachine, VirtualMachineStatus
 from hanse.model.naming import is_service_name
 from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.plan import Plan
@@ -157,6 +160,18 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
         "Service": [("MachineNameFree", "False", "NameTaken")],
     }
     assert {n.reason for n in plan.notices} == {"NameTaken"}
+
+    [standing] = [
+        replace(ours(), status=msgspec.convert(p.change["status"], VirtualMachineStatus))
+        for p in plan.patches
+        if p.place.ref.kind == VirtualMachine.kind
+    ]
+    restarted, empty = planned(seen(foreign, standing)), planned(seen(standing))
+    assert "Served" not in [n.reason for n in (*restarted.notices, *empty.notices)]
+    assert [p for p in empty.patches if p.place.ref.kind == VirtualMachine.kind] == []
+    assert {c["status"] for p in restarted.patches for c in p.change["status"]["conditions"]} == {
+        "False"
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,13 @@ from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
-from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus, ServiceImport
+from hanse.model.kinds.multicluster import (
+    ServiceExport,
+    ServiceExportStatus,
+    ServiceImport,
+    ServiceImportSpec,
+)
+from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
@@ -194,12 +200,22 @@ def test_an_import_that_cannot_be_written_here_is_told_on_the_export() -> None:
     on = published(mine, service())
 
     told = plan(seen([mine, service()], on, facts=[trouble]))
-    mended = plan(seen([with_status(mine, told), service()], on))
+    standing = with_status(mine, told)
+    restarted = plan(seen([standing, service()], on))
+    foreign = ServiceImport(
+        metadata=mine.metadata, spec=ServiceImportSpec(type="Headless", ports=())
+    )
+    ours = replace(foreign, metadata=replace(mine.metadata, labels={OWNER: "services-1"}))
+    mended = plan(seen([standing, service(), ours], on))
+    gone = ObjectChange(HERE, foreign, None)
 
     assert set(FEATURE.wakes(FactChange(None, trouble), seen([mine]))) == {EXPORT}
     assert conditions(told)["ImportedHere"] == ("False", "ImportFailed")
     assert conditions(told)["Ready"] == ("True", "Exported")
+    assert conditions(restarted)["ImportedHere"] == ("False", "ImportFailed")
     assert conditions(mended)["ImportedHere"] == ("True", "Imported")
+    assert list(FEATURE.wakes(gone, seen([standing]))) == [EXPORT]
+    assert list(FEATURE.wakes(gone, seen([mine]))) == []
 
 
 def test_the_api_servers_own_service_is_never_exported() -> None:

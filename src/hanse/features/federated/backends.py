@@ -208,7 +208,8 @@ def _load_balanced(service: Service, seen: Snapshot, before: Sequence[Backends])
             questions.append(found.question)
             again.append(found.again_after)
             host = ingress.hostname.rstrip(".").lower()
-            told.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
+            if "." in host:  # no API server takes another, such as localhost, as a whole name
+                told.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
             if found.addresses is not None:
                 told += _by_addresses(slot, found.addresses, ports)
             else:  # not known now: what was known stands

@@ -41,6 +41,11 @@ def is_whole(member: ClusterId, seen: Snapshot) -> bool:
     )
 
 
+def all_whole(seen: Snapshot) -> bool:
+    """Whether every member's records are known: before that, nobody can say that there are none."""
+    return all(is_whole(member, seen) for member in members(seen))
+
+
 def has_left(member: ClusterId, seen: Snapshot) -> bool:
     """Whether a cluster is known to be no member any more, or about to be none."""
     if seen.fact(Departed, member) is not None:

@@ -10,7 +10,7 @@ from hanse.features.federated.backends import (
     reached,
     why_unreached,
 )
-from hanse.features.federated.fleet import is_led, joined
+from hanse.features.federated.fleet import all_whole, is_led, joined
 from hanse.features.federated.joining import Federated, Joinable, Wish, wish_of
 from hanse.features.federated.merge import merge
 from hanse.features.federated.names import EXTERNAL_DNS, member_in
@@ -21,7 +21,7 @@ from hanse.features.federated.records import (
     configmap_of,
     joined_by,
 )
-from hanse.features.federated.telling import forgotten, membership, told
+from hanse.features.federated.telling import CONFLICT, forgotten, membership, told
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
@@ -64,7 +64,7 @@ def plan_record(key: Key, seen: Snapshot) -> Plan:
     if isinstance(obj, NativeService) and (why := why_unreached(obj, member, seen)):
         faults.append(("NoAddress", why))
     faults += _left_out(obj, wish.joins, member, seen)
-    telling = told(obj, member, membership(obj, faults), seen)
+    telling = told(obj, member, membership(obj, faults, certain=all_whole(seen)), seen)
     return Plan(
         desired,
         patches=telling.patches,
@@ -131,5 +131,5 @@ def _left_out(
     for of in joins:
         fault = merge(j.origin for j in joined(of, seen)).left_out.get(whose)
         if fault:
-            faults.append(("ProtocolConflict", f"left out of {of}: {fault}"))
+            faults.append((CONFLICT, f"left out of {of}: {fault}"))
     return faults

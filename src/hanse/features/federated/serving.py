@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from hanse.features.federated.backends import pods_of
 from hanse.features.federated.fleet import (
+    all_whole,
     beyond_us,
     has_left,
     is_led,
@@ -34,7 +35,8 @@ from hanse.features.federated.slices import (
     origin_of,
     slices_of,
 )
-from hanse.features.federated.telling import name_taken, told
+from hanse.features.federated.telling import NAME, name_taken, told
+from hanse.model.conditions import find
 from hanse.model.facts import Outcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
@@ -75,7 +77,7 @@ def plan_service(key: Key, seen: Snapshot, options: FederatedOptions) -> Plan:
         return Plan()
     here = _gathered(of, member, seen, standing, options)
     if not here.merged.members:
-        return _told_of_name(here, seen, "", Plan())
+        return _told_of_name(here, seen, "", Plan()) if all_whole(seen) else Plan()
     if standing is not None and _must_be_made_anew(standing, here.merged):
         return Plan()
     desired = [
@@ -188,7 +190,13 @@ def _in_the_way(here: _Here, seen: Snapshot) -> str:
     if standing is None:
         return ""
     outcome = seen.fact(Outcome, Place(here.member, ref_of(standing)))
-    if outcome is None or outcome.result != "Foreign":
+    told = find(standing.status.conditions, NAME) if outcome is None else None
+    still = (
+        told is not None
+        and told.status == "False"
+        and FEDERATED not in standing.metadata.annotations
+    )
+    if not still and (outcome is None or outcome.result != "Foreign"):
         return ""
     first = here.merged.members[0]
     return (

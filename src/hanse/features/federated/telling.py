@@ -13,16 +13,23 @@ from hanse.model.snapshot import Snapshot
 
 MEMBERSHIP = "Federated"
 """Of a member Service: whether it is part of what it asks to join."""
+CONFLICT = "ProtocolConflict"
 NAME = "FederatedNameFree"
 """Of a Service that is in the way of a federated one, which has the same name."""
 
 
-def membership(obj: Joinable, faults: Sequence[tuple[str, str]]) -> list[Condition]:
-    """What keeps a member out, as (reason, sentence); once told, also that it is mended."""
+def membership(
+    obj: Joinable, faults: Sequence[tuple[str, str]], *, certain: bool = True
+) -> list[Condition]:
+    """What keeps a member out, as (reason, sentence); once told, also that it is mended.
+
+    While not all members are seen nobody is certain that a conflict with one has ended.
+    """
     if faults:
         message = "; ".join(text for _, text in faults)[:32000]
         return [condition(MEMBERSHIP, False, faults[0][0], message)]
-    if find(obj.status.conditions, MEMBERSHIP) is not None:
+    before = find(obj.status.conditions, MEMBERSHIP)
+    if before is not None and (certain or before.reason != CONFLICT):
         return [condition(MEMBERSHIP, True, "Joined")]
     return []
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hanse.features.machines.machine import Machine, Offer
+from hanse.features.machines.names import OF_MACHINES
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Outcome
 from hanse.model.keys import Key
@@ -48,12 +49,19 @@ def told_on_machine(machine: Machine, offer: Offer, taken: str, seen: Snapshot) 
     if faults:
         told = "; ".join(text for _, text in faults)
         wanted = condition(SERVED, False, faults[0][0], told[:32000])
-    elif find(standing, SERVED) is not None:
+    elif find(standing, SERVED) is not None and _is_certain(machine, offer, seen):
         wanted = condition(SERVED, True, "Served")
     else:
         return Plan()
     after = merged(standing, [wanted], seen.now, source.metadata.generation)
     return _told(Place(seen.local, ref_of(source)), standing, after, wanted)
+
+
+def _is_certain(machine: Machine, offer: Offer, seen: Snapshot) -> bool:
+    """Whether a machine is served by now: the Service that it asks for stands, if it asks."""
+    if not offer.service:
+        return True
+    return seen.get(seen.local, Service, offer.service, machine.namespace) is not None
 
 
 def told_on_service(standing: Service | None, machine: str, seen: Snapshot) -> Plan:
@@ -80,7 +88,9 @@ def is_taken(key: Key, seen: Snapshot) -> str:
     """Why a VM Service could not be written, if something else has its name."""
     place = Place(seen.local, Ref(Service.kind, key.name, key.namespace))
     outcome = seen.fact(Outcome, place)
-    if outcome is None or outcome.result != "Foreign":
+    service = seen.get(seen.local, Service, key.name, key.namespace)
+    theirs = service is not None and OF_MACHINES not in service.metadata.annotations
+    if not theirs and (outcome is None or outcome.result != "Foreign"):
         return ""
     return f"Service {key.namespace}/{key.name} is somebody else's: it is left alone"
 

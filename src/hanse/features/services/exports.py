@@ -29,6 +29,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Place, Ref, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
@@ -221,4 +222,6 @@ def _import_at_fault(case: _Case, seen: Snapshot) -> list[Condition]:
         text = f"it is not imported here: {trouble.message}"
         return [condition(IMPORTED_HERE, False, "ImportFailed", text[:32000])]
     once = find(case.export.status.conditions, IMPORTED_HERE) is not None
-    return [condition(IMPORTED_HERE, True, "Imported")] if once else []
+    standing = seen.get(seen.local, ServiceImport, ref.name, ref.namespace)
+    ours = standing is not None and OWNER in standing.metadata.labels
+    return [condition(IMPORTED_HERE, True, "Imported")] if once and ours else []

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.services.exports import plan_export
+from hanse.features.services.exports import IMPORTED_HERE, plan_export
 from hanse.features.services.fleet import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
 from hanse.features.services.globalnet import INGRESS, service_behind
 from hanse.features.services.imports import plan_aggregate, plan_import
 from hanse.features.services.migration import LEGACY, OLD_IMPORTS, plan_legacy, service_told
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS, US
 from hanse.features.services.records import clusters_in
+from hanse.model.conditions import find
 from hanse.model.facts import ClusterState, KindServed, Liveness, Outcome, Role
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
@@ -99,6 +100,8 @@ class Services:
                 yield from _export_of(service_behind(obj), meta.namespace, seen)
             case ServiceImport() if service_told(obj) is not None:
                 yield LEGACY
+            case ServiceImport():
+                yield from _export_that_told(meta.name, meta.namespace, seen)
             case _:
                 return
 
@@ -156,6 +159,14 @@ class Services:
 
 def _export_of(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
     if name and seen.get(seen.local, ServiceExport, name, namespace) is not None:
+        yield Key("export", name, namespace)
+
+
+def _export_that_told(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+    """The export that told of something in the way of its import, for whatever stands there now."""
+    export = seen.get(seen.local, ServiceExport, name, namespace)
+    told = find(export.status.conditions, IMPORTED_HERE) if export is not None else None
+    if told is not None and told.status == "False":
         yield Key("export", name, namespace)
 
 
