@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from hanse.dns.answers import Type
 from hanse.dns.explain import LeftOut, Told, explain
 from hanse.dns.zone import View
@@ -51,6 +53,32 @@ def test_weights_priorities_and_who_is_left_out_are_told() -> None:
         LeftOut("bergen (10.0.0.3)", "others of a higher priority are up"),
         LeftOut("oslo (10.0.0.4)", "its cluster has nothing ready behind it"),
     )
+
+
+def test_all_records_of_a_host_are_asked_for_in_vain_as_of_any_name() -> None:
+    told = explain(f"{HOST}.", Type.ANY, VIEW, seen(member("lubeck", "10.0.0.1")))
+
+    assert (told.code, told.rule) == ("REFUSED", "questions for everything are refused")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "why"),
+    [
+        ("nobody.global.test.", "NXDOMAIN", "no GlobalService nobody.global.test in lubeck"),
+        ("x.shop.global.test.", "NXDOMAIN", "no GlobalService x.shop.global.test in lubeck"),
+        ("global.test.", "NODATA", "there is nothing but other names below global.test"),
+        ("example.org.", "REFUSED", "no zone that is served here, such as clusterset.local or"),
+    ],
+)
+def test_names_beside_hosts_are_answered_as_name_servers_of_the_zone_do(
+    name: str, code: str, why: str
+) -> None:
+    view = View("all", global_zones=("global.test",))
+
+    told = explain(name, Type.A, view, seen(member("lubeck", "10.0.0.1")))
+
+    assert told.code == code
+    assert why in told.rule
 
 
 def test_it_is_told_what_is_answered_when_all_are_down() -> None:

@@ -13,6 +13,7 @@ from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
     from hanse.cli.resolving import Answers, NoAnswer
+    from hanse.dns.zone import View
     from hanse.features.statefulsets.options import StatefulSetOptions
 
 
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whether a cluster that is ready answers its own clients.",
 )
+@click.option(
+    "--global-zone",
+    "global_zones",
+    multiple=True,
+    metavar="ZONE",
+    help="A zone of global hosts, as name servers are told; can be repeated. In a local "
+    "federation its own is known.",
+)
 @replica_names
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -35,27 +44,31 @@ def command(
     wanted: str,
     zone: str,
     local_first: bool,
+    global_zones: tuple[str, ...],
     replica_zone: str,
     federation: str,
     as_json: bool,
 ) -> None:
     """Show what DNS answers, from each cluster, and why.
 
-    NAME is a whole name, of a multi-cluster service or of a replica of a federated StatefulSet, or
-    SERVICE.NAMESPACE for short. For each cluster it tells the records, the rule by which they are
-    chosen, and which clusters are left out for what reason. The exit status is 1 when a cluster
-    could not be asked.
+    NAME is a whole name, of a multi-cluster service, of a global host or of a replica of a
+    federated StatefulSet, or SERVICE.NAMESPACE for short. For each cluster it tells the records,
+    the rule by which they are chosen, and which clusters are left out for what reason. The exit
+    status is 1 when a cluster could not be asked.
 
     \b
     Examples:
       hanse resolve web.shop
+      hanse resolve shop.example.org --global-zone example.org
       hanse resolve etcd.shop.myfederation.svc.example.com SRV
       hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
       hanse resolve web.shop --json | jq '.clusters[].records'
     """
     whole, rtype = whole_name(name, zone), record_type(wanted)
     replicas = replica_names_of(replica_zone, federation)
-    found = _resolve(whole, rtype, zone, local_first, replicas, settings_of(context))
+    settings = settings_of(context)
+    view = _view(zone, local_first, global_zones, settings)
+    found = _resolve(whole, rtype, view, replicas, settings)
     if as_json:
         told = {"name": whole, "type": wanted.upper(), "clusters": [_document(f) for f in found]}
         click.echo(json.dumps(told, indent=2))
@@ -90,11 +103,27 @@ def record_type(text: str) -> int:
         raise Oops(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
 
 
+def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
+    """What a name server would be told; that of a local federation knows its own zone."""
+    from hanse.cli.clusters import is_local
+    from hanse.dns.names import BadName, wire_name
+    from hanse.dns.zone import View
+    from hanse.local.up.global_sample import GLOBAL_ZONE
+
+    named = tuple(one.lower().removesuffix(".") for one in global_zones)
+    try:
+        for one in named:
+            wire_name(one)
+    except BadName as error:
+        raise Oops(f"--global-zone: {error}; give a zone such as example.org") from None
+    known = named or ((GLOBAL_ZONE,) if is_local(settings) else ())
+    return View("asked", zone=zone, local_first=local_first, global_zones=known)
+
+
 def _resolve(
     name: str,
     rtype: int,
-    zone: str,
-    local_first: bool,
+    view: "View",
     replicas: "StatefulSetOptions",
     settings: Settings,
 ) -> "list[Answers | NoAnswer]":
@@ -107,7 +136,6 @@ def _resolve(
     from hanse.cli.running import run_async, start_logging
     from hanse.dns.explain_replicas import asked
     from hanse.dns.names import is_under, wire_name
-    from hanse.dns.zone import View
     from hanse.kube.errors import BadCredentials
 
     start_logging(settings)
@@ -115,9 +143,8 @@ def _resolve(
         chosen = ways(settings)
     except BadCredentials as error:
         raise bad_credentials(error) from None
-    view = View("asked", zone=zone, local_first=local_first)
     about = asked(name, replicas)
-    if about is not None and not is_under(wire_name(name), wire_name(zone)):
+    if about is not None and not is_under(wire_name(name), wire_name(view.zone)):
         asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
         return run_async(lambda: resolved_replicas(name, rtype, about, asking, replicas))
     return run_async(lambda: resolved(name, rtype, chosen, view))

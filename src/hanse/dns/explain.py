@@ -88,15 +88,17 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     """What a view answers to a question and why; the answers are those of the server itself."""
     wire = wire_name(name)
     everywhere = global_service(name, seen)
-    if everywhere is not None:
-        return _explain_global(everywhere, rtype, view, seen)
     zone = ServiceZone(view)
-    if not is_under(wire, zone.zones[0]):
-        return Explanation(
-            "REFUSED", (), f"it is in no zone that is served here, such as {view.zone}"
-        )
+    inside = [z for z in view.global_zones if is_under(wire, wire_name(z))]
+    if everywhere is None and not inside and not is_under(wire, zone.zones[0]):
+        zones = " or ".join((view.zone, *view.global_zones))
+        return Explanation("REFUSED", (), f"it is in no zone that is served here, such as {zones}")
     if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
+    if everywhere is not None:
+        return _explain_global(everywhere, rtype, view, seen)
+    if inside:
+        return _explain_no_host(name, inside[0], seen)
     compiler = Compiler(view, [zone])
     compiler.everything(seen)
     compiler.compile(seen)
@@ -118,6 +120,15 @@ def _explain_global(service: GlobalService, rtype: int, view: View, seen: Snapsh
     left_out = tuple(LeftOut(who, why) for who, why in left_out_of(service, seen))
     records = records_told(found) if found is not None else ()
     return Explanation(code, records, global_rule(service, seen), left_out)
+
+
+def _explain_no_host(name: str, zone: str, seen: Snapshot) -> Explanation:
+    """A name in a zone of global hosts that is none; names between it and hosts have no records."""
+    host = name.lower().removesuffix(".")
+    between = any(s.spec.host.endswith(f".{host}") for s in seen.all(seen.local, GlobalService))
+    if between or host == zone:
+        return Explanation("NODATA", (), f"there is nothing but other names below {host}")
+    return Explanation("NXDOMAIN", (), f"no GlobalService {host} in {seen.local}")
 
 
 def records_told(answer: Answer) -> tuple[Told, ...]:
