@@ -10,10 +10,11 @@ from random import Random
 
 from msgspec import Struct
 
+from hanse import health
 from hanse.cli.oops import bad_credentials
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
-from hanse.dns.health import telling
+from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, Served, Serving, serving
 from hanse.dns.zone import View, ZoneSource
@@ -118,7 +119,9 @@ async def _answering(
             served = [Served(compiler, tuple(listeners))]
             server = await stack.enter_async_context(serving(served, settings))
             if door is not None:
-                await stack.enter_async_context(telling(server.metrics, compiler, door))
+                registry = server.metrics.registry
+                told = health.serving(door, registry, lambda: readiness(compiler))
+                await stack.enter_async_context(told)
             feed = Feed(compiler, server, fleet.snapshot)
             fleet.listener = _Telling(feed, Pulses(fleet, clock))
             await stack.enter_async_context(fleet.running())

@@ -1,30 +1,21 @@
-"""How the agent is, over HTTP: alive, ready, and its numbers for Prometheus."""
+"""How the agent is, for those who ask over HTTP."""
 
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
+from hanse import health
 from hanse.engine.engine import Engine
+from hanse.health import Readiness
 from hanse.model.facts import ClusterState, Phase
 
 
 @asynccontextmanager
 async def serving(engine: Engine, listener: socket.socket) -> AsyncIterator[None]:
-    """Answer `/healthz`, `/readyz` and `/metrics` on a socket until the block ends."""
-    app = web.Application()
-    app.router.add_get("/healthz", _alive)
-    app.router.add_get("/readyz", lambda _: _ready(engine))
-    app.router.add_get("/metrics", lambda _: _metrics(engine))
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, listener).start()
+    """Tell how an engine is on a socket until the block ends."""
+    registry = engine.metrics.registry
+    async with health.serving(listener, registry, lambda: _readiness(engine)):
         yield
-    finally:
-        await runner.cleanup()
 
 
 def why_not_ready(engine: Engine) -> str:
@@ -58,16 +49,7 @@ def _sign(phase: Phase) -> str:
     return "[+]" if phase is Phase.SYNCED else "[-]"
 
 
-async def _alive(_: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
-
-
-async def _ready(engine: Engine) -> web.Response:
+def _readiness(engine: Engine) -> Readiness:
     missing = why_not_ready(engine)
     lines = [*report(engine), f"not ready: {missing}" if missing else "ready"]
-    return web.Response(text="\n".join(lines) + "\n", status=503 if missing else 200)
-
-
-async def _metrics(engine: Engine) -> web.Response:
-    body = generate_latest(engine.metrics.registry)
-    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Readiness(ready=not missing, text="\n".join(lines))

@@ -105,16 +105,7 @@ class Assembly:
     async def kill(self, name: ClusterId) -> None:
         """End a supervisor's agent without a good-bye: it cannot even give back its leases."""
         supervisor = self.supervisors.pop(name)
-        links = [self.network.link(name, member) for member in self.names]
-        were_cut = [link.cut for link in links]
-        for link in links:
-            self.network.cut(name, link.target)
-        supervisor.task.cancel()
-        await asyncio.wait({supervisor.task})
-        for link, was_cut in zip(links, were_cut, strict=True):
-            link.cut = was_cut
-        if not supervisor.task.cancelled() and (error := supervisor.task.exception()) is not None:
-            raise error
+        await self.network.end_unheard(name, self.names, supervisor.task)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Assembly"]:

@@ -1,7 +1,7 @@
 """Faults between two parties: cut, hung, slow, failing and lossy links, watches that break off."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
 from random import Random
@@ -140,6 +140,21 @@ class Network:
         for link in self._links.values():
             self.heal(link.source, link.target)
             link.weather = FAIR
+
+    async def end_unheard(
+        self, source: str, targets: Iterable[str], task: "asyncio.Task[None]"
+    ) -> None:
+        """End a party's task wherever it is: nothing that it still says is heard."""
+        links = [self.link(source, target) for target in targets]
+        were_cut = [link.cut for link in links]
+        for link in links:
+            self.cut(source, link.target)
+        task.cancel()
+        await asyncio.wait({task})
+        for link, was_cut in zip(links, were_cut, strict=True):
+            link.cut = was_cut
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
 
     def links_to(self, target: str) -> Iterator[Link]:
         return (link for link in self._links.values() if link.target == target)

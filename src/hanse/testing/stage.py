@@ -272,16 +272,7 @@ class Stage:
     async def kill_agent(self, name: str) -> None:
         """End an agent wherever it is: nothing that it still says is heard."""
         actor = self.actors.pop(name)
-        links = [self.network.link(name, where) for where in (*self.names, BROKER)]
-        were_cut = [link.cut for link in links]
-        for link in links:
-            self.network.cut(name, link.target)
-        actor.task.cancel()
-        await asyncio.wait({actor.task})
-        for link, was_cut in zip(links, were_cut, strict=True):
-            link.cut = was_cut
-        if not actor.task.cancelled() and (error := actor.task.exception()) is not None:
-            raise error
+        await self.network.end_unheard(name, (*self.names, BROKER), actor.task)
 
     async def allow(
         self, cluster: ClusterId, only: Callable[[Rule], bool] = lambda _: True
