@@ -85,8 +85,16 @@ def test_resolve_tells_what_the_server_answers(fleet: Running) -> None:
         (f"bergen.{WEB}", "A"),
         (f"riga.{WEB}", "A"),
         ("dns-version.clusterset.local", "TXT"),
+        (WEB, "ANY"),
+        ("web.global.test", "ANY"),
+        ("web.global.test", "MX"),
+        ("x.web.global.test", "A"),
+        ("nobody.global.test", "A"),
+        ("global.test.", "A"),
+        ("web.elsewhere.test", "A"),
     ]
-    with _dns(fleet, "--context", "lubeck", "--cluster-id", "lubeck") as serving:
+    names = ("--cluster-id", "lubeck", "--global-zone", "global.test")
+    with _dns(fleet, "--context", "lubeck", *names) as serving:
         for name, rtype in questions:
             said = fleet.beside("resolve", name, rtype, "--context", "lubeck", "--json")
             assert said.status == 0, said.err

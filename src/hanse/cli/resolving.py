@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.cli.clusters import Way
 from hanse.dns.explain import Explanation, asked, explain
@@ -76,7 +77,7 @@ async def resolved(
             answers.append(read)
         elif len(ways) == 1 or not read.is_broker:
             seen = _seen(way.name, read, broker, datetime.now(UTC))
-            own = View(way.name, way.name, view.zone, view.local_first, profile=view.profile)
+            own = replace(view, name=way.name, local=way.name)
             answers.append(Answers(way.name, explain(name, rtype, own, seen)))
     return answers
 
