@@ -10,12 +10,16 @@ from msgspec.structs import replace
 from hanse.model.facts import (
     ClusterState,
     Phase,
+    Role,
 )
 from hanse.model.keys import Key
-from hanse.model.kinds.core import Event, Namespace
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.testing.builders import namespace
+from hanse.testing.faults import Sent
 from hanse.testing.time import ON_VIRTUAL_TIME
 from hanse.testing.toy import HOME, Toy
 from hanse.testing.world import BROKER, World
@@ -117,6 +121,27 @@ async def test_a_restored_cluster_is_read_again_before_anything_is_written_there
             assert state.phase is Phase.SYNCED
             assert prices(await found(world, name, "copy-of-salt")) == {"lubeck": "5"}
         assert await found(world, BROKER, "shop.salt.lubeck", HOME) is not None
+
+
+async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who_it_is() -> None:
+    class Curious(Toy):
+        watches = (
+            *Toy.watches,
+            *(Watch(Role.LOCAL, kind) for kind in (Pod, Secret, Service, Lease, EndpointSlice)),
+        )
+
+    async with town("lubeck", features=(Curious(),)) as world:
+        await asyncio.sleep(5)
+
+        home = world.agents["lubeck"].engine.fleet.connections["lubeck"]
+        asked = [s for s in world.network.sent if s.target == "lubeck" and _is_identity(s)]
+        assert len(home.streams) > 5
+        assert 1 <= len(asked) <= 2
+        assert home.identity, "and it is known then"
+
+
+def _is_identity(sent: Sent) -> bool:
+    return sent.request.path.endswith("/namespaces/kube-system")
 
 
 async def test_a_bad_object_is_counted_and_harms_nobody() -> None:

@@ -78,6 +78,11 @@ class Connection:
         self.streams: dict[Scope, Stream] = {}
         self.leaving = False
         self.identity = ""
+        self.looking = asyncio.Lock()
+        self.came_back = 0
+        """How often a stream has come to see the cluster, or to see it again."""
+        self.looked_after = 0
+        """How many of these there had been when its identity was last looked at."""
         self.restored_at: dict[Scope, int] = {}
         """Lists of each stream when a restore was noticed: all must list again."""
         self.recovering = False

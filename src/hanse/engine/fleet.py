@@ -254,7 +254,7 @@ class Fleet:
                 if stream.store.rewinds > rewinds:
                     self._restored(connection, scope)
                 elif recovering and stream.error is None:
-                    await self._identify(connection)
+                    await self._recognize(connection)
 
     def _take(self, connection: Connection, stream: Stream, event: Event[Any]) -> None:
         if self.on_stream is not None:
@@ -315,6 +315,15 @@ class Fleet:
         if self.connections.get(connection.cluster) is connection:
             connection.recovering = False
             self._update_state(connection)
+
+    async def _recognize(self, connection: Connection) -> None:
+        """Look who answers once for all streams that came back before: they do so together."""
+        came_back = connection.came_back = connection.came_back + 1
+        async with connection.looking:
+            if connection.looked_after < came_back:
+                all_so_far = connection.came_back
+                await self._identify(connection)
+                connection.looked_after = all_so_far
 
     async def _identify(self, connection: Connection) -> None:
         """Notice another cluster behind the same address; whatever it says, it has answered."""
