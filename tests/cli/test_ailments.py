@@ -11,6 +11,7 @@ import pytest
 from hanse.cli.ailments import ailments
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
+from hanse.cli.gslb_leading import Wish, warnings
 from hanse.cli.gslb_seen import Seen, Site
 from hanse.model.kinds.gslb import AMKOCluster
 
@@ -243,6 +244,19 @@ def test_only_the_word_of_who_leads_counts() -> None:
     problems = Seen((site("lubeck", True), site("rome", False))).problems
 
     assert problems == ("bergen: said by lubeck",)
+
+
+def test_who_was_installed_from_values_is_told_to_change_them_too() -> None:
+    def site(name: str, **labels: str) -> Site:
+        own = {"metadata": {"name": "amkocluster-federation", "labels": labels}, "spec": {}}
+        return Site(name, clusters=(msgspec.convert(own, AMKOCluster),))
+
+    by_values = site("rome", **{"app.kubernetes.io/part-of": "hanse"})
+    seen = Seen((site("lubeck"), by_values))
+
+    assert warnings(Wish("lubeck", leads=True), seen) == []
+    (note,) = warnings(Wish("rome", leads=True), seen)
+    assert "set gslb.isLeader to true there, too" in note
 
 
 @pytest.mark.parametrize(("epochs", "old"), [((1, 2), "lubeck"), ((10, 9), "rome")])

@@ -66,13 +66,13 @@ def test_what_is_switched_off_is_not_there() -> None:
 
     assert ("Deployment", "hanse-dns") not in few
     assert not [kind for kind, _ in few if kind == "NetworkPolicy"]
-    assert ("AMKOCluster", "amkocluster") not in few
+    assert ("AMKOCluster", "amkocluster-federation") not in few
 
 
 def test_an_amkocluster_is_made_from_the_values_with_our_version() -> None:
     gslb = {"enabled": True, "isLeader": True, "clusterContext": "one", "clusters": ["one", "two"]}
 
-    made = installed(gslb=gslb)["AMKOCluster", "amkocluster"]
+    made = installed(gslb=gslb)["AMKOCluster", "amkocluster-federation"]
 
     assert made["metadata"]["namespace"] == "avi-system"
     assert made["spec"] == {
@@ -81,6 +81,18 @@ def test_an_amkocluster_is_made_from_the_values_with_our_version() -> None:
         "version": __version__,
         "clusters": ["one", "two"],
     }
+
+
+def test_an_amkocluster_of_which_no_context_is_said_has_the_clusters_name() -> None:
+    made = installed(clusterId="lubeck", gslb={"enabled": True})
+
+    assert made["AMKOCluster", "amkocluster-federation"]["spec"]["clusterContext"] == "lubeck"
+
+
+def test_the_namespace_of_peoples_configuration_does_not_go_with_a_release() -> None:
+    space = installed(gslb={"enabled": True})["Namespace", "avi-system"]
+
+    assert space["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_every_program_is_told_by_names_that_it_knows(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
 from hanse.kube.http import HttpTransport
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig
+from hanse.model.manifests import PART_OF
 from hanse.model.objects import Wire
 
 LOOK_AGAIN = 0.2
@@ -89,16 +90,27 @@ def planned(wish: Wish, seen: Seen) -> list[Step]:
 
 
 def warnings(wish: Wish, seen: Seen) -> list[str]:
-    """What a person should know about the clusters that could not be asked."""
+    """What a person should know: of clusters that could not be asked, and of what may undo it."""
+    kept = _as_installed(wish, seen)
     if not wish.leads:
         others = [s.name for s in seen.leaders if s.name != wish.cluster]
-        return [] if others else ["no cluster leads then; answers stay as they are"]
-    return [
+        return [*([] if others else ["no cluster leads then; answers stay as they are"]), *kept]
+    return kept + [
         f"{site.name} cannot be reached; if it led, it will see when it is back that "
         f"{wish.cluster} does, and change nothing"
         for site in seen.sites
         if site.unreachable
     ]
+
+
+def _as_installed(wish: Wish, seen: Seen) -> list[str]:
+    """What is said once more with every upgrade of an installation must be said there, too."""
+    own = [o for site in seen.sites if site.name == wish.cluster for o in site.clusters]
+    if not any(one.metadata.labels.get(PART_OF) == "hanse" for one in own):
+        return []
+    said = str(wish.leads).lower()
+    note = f"{wish.cluster}'s AMKOCluster was installed from values; set gslb.isLeader to {said}"
+    return [f"{note} there, too, or the next upgrade undoes this"]
 
 
 def _own_cluster(site: Site) -> AMKOCluster:

@@ -17,6 +17,10 @@ class Choosing(Protocol):
         """What was chosen."""
         ...
 
+    def value_or(self, path: str, other: str) -> Any:
+        """What was chosen, or another choice where nothing was."""
+        ...
+
     def either(self, path: str, yes: str, no: str = "") -> Any:
         """One of two texts, by a choice of yes or no."""
         ...
@@ -36,6 +40,9 @@ class Chosen:
     def value(self, path: str) -> Any:
         return reduce(lambda tree, part: tree[part], path.split("."), self._tree)
 
+    def value_or(self, path: str, other: str) -> Any:
+        return self.value(path) or self.value(other)
+
     def either(self, path: str, yes: str, no: str = "") -> Any:
         return yes if self.value(path) else no
 
@@ -48,6 +55,9 @@ class Templated:
 
     def value(self, path: str) -> Any:
         return Template(f"{{{{ toJson .Values.{path} }}}}")
+
+    def value_or(self, path: str, other: str) -> Any:
+        return Template(f"{{{{ toJson (.Values.{path} | default .Values.{other}) }}}}")
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
         return Template(f'{{{{ ternary "{yes}" "{no}" .Values.{path} | quote }}}}')

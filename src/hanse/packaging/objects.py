@@ -166,13 +166,16 @@ def _policies() -> list[Wire]:
 def _gslb(chosen: Choosing) -> list[Wire]:
     spec = {
         "isLeader": chosen.value("gslb.isLeader"),
-        "clusterContext": chosen.value("gslb.clusterContext"),
+        "clusterContext": chosen.value_or("gslb.clusterContext", "clusterId"),
         "version": __version__,
         "clusters": chosen.value("gslb.clusters"),
     }
-    made = _object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster", spec)
+    made = _object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster-federation", spec)
     made["metadata"]["namespace"] = "avi-system"
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "avi-system"}}
+    # People put their configuration there: it must not go with a release.
+    kept = {"helm.sh/resource-policy": "keep"}
+    meta = {"name": "avi-system", "annotations": kept}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
     return [space, made]
 
 

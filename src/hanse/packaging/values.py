@@ -87,7 +87,9 @@ class Gslb(_Choices, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, _about("Whether an AMKOCluster is made.")] = False
     is_leader: Annotated[bool, _about("Whether its configuration is copied to the others.")] = False
-    cluster_context: Annotated[str, _about("The context of this cluster.")] = ""
+    cluster_context: Annotated[
+        str, _about("The context of this cluster; empty: its clusterId.")
+    ] = ""
     clusters: Annotated[list[str], _about("The contexts of the members.")] = []
 
 
