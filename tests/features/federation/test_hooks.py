@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from hanse.features.federation.claims import Claims, claims_of
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.hooks import ClaimHook, FederationHook
 from hanse.model.facts import Phase, Role
@@ -94,6 +95,25 @@ def test_a_second_id_beside_the_first_is_refused() -> None:
 
     assert isinstance(verdict, Deny)
     assert "'lubeck' already" in verdict.message
+
+
+def test_another_claim_does_not_become_a_second_id() -> None:
+    before, after = claim("other", "oslo"), claim("other", "oslo", CLUSTER_ID)
+
+    verdict = ClaimHook().review(review("UPDATE", after, before), sight(HERE, before, federation()))
+
+    assert isinstance(verdict, Deny)
+    assert "this cluster's id is 'lubeck' already" in verdict.message
+
+
+def test_a_second_id_that_slipped_in_counts_for_nothing_and_may_go() -> None:
+    twin = claim("aaa", "oslo", CLUSTER_ID)
+    last = claim("zzz", "oslo", CLUSTER_ID)
+    seen = sight(HERE, twin, last, federation())
+
+    assert claims_of(seen, "lubeck") == Claims("lubeck", "", supervisor=False)
+    assert ClaimHook().review(review("DELETE", before=twin), seen) == Allow()
+    assert isinstance(ClaimHook().review(review("DELETE", before=HERE), seen), Deny)
 
 
 def test_before_federations_were_read_the_answer_is_to_try_again() -> None:

@@ -25,7 +25,8 @@ def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
     """What a cluster claims; None while its claims were never read."""
     if not seen.listed(cluster, ClusterClaim):
         return None
-    said = {claim.about: claim.value for claim in seen.all(cluster, ClusterClaim)}
+    claims = sorted(seen.all(cluster, ClusterClaim), key=_rank)
+    said = {claim.about: claim.value for claim in claims}
     told = {p.metadata.name: p.spec.value for p in seen.all(cluster, ClusterProperty)}
     supervisor = spelled(said, SUPERVISOR_MARK)
     return Claims(
@@ -33,6 +34,11 @@ def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
         said.get(CLUSTER_SET) or told.get(about.CLUSTER_SET, ""),
         supervisor is not None and supervisor.strip().lower() != "false",
     )
+
+
+def _rank(claim: ClusterClaim) -> tuple[bool, str]:
+    """Of several claims about one thing the last counts: the one that has its name, if there is."""
+    return (claim.metadata.name == claim.about, claim.metadata.name)
 
 
 def supervisors(seen: Snapshot, members: tuple[ClusterId, ...]) -> tuple[ClusterId, ...]:
