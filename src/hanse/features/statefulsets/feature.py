@@ -4,10 +4,17 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.statefulsets.endings import ENDS, forgotten
 from hanse.features.statefulsets.fleet import BY_SET
+from hanse.features.statefulsets.governing import (
+    GOVERNED,
+    GOVERNED_PLACED,
+    placed_behind,
+    service_of,
+    sets_behind,
+)
 from hanse.features.statefulsets.holding import SERVICES, SETS
 from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.mirror import plan_mirror
-from hanse.features.statefulsets.names import CLUSTER, POD_NAME, SET, set_in
+from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, set_in
 from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.model.facts import ClusterState, Liveness, Outcome, Role
 from hanse.model.fleet import broker_of
@@ -19,18 +26,8 @@ from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
-from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
-GOVERNED = Index(
-    StatefulSet,
-    "statefulsets-governed",
-    lambda s: [f"{s.metadata.namespace}/{s.spec.service_name}"],
-)
-GOVERNED_PLACED = Index(
-    FederatedStatefulSet,
-    "statefulsets-governed-placed",
-    lambda s: [f"{s.metadata.namespace}/{s.spec.template.spec.get('serviceName', '')}"],
-)
 _SHARED = ("shares", "status")
 OBJECTS, STATUS, FIELDS = Writes.OBJECTS, Writes.STATUS, Writes.FIELDS
 
@@ -73,7 +70,7 @@ class StatefulSets:
     def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == seen.local:
-                return self._woken_at_home(change.object, seen)
+                return self._woken_at_home(change, seen)
             case ObjectChange():
                 return self._woken_by_broker(change, seen)
             case FactChange():
@@ -90,7 +87,8 @@ class StatefulSets:
             case _:
                 return plan_local(key, seen, self._home)
 
-    def _woken_at_home(self, obj: Object, seen: Snapshot) -> Iterator[Key]:
+    def _woken_at_home(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+        obj = change.object
         meta = obj.metadata
         match obj:
             case Pod():
@@ -103,11 +101,15 @@ class StatefulSets:
                     yield Key("local", record.metadata.name, meta.name)
             case FederatedStatefulSet() | StatefulSetShares():
                 yield Key("mirror", meta.name, meta.namespace)
+                if _came_or_goes(change):
+                    for name in placed_behind(service_of(obj), meta.namespace, seen, seen.local):
+                        yield Key("mirror", name, meta.namespace)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
                 for hosted in seen.by(seen.local, GOVERNED_PLACED, place):
                     yield Key("mirror", hosted.metadata.name, meta.namespace)
-                yield from _of_set(obj)
+                for side in (change.before, change.after):  # another set may have taken it over
+                    yield from _of_set(side) if side is not None else ()
             case _:
                 yield from _of_set(obj)
 
@@ -118,6 +120,7 @@ class StatefulSets:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
                 yield from _all_of(meta.name, meta.namespace)
                 yield from _hosted(meta.name, meta.namespace, seen)
+                yield from _beside(change, seen)
             case StatefulSetPart():
                 yield from _all_of(obj.spec.name, obj.spec.namespace)
                 yield from _hosted(obj.spec.name, obj.spec.namespace, seen)
@@ -182,6 +185,27 @@ def _all_of(name: str, namespace: str) -> Iterator[Key]:
     yield Key("shares", name, namespace)
     yield Key("local", name, namespace)
     yield Key("status", name, namespace)
+
+
+def _beside(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    """The sets behind one Service with a set that came or goes: another may have to keep it."""
+    obj = change.object
+    space = obj.metadata.namespace
+    if _came_or_goes(change):
+        for name in sets_behind(service_of(obj), space, seen, change.where):
+            yield Key("local", name, space)
+
+
+def _came_or_goes(change: ObjectChange) -> bool:
+    """Whether a set lives from now on, or does no more."""
+    return _life(change.before) != _life(change.after)
+
+
+def _life(obj: Object | None) -> tuple[bool, bool]:
+    """Whether it is there to stay, and nobody has let go of it."""
+    if obj is None or obj.metadata.deletion_timestamp is not None:
+        return False, False
+    return True, ORPHANED not in obj.metadata.annotations
 
 
 def _hosted(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:

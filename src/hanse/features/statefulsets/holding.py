@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from hanse.features.statefulsets.governing import is_for_others
 from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, part_name
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -54,7 +55,8 @@ def released(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
     objects = standing(key, seen)
     if not objects:
         return Plan()
-    patches = tuple(_freed(o, key, seen.local) for o in objects)
+    ours = [o for o in objects if not is_for_others(o, key, seen, broker)]
+    patches = tuple(_freed(o, key, seen.local) for o in ours)
     return replace(kept(key, seen, broker, home), patches=patches)
 
 

@@ -13,7 +13,8 @@ from hanse.features.statefulsets.balancers import (
 from hanse.features.statefulsets.door import Door, door_at, in_use
 from hanse.features.statefulsets.endings import keeps_claims
 from hanse.features.statefulsets.fleet import broker_left, parts_of, unread_parts, was_read
-from hanse.features.statefulsets.holding import kept, released, was_released
+from hanse.features.statefulsets.governing import is_for_others, keeper_of
+from hanse.features.statefulsets.holding import kept, released, standing, was_released
 from hanse.features.statefulsets.losing import deleted_or_lost, let_go, without_shares
 from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
 from hanse.features.statefulsets.reports import report
@@ -24,7 +25,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
 from hanse.model.marks import OWNER
-from hanse.model.objects import ClusterId, Meta
+from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -43,6 +44,15 @@ class _Case(Struct, frozen=True):
 
 def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
     """All that this cluster has of one set, and its report about it."""
+    plan, broker = _plan(key, seen, home), broker_of(seen)
+    if broker is None:
+        return plan
+    theirs = [o for o in standing(key, seen) if is_for_others(o, key, seen, broker)]
+    left = tuple(Place(seen.local, ref_of(o)) for o in theirs)  # until they have taken it over
+    return replace(plan, kept=(*plan.kept, *left)) if left else plan
+
+
+def _plan(key: Key, seen: Snapshot, home: str) -> Plan:
     broker = broker_of(seen)
     if broker is None:
         left = broker_left(seen)
@@ -110,15 +120,23 @@ def _of_set(case: _Case, share: int, seen: Snapshot) -> list[Desired]:
         if obj is not None:
             meta = obj.metadata
             found = seen.get(seen.local, type(obj), meta.name, meta.namespace)
-            again = was_released(found, key)
+            again = was_released(found, key) or _was_anothers(found, key)
             desired.append(Desired(obj, seen.local, step=step, sources=sources, takes_over=again))
     return desired
 
 
+def _was_anothers(found: Object | None, key: Key) -> bool:
+    """Whether a copy was kept by another set, which leaves it to us."""
+    marks = found.metadata.labels if isinstance(found, Service) else {}
+    return OWNER in marks and marks.get(SET, key.name) != key.name
+
+
 def _headless(case: _Case, seen: Snapshot) -> Service | None:
-    """The copy of the headless Service; none where people here have the same already."""
-    service = case.service
+    """The copy of the headless Service; none where another set or people have the same already."""
+    service, key = case.service, case.key
     if service is None:
+        return None
+    if keeper_of(service.metadata.name, key.namespace, seen, case.broker) not in ("", key.name):
         return None
     meta, spec = service.metadata, service.spec
     standing = seen.get(seen.local, Service, meta.name, meta.namespace)

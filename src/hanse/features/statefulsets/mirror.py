@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.fleet import BY_SET, members
+from hanse.features.statefulsets.governing import placed_behind, service_of
 from hanse.features.statefulsets.holding import SERVICES
 from hanse.features.statefulsets.local import copied
 from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
@@ -22,8 +23,8 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.marks import OWNER
-from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Wire, ref_of
+from hanse.model.marks import OWNER, OWNER_KEY
+from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Ref, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -35,6 +36,20 @@ def plan_mirror(key: Key, seen: Snapshot, home: str) -> Plan:
     broker = broker_of(seen)
     if broker is None:
         return Plan()
+    plan = _plan(key, seen, broker, home)
+    return replace(plan, kept=(*plan.kept, *_of_others(key, seen, broker)))
+
+
+def _of_others(key: Key, seen: Snapshot, broker: ClusterId) -> Iterator[Place]:
+    """The headless Services of our other sets: they stay whoever passed them on."""
+    for hosted in seen.in_namespace(seen.local, FederatedStatefulSet, key.namespace):
+        name = service_of(hosted)
+        stays = hosted.metadata.deletion_timestamp is None
+        if name and stays and hosted.metadata.name != key.name:
+            yield Place(broker, Ref(Service.kind, name, key.namespace))
+
+
+def _plan(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
     here = seen.get(seen.local, FederatedStatefulSet, key.name, key.namespace)
     there = seen.get(broker, FederatedStatefulSet, key.name, key.namespace)
     anchor = seen.get(seen.local, StatefulSetShares, key.name, key.namespace)
@@ -90,9 +105,10 @@ def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) ->
     if seen.get(broker, Namespace, meta.namespace) is None:
         space = Namespace(metadata=Meta(name=meta.namespace))
         yield Desired(space, broker, sources=sources, unowned=True)
-    name = str(here.spec.template.spec.get("serviceName", ""))
+    name = service_of(here)
     service = seen.get(seen.local, Service, name, meta.namespace)
-    if service is not None and OWNER not in service.metadata.labels:
+    ours = service is not None and OWNER not in service.metadata.labels
+    if service is not None and ours and meta.name == _keeper(name, meta.namespace, seen):
         copy = Service(
             metadata=Meta(
                 name=name,
@@ -102,7 +118,9 @@ def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) ->
             ),
             spec=copied(service.spec),
         )
-        yield Desired(copy, broker, step=1, sources=sources)
+        standing = seen.get(broker, Service, name, meta.namespace)
+        again = standing is not None and _passed_on_by(seen.local, standing)
+        yield Desired(copy, broker, step=1, sources=sources, takes_over=again)
     marks = {n: v for n, v in meta.annotations.items() if n not in (LAST_APPLIED, REPLICAS)}
     passed = FederatedStatefulSet(
         metadata=Meta(
@@ -111,6 +129,18 @@ def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) ->
         spec=here.spec,
     )
     yield Desired(passed, broker, step=2, sources=sources)
+
+
+def _keeper(service: str, namespace: str, seen: Snapshot) -> str:
+    """Which of our sets behind a Service passes it on: the first by name."""
+    return min(placed_behind(service, namespace, seen, seen.local), default="")
+
+
+def _passed_on_by(host: ClusterId, service: Service) -> bool:
+    """Whether a Service is on the broker for the sake of this host's sets."""
+    claim = service.metadata.annotations.get(OWNER_KEY, "")
+    ours = OWNER in service.metadata.labels
+    return ours and f'"for":"{host}"' in claim and '"key":"mirror/' in claim
 
 
 def _shown(

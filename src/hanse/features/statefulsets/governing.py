@@ -1,0 +1,74 @@
+"""Which set keeps a headless Service that governs several: the first of them by name.
+
+The copy of a Service is one object, whatever number of sets is behind it. The first set that lives
+keeps it for all; when that set goes, the next takes the copy over as it stands.
+"""
+
+from hanse.features.statefulsets.door import door_at
+from hanse.model.fleet import broker_of
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Index, Snapshot
+
+GOVERNED = Index(
+    StatefulSet,
+    "statefulsets-governed",
+    lambda s: [f"{s.metadata.namespace}/{s.spec.service_name}"],
+)
+GOVERNED_PLACED = Index(
+    FederatedStatefulSet,
+    "statefulsets-governed-placed",
+    lambda s: [f"{s.metadata.namespace}/{service_of(s)}"],
+)
+
+
+def service_of(obj: Object) -> str:
+    """The headless Service that a set, or its shares, are about."""
+    match obj:
+        case StatefulSet(spec=spec):
+            return spec.service_name
+        case FederatedStatefulSet(spec=spec):
+            return str(spec.template.spec.get("serviceName", ""))
+        case StatefulSetShares(spec=spec):
+            return spec.service
+        case _:
+            return ""
+
+
+def sets_behind(service: str, namespace: str, seen: Snapshot, broker: ClusterId) -> set[str]:
+    """The names of the sets that a Service governs, as they were submitted to the federation."""
+    plain = seen.by(broker, GOVERNED, f"{namespace}/{service}") if service else ()
+    placed = placed_behind(service, namespace, seen, broker)
+    return {one.metadata.name for one in plain} | placed
+
+
+def placed_behind(service: str, namespace: str, seen: Snapshot, where: ClusterId) -> set[str]:
+    """Those of them that are of the other kind, at the broker or at a host."""
+    placed = seen.by(where, GOVERNED_PLACED, f"{namespace}/{service}") if service else ()
+    return {one.metadata.name for one in placed if one.metadata.deletion_timestamp is None}
+
+
+def keeper_of(service: str, namespace: str, seen: Snapshot, broker: ClusterId) -> str:
+    """The set that keeps the copy of a headless Service in every cluster; empty if none does."""
+    names = sets_behind(service, namespace, seen, broker)
+    return min((n for n in names if _lives(Key("local", n, namespace), seen, broker)), default="")
+
+
+def is_for_others(obj: Object, key: Key, seen: Snapshot, broker: ClusterId) -> bool:
+    """Whether something of a set's is a Service that another set keeps from now on."""
+    if not isinstance(obj, Service) or broker_of(seen) != broker:
+        return False
+    return keeper_of(obj.metadata.name, key.namespace, seen, broker) not in ("", key.name)
+
+
+def _lives(key: Key, seen: Snapshot, broker: ClusterId) -> bool:
+    """Whether a set has shares and is there to stay."""
+    door = door_at(key, seen, broker)
+    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    if door is None or record is None or record.spec.newer:
+        return False
+    return not door.terminating and not door.orphaned
