@@ -1,9 +1,9 @@
 """What each cluster would answer to a question, from what is read of it now."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId, K, Kind, Object
 from hanse.model.snapshot import Readable, Snapshot
 
+T = TypeVar("T")
 PATIENCE = 10.0
 BROKER = "broker"
 
@@ -69,7 +70,8 @@ async def resolved(
     """Ask every cluster but the broker; one that is silent does not hide the others."""
     about = asked(wire_name(name), view)
     namespace = about.key.namespace if about is not None else ""
-    found = await asyncio.gather(*[_read(way, namespace) for way in ways])
+    reading = [read_from(way, lambda client: _read(client, namespace)) for way in ways]
+    found = await asyncio.gather(*reading)
     broker = next((r for r in found if isinstance(r, _Read) and r.is_broker), None)
     answers: list[Answers | NoAnswer] = []
     for way, read in zip(ways, found, strict=True):
@@ -82,24 +84,28 @@ async def resolved(
     return answers
 
 
-async def _read(way: Way, namespace: str) -> _Read | NoAnswer:
+async def read_from(way: Way, read: Callable[[Client], Coroutine[Any, Any, T]]) -> T | NoAnswer:
+    """What is read from a cluster, if it answers in time."""
     transport = HttpTransport(way.credentials)
-    client = Client(transport)
     try:
         async with asyncio.timeout(PATIENCE):
-            return _Read(
-                await _list(client, ServiceImport, namespace),
-                await _list(client, EndpointSlice, namespace, SERVICE_NAME),
-                await _list(client, ClusterSet),
-                await _leases(client),
-                await _list(client, GlobalService, GLOBAL),
-            )
+            return await read(Client(transport))
     except TimeoutError:
         return NoAnswer(way.name, f"no answer within {PATIENCE:.0f} s")
     except (BadCredentials, KubeError) as error:
         return NoAnswer(way.name, str(error))
     finally:
         await transport.close()
+
+
+async def _read(client: Client, namespace: str) -> _Read:
+    return _Read(
+        await _list(client, ServiceImport, namespace),
+        await _list(client, EndpointSlice, namespace, SERVICE_NAME),
+        await _list(client, ClusterSet),
+        await _leases(client),
+        await _list(client, GlobalService, GLOBAL),
+    )
 
 
 async def _list(

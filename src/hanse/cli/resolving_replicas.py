@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.cli.clusters import Way
-from hanse.cli.resolving import BROKER, PATIENCE, Answers, NoAnswer
+from hanse.cli.resolving import BROKER, Answers, NoAnswer, read_from
 from hanse.cli.statefulsets_seen import broker_among
 from hanse.dns.explain_replicas import Asked, explain_replica
 from hanse.dns.stateful import StatefulSetZone
@@ -15,9 +15,7 @@ from hanse.dns.zone import View
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
-from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.events import Listed
-from hanse.kube.http import HttpTransport
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Facts, Liveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
@@ -47,13 +45,13 @@ async def resolved_replicas(
 ) -> list[Answers | NoAnswer]:
     """Ask every chosen cluster but the broker; one that is silent does not hide the others."""
     broker = await broker_among(asking.everyone)
-    shared = await _read(broker, lambda client: _shared(client, about.namespace))
+    shared = await read_from(broker, lambda client: _shared(client, about.namespace))
     if isinstance(shared, NoAnswer):
         return [shared]
     members = [way for way in asking.chosen if way.name != broker.name] or [broker]
 
     async def ask(way: Way) -> Answers | NoAnswer:
-        pods = await _read(way, lambda client: _slices(client, about.namespace))
+        pods = await read_from(way, lambda client: _slices(client, about.namespace))
         if isinstance(pods, NoAnswer):
             return pods
         zone = StatefulSetZone(View(way.name, local=way.name), BROKER_NAMESPACE, options)
@@ -73,19 +71,6 @@ async def _shared(client: Client, namespace: str) -> _Shared:
 
 async def _slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
     return await client.list(EndpointSlice, namespace=namespace, labels=KUBE_SERVICE)
-
-
-async def _read(way: Way, read: Any) -> Any:
-    transport = HttpTransport(way.credentials)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            return await read(Client(transport))
-    except TimeoutError:
-        return NoAnswer(way.name, f"no answer within {PATIENCE:.0f} s")
-    except (BadCredentials, KubeError) as error:
-        return NoAnswer(way.name, str(error))
-    finally:
-        await transport.close()
 
 
 def _seen(
