@@ -1,11 +1,7 @@
 """A broker and its members on real clusters: agents have the rights that joining gave, no more."""
 
 import asyncio
-import os
-import sys
-from base64 import b64decode
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,19 +10,14 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from hanse.kube.access import Identity
 from hanse.kube.client import Client
 from hanse.kube.credentials import from_files
 from hanse.kube.http import HttpTransport
 from hanse.kube.renewal import Account, InFile, InSecret, Renewal
-from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl, Said
+from tests.real.members import HOME, SOURCE, Fleet, joined, json_in, service_for, set_of, slice_of
 
-HOME = "harbour"
-"""The broker namespace of these tests, so that nobody else's is touched."""
-MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease"
-SOURCE = "multicluster.kubernetes.io/source-cluster"
 UNTIL = "--timeout=60s"
 
 pytestmark = pytest.mark.anyio
@@ -41,113 +32,12 @@ class Later(Struct, frozen=True):
         return datetime.now(UTC) + self.by
 
 
-class Fleet(Struct):
-    """The shared fleet with a broker, members, and their agents as processes."""
-
-    real: RealFleet
-    folder: Path
-    kubectl: Kubectl
-
-    async def on(self, context: str, *arguments: str, given: str = "") -> Said:
-        """kubectl as an administrator."""
-        return await self.kubectl(self.real.kubeconfig, context, *arguments, given=given)
-
-    async def as_member(self, cluster: str, *arguments: str, given: str = "") -> Said:
-        """kubectl on the broker, as the account of a member."""
-        place = ("-n", HOME, *arguments)
-        return await self.kubectl(self.way(cluster), "broker", *place, given=given)
-
-    async def hanse(self, *arguments: str) -> Said:
-        """A command of ours, to its end."""
-        running = await self._started(*arguments, "--kubeconfig", str(self.real.kubeconfig))
-        output, errors = await running.communicate()
-        return Said(running.returncode or 0, output.decode(), errors.decode())
-
-    def way(self, cluster: str) -> Path:
-        """Where the agent of a cluster finds the broker."""
-        return self.folder / f"{cluster}-broker.kubeconfig"
-
-    async def join(self, cluster: str) -> Said:
-        return await self.hanse(
-            *("join", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
-            *("--broker-namespace", HOME),
-        )
-
-    @asynccontextmanager
-    async def agent(self, cluster: str) -> AsyncIterator[None]:
-        """An agent with nothing but what joining gave it."""
-        get_secret = ("-n", "hanse-system", "get", "secret", "hanse-broker")
-        secret = await self.on(cluster, *get_secret, "-o", "jsonpath={.data.kubeconfig}")
-        self.way(cluster).write_bytes(b64decode(secret.output))
-        token = await self.on(cluster, "-n", "hanse-system", "create", "token", "hanse-agent")
-        access = self.real.clusters[cluster].context.access
-        own = msgspec.structs.replace(access, identity=Identity(token=token.output.strip()))
-        write_kubeconfig(self.folder / f"{cluster}.kubeconfig", [Context(cluster, own)])
-        running = await self._started(
-            *("agent", "--cluster-id", cluster, "--listen", "127.0.0.1:0"),
-            *("--kubeconfig", str(self.folder / f"{cluster}.kubeconfig")),
-            *("--broker-kubeconfig", str(self.way(cluster)), "--broker-namespace", HOME),
-            log=self.folder / f"{cluster}.log",
-        )
-        try:
-            yield
-        finally:
-            running.terminate()
-            await running.wait()
-
-    async def _started(
-        self, *arguments: str, log: Path | None = None
-    ) -> asyncio.subprocess.Process:
-        program = (sys.executable, "-c", "from hanse.cli import main; main()")
-        pipe = asyncio.subprocess.PIPE
-        said = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
-        try:
-            return await asyncio.create_subprocess_exec(
-                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=said
-            )
-        finally:
-            if log is not None:
-                os.close(said)
-
-
 @pytest.fixture(scope="module")
 async def fleet(
     real_clusters: RealFleet, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Fleet]:
-    """Three members of one broker; at the end it is all undone, as the guide says."""
-    whole = Fleet(real_clusters, tmp_path_factory.mktemp("members"), kubectl)
-    said = await whole.hanse("broker", "init", "--context", "broker", "--namespace", HOME)
-    assert said.status == 0, said.errors
-    async with AsyncExitStack() as agents:
-        for cluster in NAMES:
-            said = await whole.join(cluster)
-            assert said.status == 0, said.errors
-            await agents.enter_async_context(whole.agent(cluster))
+    async with joined(real_clusters, tmp_path_factory.mktemp("members"), kubectl) as whole:
         yield whole
-    for cluster in NAMES:
-        await _undo(whole, cluster)
-    cluster_wide = "validatingadmissionpolicy,validatingadmissionpolicybinding,clusterrole"
-    said = await whole.on("broker", "delete", cluster_wide, "-l", "app.kubernetes.io/part-of=hanse")
-    assert said.status == 0, said.errors
-    await whole.on("broker", "delete", "clusterset", "default")
-    await whole.on("broker", "delete", "namespace", HOME)
-    await _without_definitions(whole, "broker")
-
-
-async def _undo(whole: Fleet, cluster: str) -> None:
-    """The commands of the guide by which a cluster leaves."""
-    marks = ("-l", f"hanse.dev/member={cluster}")
-    said = await whole.on("broker", "-n", HOME, "delete", MEMBER_KINDS, *marks)
-    assert said.status == 0, said.errors
-    await whole.on("broker", "-n", HOME, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}")
-    await whole.on(cluster, "delete", "clusterrole,clusterrolebinding", "hanse-agent")
-    await whole.on(cluster, "delete", "namespace", "hanse-system", "shop", "--wait=false")
-    await _without_definitions(whole, cluster)
-
-
-async def _without_definitions(whole: Fleet, context: str) -> None:
-    ours = await whole.hanse("crds")
-    await whole.on(context, "delete", "--wait=false", "-f", "-", given=ours.output)
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +54,9 @@ async def exported(fleet: Fleet) -> Said:
     return said
 
 
-def _json(said: Said) -> Any:
-    assert said.status == 0, said.errors
-    return msgspec.json.decode(said.output)
-
-
 async def _slices_of(fleet: Fleet, cluster: str) -> list[str]:
     query = ("-n", HOME, "get", "endpointslices", "-l", f"{SOURCE}={cluster}", "-o", "json")
-    return [one["metadata"]["name"] for one in _json(await fleet.on("broker", *query))["items"]]
+    return [one["metadata"]["name"] for one in json_in(await fleet.on("broker", *query))["items"]]
 
 
 async def test_an_export_is_visible_in_every_cluster(fleet: Fleet, exported: Said) -> None:
@@ -185,7 +70,7 @@ async def test_an_export_is_visible_in_every_cluster(fleet: Fleet, exported: Sai
 
 
 async def test_status_shows_the_service_once(fleet: Fleet, exported: Said) -> None:
-    services = _json(await fleet.hanse("status", "--json"))["services"]
+    services = json_in(await fleet.hanse("status", "--json"))["services"]
 
     (web,) = [one for one in services if one["name"] == "web"]
     assert web["exporters"] == ["hamburg", "lubeck"]
@@ -214,35 +99,22 @@ async def test_every_member_renews_its_own_lease(fleet: Fleet, exported: Said) -
         assert waited.status == 0, waited.errors
 
 
-def _slice(name: str, source: str) -> str:
-    labels = {SOURCE: source, "multicluster.kubernetes.io/service-name": "web"}
-    made = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": name, "namespace": HOME, "labels": labels},
-        "addressType": "IPv4",
-        "endpoints": [],
-        "ports": [],
-    }
-    return msgspec.json.encode(made).decode()
-
-
 async def test_a_member_writes_slices_in_its_own_name(fleet: Fleet) -> None:
-    made = await fleet.as_member("lubeck", "create", "-f", "-", given=_slice("own", "lubeck"))
+    made = await fleet.as_member("lubeck", "create", "-f", "-", given=slice_of("own", "lubeck"))
     gone = await fleet.as_member("lubeck", "delete", "endpointslice", "own")
 
     assert (made.status, gone.status) == (0, 0), made.errors + gone.errors
 
 
 async def test_a_member_cannot_write_a_slice_in_anothers_name(fleet: Fleet) -> None:
-    said = await fleet.as_member("lubeck", "create", "-f", "-", given=_slice("false", "hamburg"))
+    said = await fleet.as_member("lubeck", "create", "-f", "-", given=slice_of("false", "hamburg"))
 
     assert said.status == 1
     assert f"label {SOURCE} must be lubeck" in said.errors
 
 
 async def test_a_member_cannot_write_a_slice_in_nobodys_name(fleet: Fleet) -> None:
-    bare = _slice("bare", "lubeck").replace(SOURCE, "other")
+    bare = slice_of("bare", "lubeck").replace(SOURCE, "other")
 
     said = await fleet.as_member("lubeck", "create", "-f", "-", given=bare)
 
@@ -382,7 +254,7 @@ async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: Fleet) -> 
     await fleet.on("broker", "patch", "clusterset", "default", *change)
     try:
         inside, outside = (
-            _slice("bounded", "lubeck").replace(
+            slice_of("bounded", "lubeck").replace(
                 '"endpoints":[]', f'"endpoints":[{{"addresses":["{address}"]}}]'
             )
             for address in ("10.77.1.2", "10.78.1.2")
@@ -411,28 +283,19 @@ async def _until_refused(fleet: Fleet, given: str) -> str:
     return ""
 
 
-def _service(name: str, served: str = "") -> str:
-    claim = f'{{"feature":"statefulsets","for":"{served}"}}'
-    made: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "annotations": {"hanse.dev/owner-key": claim}},
-        "spec": {"ports": [{"port": 80}]},
-    }
-    return msgspec.json.encode(made).decode()
-
-
 async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_of_others(
     fleet: Fleet,
 ) -> None:
     people = ("-n", "default")
-    await fleet.on("broker", *people, "create", "-f", "-", given=_service("theirs", "hamburg"))
+    await fleet.on("broker", *people, "create", "-f", "-", given=service_for("theirs", "hamburg"))
     change = ("patch", "service", "theirs", "--type=merge", "-p")
     member = fleet.as_member
 
-    made = await member("lubeck", *people, "create", "-f", "-", given=_service("own", "lubeck"))
+    made = await member("lubeck", *people, "create", "-f", "-", given=service_for("own", "lubeck"))
     noted = await member("lubeck", *people, *change, '{"metadata":{"annotations":{"a":"b"}}}')
-    false = await member("lubeck", *people, "create", "-f", "-", given=_service("false", "bergen"))
+    false = await member(
+        "lubeck", *people, "create", "-f", "-", given=service_for("false", "bergen")
+    )
     turned = await member("lubeck", *people, *change, '{"spec":{"selector":{"app":"mine"}}}')
     gone = await member("lubeck", *people, "delete", "service", "theirs")
     await fleet.on("broker", *people, "delete", "service", "own", "theirs")
@@ -469,24 +332,6 @@ async def awake(fleet: Fleet) -> None:
         assert said.status == 0, said.errors
 
 
-def _set(name: str, marks: dict[str, str]) -> str:
-    labels = {"app": "store"}
-    made: dict[str, Any] = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": "default", "annotations": marks},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "store", "image": "store"}]},
-            },
-        },
-    }
-    return msgspec.json.encode(made).decode()
-
-
 LB = "federation.kubernetes.io/statefulset-lb-needed"
 UPDATE = "statefulsets.hanse.dev/update"
 WISH = "federation.kubernetes.io/statefulset-preferences"
@@ -511,7 +356,7 @@ WISH = "federation.kubernetes.io/statefulset-preferences"
 async def test_a_set_that_no_cluster_could_run_is_refused_at_the_door(
     fleet: Fleet, awake: None, name: str, marks: dict[str, str], words: str
 ) -> None:
-    refused = await fleet.on("broker", "create", "-f", "-", given=_set(name, marks))
+    refused = await fleet.on("broker", "create", "-f", "-", given=set_of(name, marks))
 
     assert refused.status != 0, "it was let in"
     assert words in refused.errors
@@ -521,12 +366,12 @@ async def test_a_set_at_the_door_tells_where_its_replicas_are_placed(
     fleet: Fleet, awake: None
 ) -> None:
     wish = '{"clusters": {"*": {"weight": 3}, "lubeck": {"minReplicas": 1, "maxReplicas": 1}}}'
-    made = await fleet.on("broker", "create", "-f", "-", given=_set("store", {WISH: wish}))
+    made = await fleet.on("broker", "create", "-f", "-", given=set_of("store", {WISH: wish}))
     assert made.status == 0, made.errors
     placed = ("get", "events", "--field-selector", "reason=Placed", "-o", "json")
 
     async with asyncio.timeout(60):
-        while not (events := _json(await fleet.on("broker", *placed))["items"]):  # noqa: ASYNC110 - nothing waits for an Event by its reason
+        while not (events := json_in(await fleet.on("broker", *placed))["items"]):  # noqa: ASYNC110 - nothing waits for an Event by its reason
             await asyncio.sleep(0.2)
     await fleet.on("broker", "delete", "statefulset", "store")
 

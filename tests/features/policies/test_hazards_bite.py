@@ -14,9 +14,12 @@ from hanse.features.policies.versions import NOTHING
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from hanse.testing.time import run
-from tests.features.policies import test_hazards as hazards
+from tests.features.policies import test_hazards_of_agents as agents
 from tests.features.policies import test_hazards_of_homes as homes
+from tests.features.policies import test_hazards_of_members as members
+from tests.features.policies import test_hazards_of_people as people
 
+deletion_after = homes.test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -89,27 +92,27 @@ def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("weaken", "scenario"),
     [
-        (tombstones_go_at_once, hazards.test_member_away_for_a_week),
+        (tombstones_go_at_once, members.test_member_away_for_a_week),
         (
             whatever_is_gone_was_deleted,
-            hazards.test_too_many_that_vanish_at_once_are_held_until_a_person_says_so,
+            people.test_too_many_that_vanish_at_once_are_held_until_a_person_says_so,
         ),
         (
             copies_carry_no_mark,
-            hazards.test_a_late_copy_of_a_leader_that_was_replaced_does_not_bring_a_policy_back,
+            agents.test_a_late_copy_of_a_leader_that_was_replaced_does_not_bring_a_policy_back,
         ),
         (
             collected_tombstones_are_forgotten,
-            lambda: hazards.test_etcd_restored_from_backup(watched=True),
+            lambda: members.test_etcd_restored_from_backup(watched=True),
         ),
         (
             nobody_notices_who_was_away,
-            lambda: hazards.test_member_removed_and_rejoined_with_a_stale_copy(force=True),
+            lambda: members.test_member_removed_and_rejoined_with_a_stale_copy(force=True),
         ),
-        (deletions_are_not_looked_for, hazards.test_delete_during_a_partition),
+        (deletions_are_not_looked_for, agents.test_delete_during_a_partition),
         (
             nobody_counts_how_often_something_comes_back,
-            hazards.test_gitops_recreating_what_was_deleted,
+            people.test_gitops_recreating_what_was_deleted,
         ),
         (
             what_went_with_its_namespace_stands_in_the_next,
@@ -117,11 +120,11 @@ def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
         ),
         (
             where_it_was_seen_first_is_where_it_stands,
-            homes.test_a_deletion_counts_after_a_copy_came_back_before_its_namespace_was_seen,
+            lambda: deletion_after("namespace"),
         ),
         (
             where_it_was_seen_first_is_where_it_stands,
-            homes.test_a_deletion_counts_after_a_copy_came_back_before_its_kind_was_seen,
+            lambda: deletion_after("kind"),
         ),
         (
             what_is_seen_is_of_the_namespace_that_is_seen,
@@ -137,11 +140,11 @@ def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
         ),
         (
             what_was_ever_read_counts,
-            hazards.test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back,
+            agents.test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back,
         ),
         (
             every_write_gives_a_generation,
-            lambda: hazards.test_an_edit_after_a_crash_is_nobody_elses_write(request_number=7),
+            lambda: agents.test_an_edit_after_a_crash_is_nobody_elses_write(request_number=7),
         ),
     ],
     ids=lambda value: value.__name__ if value.__name__ != "<lambda>" else "",

@@ -1,20 +1,21 @@
 """What may happen to a policy whose namespace or kind goes and comes back, a scenario for each."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
 
 from hanse.features.policies.record import record_name
 from hanse.model.keys import Key
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
 from hanse.testing.faults import Weather
 from hanse.testing.time import ON_VIRTUAL_TIME
-from tests.features.policies.realm import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
-from tests.features.policies.test_hazards import (
+from tests.features.policies.hazard import (
     A_WHILE,
     DENY,
     deny_stands,
@@ -22,7 +23,9 @@ from tests.features.policies.test_hazards import (
     federation,
     phase_of,
 )
+from tests.features.policies.realm import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
 
+MakePolicy = Callable[..., ClusterNetworkPolicy | AntreaNetworkPolicy]
 DEFINITION = "clusternetworkpolicies.crd.antrea.io"
 DENY_RECORD = record_name(Key("anp", "deny", SHOP))
 LONG_AFTER = timedelta(minutes=5).total_seconds()
@@ -128,36 +131,39 @@ async def test_crd_uninstalled(watched: bool) -> None:
         assert await realm.priorities(DENY) == everywhere(5)
 
 
-async def test_a_deletion_counts_after_a_copy_came_back_before_its_namespace_was_seen() -> None:
+async def remake_the_namespace(realm: Realm) -> None:
+    seen_late(realm, "namespaces")
+    await raze(realm)
+    await make_namespace(realm)
+
+
+async def remake_the_kind(realm: Realm) -> None:
+    seen_late(realm, "customresourcedefinitions")
+    await realm.client(BERGEN).delete(CustomResourceDefinition, DEFINITION, "")
+    await realm.define(BERGEN, DEFINITION)
+
+
+REMADE: dict[str, tuple[MakePolicy, Callable[[Realm], Awaitable[None]]]] = {
+    "namespace": (anp, remake_the_namespace),
+    "kind": (acnp, remake_the_kind),
+}
+"""What may be made anew before that is seen, and the kind of policy that stands in it."""
+
+
+@pytest.mark.parametrize("home", REMADE)
+async def test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen(home: str) -> None:
+    policy, remake = REMADE[home]
     async with federation() as realm:
-        await realm.create(LUBECK, anp("deny", 3))
+        await realm.create(LUBECK, policy("deny", 3))
         await asyncio.sleep(A_WHILE)
-        seen_late(realm, "namespaces")
-        await raze(realm)
-        await make_namespace(realm)
+        await remake(realm)
         await asyncio.sleep(LONG_AFTER)
-        assert await realm.priorities(anp("deny")) == everywhere(3)
+        assert await realm.priorities(policy("deny")) == everywhere(3)
 
-        await realm.delete(BERGEN, anp("deny"))
+        await realm.delete(BERGEN, policy("deny"))
         await asyncio.sleep(A_WHILE)
 
-        assert await realm.priorities(anp("deny")) == everywhere(None)
-
-
-async def test_a_deletion_counts_after_a_copy_came_back_before_its_kind_was_seen() -> None:
-    async with federation() as realm:
-        await realm.create(LUBECK, acnp("deny", 3))
-        await asyncio.sleep(A_WHILE)
-        seen_late(realm, "customresourcedefinitions")
-        await realm.client(BERGEN).delete(CustomResourceDefinition, DEFINITION, "")
-        await realm.define(BERGEN, DEFINITION)
-        await asyncio.sleep(LONG_AFTER)
-        assert await realm.priorities(acnp("deny")) == everywhere(3)
-
-        await realm.delete(BERGEN, acnp("deny"))
-        await asyncio.sleep(A_WHILE)
-
-        assert await realm.priorities(acnp("deny")) == everywhere(None)
+        assert await realm.priorities(policy("deny")) == everywhere(None)
 
 
 async def test_a_namespace_that_goes_a_moment_after_a_deletion_in_it_deletes_nothing_else() -> None:
