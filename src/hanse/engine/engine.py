@@ -20,10 +20,10 @@ from hanse.engine.ownership import SHARED, Owned, owner_of
 from hanse.engine.patience import Patience, are_left_to_others
 from hanse.engine.pause import PAUSE_WATCHES, lifted_holds, pause_of, unread_brakes
 from hanse.engine.questions import Provider, Questions
-from hanse.engine.queue import Item, Lane, Queue, Turn
+from hanse.engine.queue import FEW, Item, Lane, Queue, Turn
 from hanse.engine.slots import Slot, Slots
 from hanse.engine.suspicion import Suspicion
-from hanse.engine.work import BREATH, FACTS, UNREADABLE, Work
+from hanse.engine.work import BREATH, FACTS, UNREADABLE, Work, let_begin
 from hanse.engine.writer import Fence, NoFence, Writer, Written
 from hanse.kube.clock import Clock
 from hanse.kube.errors import Unreachable
@@ -294,6 +294,8 @@ class Engine:
                     name = f"{turn.item[0]} {turn.item[1]}"
                     task = group.create_task(self._carry_out(work, slot), name=name)
                     task.add_done_callback(lambda _, s=slot: s.give_back())  # type: ignore[misc]
+                    if len(self.queue) < FEW:
+                        await let_begin()
                     continue
                 self.queue.done(turn.item)
                 slots.free.release()

@@ -1,5 +1,6 @@
 """A key's plan on its way to being carried out."""
 
+import asyncio
 from datetime import timedelta
 
 from msgspec import Struct
@@ -44,3 +45,9 @@ class Work(Struct, frozen=True):
     plan: Plan
     wanted: Todo
     actions: list[Action]
+
+
+async def let_begin() -> None:
+    """Let a new task get as far as its requests: a turn for it, and one for those it starts."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
