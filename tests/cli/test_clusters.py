@@ -1,12 +1,13 @@
 """Which clusters a command is about."""
 
+import asyncio
 import fcntl
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 
-from hanse.cli.clusters import is_local, kubeconfig_files, local_folder, ways
+from hanse.cli.clusters import AT_ONCE, Way, at_each, is_local, kubeconfig_files, local_folder, ways
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
 from hanse.kube.access import Access, Endpoint
@@ -113,3 +114,21 @@ def test_a_shell_is_offered_the_clusters_that_there_are(
     offered = complete.get_completions(["status", "--context"], "lu")
 
     assert [one.value for one in offered] == ["lubeck"]
+
+
+@pytest.mark.anyio
+async def test_of_many_clusters_some_are_asked_at_a_time_and_all_in_the_end(here: Path) -> None:
+    names = [f"c{number}" for number in range(3 * AT_ONCE)]
+    chosen = ways(Settings(kubeconfig=_config(here / "many", *names)))
+    asked = most = 0
+
+    async def ask(way: Way) -> str:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        await asyncio.sleep(0)
+        asked -= 1
+        return way.name
+
+    assert await at_each(chosen, ask) == names
+    assert most == AT_ONCE

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import Way, at_each
 from hanse.cli.looking import PATIENCE
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
@@ -72,7 +72,7 @@ class Chart(Struct, frozen=True):
 
 async def charts_of(ways: Iterable[Way]) -> list[Chart]:
     """Read every cluster that answers at all; the first look tells of those that do not."""
-    found = await asyncio.gather(*(_chart(way) for way in ways))
+    found = await at_each(ways, _chart)
     return [one for one in found if one is not None]
 
 

@@ -1,9 +1,11 @@
 """Which clusters a command is about: those of a kubeconfig, or of a local federation that runs."""
 
+import asyncio
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -21,11 +23,28 @@ FOLDER = "HANSE_DIR"
 IN_CLUSTER = "in-cluster"
 
 
+AT_ONCE = 8
+"""Clusters that are asked at a time: more, and they wait for us while we count how long."""
+
+T = TypeVar("T")
+
+
 class Way(Struct, frozen=True):
     """A cluster by the name of its context, and how to get in."""
 
     name: str
     credentials: Credentials
+
+
+async def at_each(ways: Iterable[Way], ask: Callable[[Way], Awaitable[T]]) -> list[T]:
+    """Ask every cluster, some at a time, and give the answers in their order."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(way: Way) -> T:
+        async with turn:
+            return await ask(way)
+
+    return list(await asyncio.gather(*(in_turn(way) for way in ways)))
 
 
 def ways(settings: Settings, environment: Mapping[str, str] = os.environ) -> tuple[Way, ...]:

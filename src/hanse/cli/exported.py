@@ -1,10 +1,9 @@
 """A look at every exported service, from outside, through the API servers of all clusters."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import Way, at_each
 from hanse.cli.looking import PATIENCE
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, US
 from hanse.features.services.overview import Holding, ServiceSeen, services_in
@@ -27,7 +26,7 @@ K = TypeVar("K", bound=Object)
 
 async def look_at_services(ways: Iterable[Way]) -> list[ServiceSeen]:
     """The exported services of all clusters that answer."""
-    held = await asyncio.gather(*(_held_by(way) for way in ways))
+    held = await at_each(ways, _held_by)
     return services_in([one for one in held if one is not None])
 
 

@@ -1,11 +1,10 @@
 """A look at federated Services and machines, through the API servers of all clusters."""
 
-import asyncio
 from collections.abc import Iterable
 
 import click
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import Way, at_each
 from hanse.cli.exported import all_of, cluster_id
 from hanse.cli.federated_seen import Holding, Seen, seen_in
 from hanse.cli.looking import PATIENCE
@@ -26,7 +25,7 @@ _OURS = f"{MANAGED_BY} in ({FEDERATING},{SERVING_MACHINES})"
 
 async def look_at_federated(ways: Iterable[Way]) -> Seen:
     """What clusters that answer hold; one that does not hides no other."""
-    held = await asyncio.gather(*(_held_by(way) for way in ways))
+    held = await at_each(ways, _held_by)
     return seen_in([one for one in held if one is not None])
 
 

@@ -8,7 +8,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import Way, at_each
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
 from hanse.features.gslb.homes import COPIED
@@ -102,8 +102,8 @@ class Seen(Struct, frozen=True):
 
 
 async def look(ways: Sequence[Way]) -> Seen:
-    """Read every cluster at once; one that is silent does not hide the others."""
-    sites = await asyncio.gather(*[_read(way) for way in ways])
+    """Read every cluster; one that is silent does not hide the others."""
+    sites = await at_each(ways, _read)
     return Seen(tuple(sites))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import Way, at_each
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.policies.content import KINDS, Policy
@@ -51,8 +51,8 @@ class Decision(Struct, frozen=True):
 
 
 async def read_ledgers(ways: Sequence[Way]) -> Ledgers:
-    """Read every cluster at once; one that does not answer hides no other."""
-    found = await asyncio.gather(*(_records(way) for way in ways))
+    """Read every cluster; one that does not answer hides no other."""
+    found = await at_each(ways, _records)
     records = {w.name: r for w, r in zip(ways, found, strict=True) if isinstance(r, tuple) and r}
     silent = {w.name: r for w, r in zip(ways, found, strict=True) if isinstance(r, str)}
     return Ledgers(records, silent)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import Way, at_each
 from hanse.dns.explain import Explanation, asked, explain
 from hanse.dns.global_names import GlobalZone
 from hanse.dns.names import wire_name
@@ -70,8 +70,7 @@ async def resolved(
     """Ask every cluster but the broker; one that is silent does not hide the others."""
     about = asked(wire_name(name), view)
     namespace = about.key.namespace if about is not None else ""
-    reading = [read_from(way, lambda client: _read(client, namespace)) for way in ways]
-    found = await asyncio.gather(*reading)
+    found = await at_each(ways, lambda way: read_from(way, lambda client: _read(client, namespace)))
     broker = next((r for r in found if isinstance(r, _Read) and r.is_broker), None)
     answers: list[Answers | NoAnswer] = []
     for way, read in zip(ways, found, strict=True):
