@@ -90,8 +90,8 @@ class Connection:
         """The loop's time when it last answered anything."""
         self.doubted = asyncio.Event()
         """Set by whoever has to know at once whether it answers."""
-        self.silent = False
-        """Whether it takes what is asked and answers nothing, however well its watches stand."""
+        self.silent = ""
+        """Why nothing that is asked is answered, however well its watches stand; empty: it is."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
 
     def next_state(self, now: datetime) -> ClusterState:
@@ -143,7 +143,7 @@ class Connection:
             and stream.store.lists <= lists
         }
         if self.silent:
-            return Phase.UNREACHABLE, "it takes requests and answers none of them"
+            return Phase.UNREACHABLE, self.silent
         if self.refused:
             return Phase.UNREACHABLE, _no_rights(self.refused, self.roles)
         failing = [s for s in self.streams.values() if s.error is not None]

@@ -11,7 +11,7 @@ from hanse.engine.api import Api
 from hanse.engine.connection import Connection, Scope, Stream, wanted_scopes
 from hanse.engine.hearing import listen
 from hanse.kube.clock import Clock
-from hanse.kube.errors import ApiError, KubeError
+from hanse.kube.errors import KubeError, Unreachable
 from hanse.kube.events import Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.kube.served import Bell
 from hanse.kube.store import Store
@@ -294,7 +294,7 @@ class Fleet:
         if connection is not None:
             connection.heard_at = asyncio.get_running_loop().time()
             if connection.silent:
-                connection.silent = False
+                connection.silent = ""
                 self._update_state(connection)
 
     def _restored(self, connection: Connection, noticed_by: Scope) -> None:
@@ -325,19 +325,20 @@ class Fleet:
                 await self._identify(connection)
                 connection.looked_after = all_so_far
 
-    async def _identify(self, connection: Connection) -> None:
-        """Notice another cluster behind the same address; whatever it says, it has answered."""
+    async def _identify(self, connection: Connection) -> str:
+        """Notice another cluster behind the same address; gives why there was no answer, if so."""
         try:
             found = await connection.api.identity()
-        except ApiError:
-            self._heard(connection.cluster)
-            return
+        except Unreachable as error:
+            return str(error)
         except KubeError:
-            return
+            self._heard(connection.cluster)  # whatever it says, it has answered
+            return ""
         self._heard(connection.cluster)
         known, connection.identity = connection.identity, found
         if known and known != found:
             self._restored(connection, Scope(Namespace, "", "-"))
+        return ""
 
     def _tell(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
         if put is not None:

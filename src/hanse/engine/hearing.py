@@ -20,10 +20,14 @@ NOTICED = QUIET + QUESTIONS * PATIENCE
 """When a cluster that answers nothing any more is known to be silent."""
 
 
+MUTE = "it takes requests and answers none of them"
+
+Ask = Callable[[Connection], Awaitable[str]]
+"""Asks a cluster anything; gives why there was no answer, or nothing."""
+
+
 async def listen(
-    connection: Connection,
-    ask: Callable[[Connection], Awaitable[None]],
-    fell_silent: Callable[[Connection], None],
+    connection: Connection, ask: Ask, fell_silent: Callable[[Connection], None]
 ) -> None:
     """Ask a cluster whenever it has been quiet for a while, or is doubted, until cancelled.
 
@@ -40,22 +44,25 @@ async def listen(
         connection.doubted.clear()
         if connection.interrupted and not connection.silent:
             await asyncio.sleep(QUIET.total_seconds())
-        elif not await _answers(connection, ask) and not connection.silent:
-            connection.silent = True
+            continue
+        why = await _why_unanswered(connection, ask)
+        if why and not connection.silent:
+            connection.silent = why
             fell_silent(connection)
 
 
-async def _answers(connection: Connection, ask: Callable[[Connection], Awaitable[None]]) -> bool:
+async def _why_unanswered(connection: Connection, ask: Ask) -> str:
+    why = ""
     for _ in range(QUESTIONS):
-        asked = _now()
+        asked, why = _now(), MUTE
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE.total_seconds()):
-                await ask(connection)
-                if connection.heard_at < asked:  # refused at once: the next may be taken
+                why = await ask(connection)
+                if why:  # refused at once: the next may be taken
                     await asyncio.sleep(PATIENCE.total_seconds())
         if connection.heard_at >= asked:
-            return True
-    return False
+            return ""
+    return why
 
 
 def _now() -> float:
