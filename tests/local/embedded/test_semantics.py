@@ -259,6 +259,19 @@ async def test_unknown_fields_are_refused_warned_of_or_dropped(
         assert "colour" not in answer.body
 
 
+async def test_a_stateful_set_that_was_read_can_be_applied_again() -> None:
+    cluster = Cluster()
+    sets, made = DEPLOYMENTS.replace("deployments", "statefulsets"), deployment("store")
+    claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    spec = {**made["spec"], "volumeClaimTemplates": [claim]}
+    read = await cluster.create(sets, {**made, "kind": "StatefulSet", "spec": spec})
+    assert read["spec"]["volumeClaimTemplates"][0]["kind"] == "PersistentVolumeClaim"
+
+    again = await cluster.send("PUT", f"{sets}/store", read, fieldValidation="Strict")
+
+    assert again.status == 200, again.message
+
+
 async def test_a_field_given_twice_is_named() -> None:
     body = b'{"metadata":{"name":"a"},"data":{"x":"1","x":"2"}}'
 

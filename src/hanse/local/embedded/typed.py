@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from hanse.local.embedded.fields import Field, fields_of, json_fields
+from hanse.local.embedded.fields import Field, fields_of, is_kind, json_fields
 from hanse.local.embedded.resources import Object
 
+_TYPE_META = ("apiVersion", "kind")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]")
 
 
@@ -40,7 +41,7 @@ def read(type_name: str, value: Object) -> tuple[Object, list[str]]:
     """The object as its built-in type has it, and the paths of the fields that were dropped."""
     reading = _Reading()
     shaped = _message(type_name, value, "", "", reading)
-    unknown = [path for path in reading.unknown if path not in ("apiVersion", "kind")]
+    unknown = [path for path in reading.unknown if path not in _TYPE_META]
     return shaped, unknown
 
 
@@ -59,6 +60,8 @@ def _message(type_name: str, value: Any, path: str, place: str, reading: _Readin
     shaped: Object = clone(_zero(type_name))
     for name, inner in value.items():
         field = known.get(name)
+        if field is None and name in _TYPE_META and is_kind(type_name):
+            continue  # claims in a StatefulSet may say what they are
         if field is None:
             reading.unknown.append(f"{place}.{name}" if place else name)
             continue
