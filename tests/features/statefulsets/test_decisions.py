@@ -177,6 +177,18 @@ def test_stateful_sets_of_an_api_server_with_nodes_are_its_own_business() -> Non
     assert plan(SHARES, seen(door(6), node)) == Plan()
 
 
+def test_more_replicas_than_a_cluster_may_have_by_now_are_told_with_the_remedy() -> None:
+    wish = '{"clusters": {"*": {}, "lubeck": {"maxReplicas": 1}}}'
+    marks = {"federation.kubernetes.io/statefulset-preferences": wish}
+    reason, message = conditions(seen(door(6, marks), record(bergen=2, hamburg=2, lubeck=2)))[
+        "Placed"
+    ]
+
+    assert reason == "NotAsWished"
+    assert "lubeck have more than their max, and replicas do not move" in message
+    assert "annotate statefulsets.hanse.dev/rebalance" in message
+
+
 def test_a_name_too_long_for_one_cluster_leaves_that_one_out_and_says_so() -> None:
     long = "a-cluster-by-the-sea-with-a-long-name-and-more-of-it"
     snap = seen(door(4), members=[lease(HERE), lease(long)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.statefulsets.planner import NO_LIMIT, Wish, distribute
+from hanse.features.statefulsets.planner import NO_LIMIT, Distribution, Wish, distribute
 
 THREE = ("c1", "c2", "c3")
 
@@ -84,6 +84,13 @@ _wishes = st.builds(
 )
 _wished = st.dictionaries(st.sampled_from(clusters(12)), _wishes, max_size=12)
 _shares = st.dictionaries(st.sampled_from(clusters(12)), st.integers(0, 40), max_size=12)
+
+
+def test_what_is_over_its_max_is_told_and_shrinks_first() -> None:
+    before, capped = {"a": 2, "b": 4}, {"a": Wish(max=1)}
+
+    assert distribute(6, before, ["a", "b"], capped) == Distribution(before, crowded=("a",))
+    assert distribute(5, before, ["a", "b"], capped) == Distribution({"a": 1, "b": 4})
 
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)

@@ -38,6 +38,8 @@ class Distribution(Struct, frozen=True):
     """Replicas too many that stand in clusters which cannot be reached."""
     starved: tuple[ClusterId, ...] = ()
     """Healthy clusters that have fewer than they should at least."""
+    crowded: tuple[ClusterId, ...] = ()
+    """Healthy clusters that have more than they should at most, from before that was wished."""
 
 
 class _Bounds(Struct, frozen=True):
@@ -68,11 +70,13 @@ def distribute(
     elif missing < 0:
         missing = -_shrink(shares, candidates, -missing)
     starved = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.wish.min]
+    crowded = [b.cluster for b in candidates if shares.get(b.cluster, 0) > b.wish.max]
     return Distribution(
         {cluster: shares[cluster] for cluster in sorted(shares) if shares[cluster]},
         unplaced=max(missing, 0),
         surplus=max(-missing, 0),
         starved=tuple(starved),
+        crowded=tuple(crowded),
     )
 
 
@@ -85,7 +89,11 @@ def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Bounds], missing: 
 
 
 def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Bounds], many: int) -> int:
-    """Take replicas, last from where there should be some; gives what could not be taken."""
+    """Take replicas, first from where there are too many, last from where there should be some.
+
+    Gives what could not be taken.
+    """
+    many = _take(shares, [(b, max(b.wish.max, b.wish.min)) for b in candidates], many, weigh=_alike)
     unweighed = [(b, b.wish.min) for b in candidates if not b.wish.weight]
     many = _take(shares, unweighed, many, weigh=_alike)
     above = [(b, b.wish.min) for b in candidates if b.wish.weight]

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.statefulsets.door import Door
-from hanse.features.statefulsets.names import MOST_OF_A_SET
+from hanse.features.statefulsets.names import MOST_OF_A_SET, REBALANCE
 from hanse.features.statefulsets.planner import Distribution
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.apps import StatefulSet
@@ -164,6 +164,12 @@ def _misplaced(situation: Situation) -> Iterator[str]:
     if spread.starved:
         names = ", ".join(spread.starved)
         yield f"preferences: {names} have fewer than their min; more replicas are needed"
+    if spread.crowded:
+        names = ", ".join(spread.crowded)
+        yield (
+            f"preferences: {names} have more than their max, and replicas do not move: scale down, "
+            f"or annotate {REBALANCE} to share out anew"
+        )
     unknown = sorted(door.preferences.wishes.keys() - set(situation.known))
     if unknown:
         yield f"preferences: there is no cluster {', '.join(unknown)} in the fleet"

@@ -156,6 +156,7 @@ class StatefulSetPart(Object, frozen=True, kw_only=True):
             Column("Set", ".spec.name"),
             Column("Cluster", ".spec.cluster"),
             Column("Share", ".spec.share", "integer"),
+            Column("Ended", ".spec.ended", "date"),
             Column("Trouble", ".spec.trouble", priority=1),
         ),
         status=False,
