@@ -250,7 +250,7 @@ async def _run_agent(
 
 def _seen_by(agent: app.Agent) -> dict[str, str]:
     states = agent.engine.fleet.facts.all(ClusterState)
-    return {state.cluster: str(state.phase) for state in states}
+    return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
 
 
 async def _at_work(agent: app.Agent) -> None:

@@ -76,7 +76,7 @@ class ClusterTold(Struct, frozen=True):
     network_dns: dict[str, str] = {}
     """Where those of its tenant networks are, by network."""
     sees: dict[str, str] = {}
-    """What its agent knows of each cluster that it reaches: Synced, Unreachable, …"""
+    """What its agent knows of each cluster: Synced, or what else and why."""
 
 
 class Told(Struct, frozen=True):
