@@ -307,7 +307,6 @@ def test_what_objects_say_of_themselves_is_found() -> None:
 
     wrong = chart(
         tenants=[named("acme", status=told("Ready")), named("fine", status=told("Ready", "True"))],
-        services=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Federated")}],
         imports=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Published")}],
         hosts=[named("www.example.org", status=told("Published"))],
         sets=[{"metadata": {"name": "store", "namespace": "shop"}, "status": told("Valid")}],
@@ -319,7 +318,6 @@ def test_what_objects_say_of_themselves_is_found() -> None:
 
     assert [f.problem for f in ailments([wrong], NOW)] == [
         "Tenant acme: no Ready",
-        "Service shop/web: no Federated",
         "ServiceImport shop/web: no Published",
         "GlobalService www.example.org: no Published",
         "StatefulSet shop/store: no Valid",

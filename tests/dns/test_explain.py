@@ -92,6 +92,34 @@ def test_local_first_is_told_as_the_reason() -> None:
             id="namespace",
         ),
         pytest.param(
+            f"bergen.{WEB}",
+            28,
+            "NODATA",
+            "bergen alone is asked for; it has records of type A, SRV and none of AAAA",
+            id="other-type",
+        ),
+        pytest.param(
+            f"_nope._tcp.db.shop.svc.{ZONE}",
+            33,
+            "NXDOMAIN",
+            "headless: every ready pod of every cluster; nobody serves _nope._tcp",
+            id="no-port",
+        ),
+        pytest.param(
+            f"_nope._tcp.bergen.{WEB}",
+            33,
+            "NXDOMAIN",
+            "bergen alone is asked for; nobody serves _nope._tcp",
+            id="no-port-there",
+        ),
+        pytest.param(
+            f"db-9.bergen.db.shop.svc.{ZONE}",
+            1,
+            "NXDOMAIN",
+            "pod db-9 of bergen is asked for; there is none that is ready",
+            id="no-pod",
+        ),
+        pytest.param(
             "example.org",
             1,
             "REFUSED",
@@ -121,6 +149,8 @@ def test_the_addresses_of_the_import_are_the_rule_of_kep_1645() -> None:
 
     assert told.records == (Told("10.9.0.1"),)
     assert told.rule == "kep-1645: the addresses of the ServiceImport"
+    alone = explain(f"bergen.{WEB}", Type.A, LUBECK, seen)
+    assert (alone.code, alone.rule) == ("NXDOMAIN", "kep-1645: no name is of a single cluster")
 
 
 def test_before_the_first_sync_nothing_is_known() -> None:

@@ -36,7 +36,6 @@ PATHS: Mapping[str, str] = {
     "configurations": path_of(GSLBConfig.kind),
     "networks": path_of(Network.kind),
     "tenants": path_of(Tenant.kind),
-    "services": "/api/v1/services",
     "imports": path_of(ServiceImport.kind),
     "hosts": path_of(GlobalService.kind),
     "sets": "/apis/apps/v1/statefulsets",

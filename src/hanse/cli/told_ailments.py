@@ -9,7 +9,6 @@ from hanse.model.objects import Wire
 
 CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tenants": ("Tenant", ("Ready",)),
-    "services": ("Service", ("Federated", "FederatedNameFree")),
     "imports": ("ServiceImport", ("Published",)),
     "hosts": ("GlobalService", ("Published",)),
     "sets": ("StatefulSet", ("Valid", "Placed", "Published")),

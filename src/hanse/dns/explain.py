@@ -1,6 +1,6 @@
 """Why a name is answered as it is: which rule, from whom, and who is left out for what reason."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -17,9 +17,9 @@ from hanse.dns.offers import (
     offers_of,
     rules_of,
 )
-from hanse.dns.services import SERVICE, ServiceZone, chosen
+from hanse.dns.services import SERVICE, ServiceZone, chosen, has_cluster_names
 from hanse.dns.zone import View
-from hanse.dns.zonefile import written
+from hanse.dns.zonefile import type_name, written
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
@@ -110,7 +110,28 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
     about = asked(wire, view)
     rule, left_out = _why(about, code, view, seen, wire)
+    if not found and about is not None:
+        rule += _what_lacks(about, wire, rtype, nodes)
     return Explanation(code, records_told(found) if found else (), rule, left_out)
+
+
+def _what_lacks(
+    about: Asked, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[Answer]]
+) -> str:
+    """What a name that somebody could answer for does not have."""
+    if answers := nodes.get(name, ()):
+        types = ", ".join(sorted(type_name(answer.type) for answer in answers))
+        return f"; it has records of type {types} and none of {type_name(rtype)}"
+    if about.port and name not in nodes and _below_two(name) in nodes:
+        return f"; nobody serves {about.port}"
+    return ""
+
+
+def _below_two(name: bytes) -> bytes:
+    """A name without its first two labels, a port and its protocol."""
+    for _ in range(2):
+        name = name[1 + name[0] :]
+    return name
 
 
 def _explain_global(service: GlobalService, rtype: int, view: View, seen: Snapshot) -> Explanation:
@@ -168,11 +189,18 @@ def _why(about: Asked | None, code: str, view: View, seen: Snapshot, name: bytes
 def _rule(
     about: Asked, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
 ) -> str:
+    if about.cluster and not about.pod and not has_cluster_names(view, rules):
+        return f"{rules.profile}: no name is of a single cluster"
     if about.cluster:
         if about.cluster not in {offer.cluster for offer in offers}:
             return f"{about.cluster} does not export the service"
-        whose = f"pod {about.pod} of {about.cluster}" if about.pod else f"{about.cluster} alone"
-        return f"{whose} is asked for"
+        if about.pod:
+            there = about.pod in {
+                spot.label for o in offers if o.cluster == about.cluster for spot in o.spots
+            }
+            lacks = "" if there else "; there is none that is ready"
+            return f"pod {about.pod} of {about.cluster} is asked for{lacks}"
+        return f"{about.cluster} alone is asked for"
     if told.spec.type == "Headless":
         return "headless: every ready pod of every cluster"
     if rules.profile == "kep-1645":
