@@ -103,6 +103,14 @@ async def test_a_far_server_is_given_more_at_once_for_as_long_as_it_keeps_its_pa
     assert limit.width == 32
 
 
+async def test_a_near_server_needs_no_more_connections_than_an_agent_keeps_busy() -> None:
+    limit = Limit(first=4, most=32)
+
+    await send_all(limit, Server(takes=0.0055), 200)
+
+    assert limit.width == 11
+
+
 async def test_a_window_full_of_429_is_halved_once() -> None:
     limit, server = Limit(first=16), Server()
     server.answer = BUSY

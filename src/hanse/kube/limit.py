@@ -13,6 +13,10 @@ AS_SOON = 3.0
 SOON = 0.010
 """Seconds that tell nothing of a crowd in any case."""
 
+PACE = 2_000
+"""Requests that one agent sends in a second at the very most: a near server answers these with few
+at a time, and each connection more takes memory and a handshake."""
+
 
 class Limit:
     """A window of concurrent requests, first come first served.
@@ -29,6 +33,7 @@ class Limit:
     ) -> None:
         self.width = first
         self.active = 0
+        self._first = first
         self._most = most
         self._slow = slow.total_seconds()
         self._troubled = False
@@ -113,6 +118,8 @@ class Limit:
             self._resume_at = max(self._resume_at, now + pause.total_seconds())
 
     def _grow(self) -> None:
+        if self.width + 1 > max(self._first, self._quickest * PACE):
+            return
         self._good += 1
         if not self._troubled or self._good >= self.width:
             self.width = min(self._most, self.width + 1)
