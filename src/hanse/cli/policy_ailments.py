@@ -7,7 +7,7 @@ import msgspec
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
 from hanse.features.policies.overview import PolicySeen, overview
-from hanse.features.policies.peers import warnings_of
+from hanse.features.policies.peers import unheeded, warnings_of
 from hanse.features.policies.record import LEDGER, POLICIES
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire
@@ -15,14 +15,17 @@ from hanse.model.spelling import spelled
 
 
 def local_peers(chart: Chart) -> Iterator[Finding]:
-    """Federated policies whose rules match nothing of another cluster."""
+    """Federated policies whose rules match nothing of another cluster, and policies meant to be."""
     for kind in ("acnps", "anps"):
         for policy in chart[kind]:
             meta = policy.get("metadata") or {}
-            if spelled(meta.get("annotations") or {}, "federated.anp") != "true":
-                continue
+            marks = meta.get("annotations") or {}
             parts = (kind[:-1], meta.get("namespace", ""), meta.get("name", ""))
             name = "/".join(part for part in parts if part)
+            if told := unheeded(marks):
+                yield Finding(chart.name, f"policy {name}: {told}", "write true, or take it away")
+            if spelled(marks, "federated.anp") != "true":
+                continue
             for told in warnings_of(policy.get("spec") or {}):
                 remedy = "name the federated Service, or take the policy out of the federation"
                 yield Finding(chart.name, f"federated policy {name}: {told}", remedy)

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from hanse.cli.charts import Chart
+from hanse.cli.policy_ailments import local_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.hooks import PeersHook
 from hanse.features.policies.peers import warnings_of
 from hanse.model.facts import Facts
+from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Review
 from hanse.testing.time import EPOCH
@@ -59,3 +62,17 @@ def test_a_deletion_needs_no_warning() -> None:
     review = Review("DELETE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "deny")
 
     assert PeersHook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck")) == Allow()
+
+
+@pytest.mark.parametrize("wished", ["True", "yes", "", "1"])
+def test_who_asks_for_federation_in_other_words_is_told(wished: str) -> None:
+    marks = {"federated.anp.antreaplus.vmware-tanzu.com": wished}
+    policy: Wire = {"metadata": {"name": "p", "annotations": marks}, "spec": {}}
+    asked = Review("CREATE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "p", object=policy)
+
+    verdict = PeersHook().review(asked, Snapshot({}, Facts(), EPOCH, "lubeck"))
+    [found] = local_peers(Chart("lubeck", {"acnps": (policy,)}))
+
+    said = f"annotation {next(iter(marks))}: {wished!r} is not 'true': the policy is not federated"
+    assert verdict == Allow(warnings=(said,))
+    assert found.problem == f"policy acnp/p: {said}"

@@ -1,7 +1,7 @@
 """A word of warning at the door: a federated policy that no other cluster's traffic can match."""
 
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.peers import warnings_of
+from hanse.features.policies.peers import unheeded, warnings_of
 from hanse.model.kinds.antrea import GROUP
 from hanse.model.snapshot import Snapshot
 from hanse.model.spelling import spelled
@@ -20,6 +20,8 @@ class PeersHook:
         metadata = review.object.get("metadata") or {}
         marks = metadata.get("annotations") or {}
         spec = review.object.get("spec")
+        if told := unheeded(marks):
+            return Allow(warnings=(told,))
         if not isinstance(spec, dict) or spelled(marks, "federated.anp") != "true":
             return Allow()
         return Allow(warnings=tuple(f"{FEDERATED}: {told}" for told in warnings_of(spec)))

@@ -1,9 +1,10 @@
 """Whether the rules of a federated policy can reach beyond one cluster."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hanse.model.objects import Wire
+from hanse.model.spelling import spelled, spelling_in
 
 _LOCAL = (
     "podSelector",
@@ -14,6 +15,15 @@ _LOCAL = (
     "serviceAccount",
 )
 """Peers that each cluster fills with what it has itself; VMs, pods and nodes are nobody else's."""
+
+
+def unheeded(marks: Mapping[str, str]) -> str:
+    """What to tell whoever asked for federation in words that do not count; else nothing."""
+    wished = spelled(marks, "federated.anp")
+    if wished in (None, "true", "false"):
+        return ""
+    name = spelling_in(marks, "federated.anp")
+    return f"annotation {name}: {wished[:40]!r} is not 'true': the policy is not federated"
 
 
 def warnings_of(spec: Wire) -> tuple[str, ...]:
