@@ -89,10 +89,16 @@ def test_an_amkocluster_of_which_no_context_is_said_has_the_clusters_name() -> N
     assert made["AMKOCluster", "amkocluster-federation"]["spec"]["clusterContext"] == "lubeck"
 
 
-def test_the_namespace_of_peoples_configuration_does_not_go_with_a_release() -> None:
-    space = installed(gslb={"enabled": True})["Namespace", "avi-system"]
+def test_nothing_is_made_twice_which_helm_would_refuse() -> None:
+    values = msgspec.convert({"clusterId": "lubeck", "gslb": {"enabled": True}}, Values)
 
-    assert space["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    made = [
+        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", ""))
+        for one in yaml.safe_load_all(plain(values, with_crds=False))
+    ]
+
+    assert ("Namespace", "avi-system", "") in made
+    assert sorted(made) == sorted(set(made))
 
 
 def test_every_program_is_told_by_names_that_it_knows(tmp_path: Path) -> None:

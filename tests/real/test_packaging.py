@@ -103,6 +103,22 @@ async def test_a_real_api_server_takes_every_object(
         assert applied.status == 0, applied.errors
 
 
+async def test_helm_installs_over_what_joining_made(
+    helm: Path, folder: Path, real_clusters: RealFleet, kubectl: Kubectl
+) -> None:
+    """As the guide to operations has it; a dry run, which looks at who owns what."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hanse-system"}}
+    where = (real_clusters.kubeconfig, "lubeck")
+    await kubectl(*where, "apply", "-f", "-", given=yaml.safe_dump(space))
+
+    status, told = await said_by(
+        *(helm, "install", "hanse", str(folder), "--skip-crds", "--take-ownership", *CHOSEN[:2]),
+        *("--dry-run=server", "--kubeconfig", str(where[0]), "--kube-context", where[1]),
+    )
+
+    assert status == 0, told
+
+
 def _named(obj: dict[str, dict[str, str]]) -> tuple[object, ...]:
     meta = obj["metadata"]
     return (obj["kind"], meta.get("namespace", ""), meta["name"])

@@ -110,7 +110,7 @@ def _as_installed(wish: Wish, seen: Seen) -> list[str]:
         return []
     said = str(wish.leads).lower()
     note = f"{wish.cluster}'s AMKOCluster was installed from values; set gslb.isLeader to {said}"
-    return [f"{note} there, too, or the next upgrade undoes this"]
+    return [f"{note} there, too, or an upgrade may undo this"]
 
 
 def _own_cluster(site: Site) -> AMKOCluster:

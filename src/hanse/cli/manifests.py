@@ -58,7 +58,8 @@ def command(
       hanse manifests --cluster-id lubeck | kubectl apply --server-side -f -
       hanse manifests --cluster-id lubeck --set image.repository=registry.example/hanse
       hanse manifests --show-values >values.yaml
-      hanse manifests --chart ./hanse && helm install hanse ./hanse --set clusterId=lubeck
+      hanse manifests --chart ./hanse
+      helm install hanse ./hanse --set clusterId=lubeck --take-ownership
     """
     from hanse.packaging.rendering import chart as files
     from hanse.packaging.rendering import plain

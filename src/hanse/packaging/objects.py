@@ -6,6 +6,7 @@ from hanse import __version__, app
 from hanse.dns.zone import View
 from hanse.features.services.manifests import at_home
 from hanse.model.facts import Role
+from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
@@ -171,12 +172,8 @@ def _gslb(chosen: Choosing) -> list[Wire]:
         "clusters": chosen.value("gslb.clusters"),
     }
     made = _object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster-federation", spec)
-    made["metadata"]["namespace"] = "avi-system"
-    # People put their configuration there: it must not go with a release.
-    kept = {"helm.sh/resource-policy": "keep"}
-    meta = {"name": "avi-system", "annotations": kept}
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
-    return [space, made]
+    made["metadata"]["namespace"] = GSLB_NAMESPACE  # which is among the rights
+    return [made]
 
 
 def _labels(name: str) -> dict[str, str]:
