@@ -50,7 +50,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import Meta, Object
-from hanse.testing.builders import cluster, snapshot
+from hanse.testing.builders import annotated, cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -117,7 +117,8 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
         ("rome", 1, 20, False),
         ("oslo", 9, 10, True),
     )
-    seen = seen_by(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[service])
+    led = annotated(service, {"gslb.hanse.dev/leader": "2/lubeck"})
+    seen = seen_by(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[led])
 
     told = shown(Hosts(), "avi-system/shop.example.com", seen)
 
@@ -129,6 +130,7 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
     ]
     assert told["problems"] == ["rome 192.0.2.2 is down: no answer"]
     assert told["told"] == "3/4 up"
+    assert ["Led by", "lubeck, epoch 2"] in told["facts"]
 
 
 def part(where: str, *ready: bool, trouble: str = "") -> StatefulSetPart:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from hanse.dashboard.section import FeatureShown, PartShown
 from hanse.dashboard.sights import Sights
+from hanse.features.gslb.standing import term_on
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.snapshot import Change, FactChange
 
@@ -22,7 +23,9 @@ class Hosts:
         return (_key(change.object),)
 
     def show(self, key: str, sights: Sights) -> FeatureShown | None:
-        standing = [(w, s) for w, s in sights.everywhere(GlobalService) if _key(s) == key]
+        namespace, _, name = key.partition("/")
+        found = ((w, sights.get(w, GlobalService, name, namespace)) for w in sights.clusters)
+        standing = [(where, service) for where, service in found if service is not None]
         if not standing:
             return None
         _, service = standing[0]
@@ -38,6 +41,7 @@ class Hosts:
                 ("Algorithm", _words(service.spec.algorithm)),
                 ("TTL", "" if service.spec.ttl is None else f"{service.spec.ttl} s"),
                 ("When all are down", _words(service.spec.when_down or "")),
+                ("Led by", _leader(service)),
                 ("Known in", ", ".join(dict.fromkeys(where for where, _ in standing))),
             ),
             parts=tuple(_part(m, serving, health) for m in service.spec.members),
@@ -47,6 +51,12 @@ class Hosts:
                 if not h.up
             ),
         )
+
+
+def _leader(service: GlobalService) -> str:
+    """Whose word it is, and since which term."""
+    term = term_on(service)
+    return f"{term.context}, epoch {term.epoch}" if term is not None else ""
 
 
 def _key(service: GlobalService) -> str:
