@@ -182,6 +182,9 @@ def test_a_pod_that_has_its_node_gets_no_gate() -> None:
         ('{"subnet": "back"}', "has no subnet back; it has front (10.0.0.0/24)"),
         ('{"subnet": "front", "ip": "10.0.1.1"}', "is outside of subnet front"),
         ('{"ip": "10.0.1.1"}', "is outside of the subnets front (10.0.0.0/24)"),
+        ('{"subnet": "10.0.0.0/26", "ip": "10.0.0.77"}', "is outside of subnet 10.0.0.0/26"),
+        ('{"name": "eth0;X=1"}', "name 'eth0;X=1' is no name of an interface"),
+        ('{"name": "a-name-of-sixteen"}', "write up to 15 letters"),
     ],
 )
 def test_an_interface_that_cannot_be_had_is_refused(nic: str, told: str) -> None:

@@ -1,5 +1,6 @@
 """Providers and plans as pure functions: what each wants for a network, and for a pod."""
 
+from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,7 +22,7 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
+from hanse.testing.builders import annotated, cluster, snapshot, stored
 from tests.features.networks.given import FEATURE, HERE, network, pod, space, tenant, world
 
 T = TypeVar("T", bound=Object)
@@ -82,6 +83,16 @@ def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
     assert told[SWITCH] == "acme-ovn-back"
     assert told[IP_ADDRESS] == "10.31.0.9"
     assert told[READINESS] is None
+
+
+def test_a_pod_on_kube_ovn_that_asks_for_a_part_of_a_subnet_is_told_what_it_can_have() -> None:
+    waiting = annotated(
+        pod("web", **{NETWORK: "ovn"}), {READINESS: "false", NIC: '{"subnet": "10.31.0.0/28"}'}
+    )
+
+    plan = FEATURE.plan(Key("port", "web", "acme-web"), world(OVN, waiting))
+
+    assert "kube-ovn gives addresses of whole subnets; name subnet back" in str(plan.patches)
 
 
 def test_a_service_on_kube_ovn_leads_to_its_ready_pods_without_a_proxy() -> None:
@@ -150,6 +161,38 @@ def test_the_same_pod_asks_for_the_same_port_again() -> None:
         f"IPV4={first[0].spec.address}"
         in after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
     )
+
+
+def test_a_pod_gets_the_interface_that_it_asks_for() -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v", subnets=[{"name": "all", "cidr": "10.8.0.0/16"}])
+    asks = annotated(
+        pod("web", **{NETWORK: "lab"}), {NIC: '{"name": "eth1", "subnet": "10.8.7.0/29"}'}
+    )
+    key = Key("port", "web", "acme-web")
+
+    (port,) = wanted(FEATURE.plan(key, world(vpc, asks)), NetworkPort)
+    after = FEATURE.plan(key, world(vpc, asks, stored(port)))
+
+    assert ip_address(port.spec.address) in ip_network("10.8.7.0/29")
+    told = after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
+    assert told.startswith(f"IFNAME=eth1;IPV4={port.spec.address};PREFIX=16;GATEWAY=10.8.0.1;")
+
+
+def test_a_part_of_a_subnet_that_is_full_is_told_as_the_part() -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v", subnets=[{"name": "all", "cidr": "10.8.0.0/16"}])
+    key = Key("port", "web", "acme-web")
+
+    def asking(name: str) -> Pod:
+        return annotated(pod(name, **{NETWORK: "lab"}), {NIC: '{"subnet": "10.8.7.4/32"}'})
+
+    (port,) = wanted(
+        FEATURE.plan(replace(key, name="other"), world(vpc, asking("other"))), NetworkPort
+    )
+    plan = FEATURE.plan(key, world(vpc, asking("web"), stored(port)))
+
+    assert port.spec.address == "10.8.7.4"
+    assert wanted(plan, NetworkPort) == []
+    assert "is free in all (10.8.7.4/32)" in str(plan.patches[0].change)
 
 
 def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:

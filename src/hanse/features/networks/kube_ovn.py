@@ -2,8 +2,16 @@
 
 from hanse.features.networks.addresses import address_in, gateway_of
 from hanse.features.networks.backends import Backend
-from hanse.features.networks.names import fitted, parsed
-from hanse.features.networks.nic import DEFAULT_SUBNET, nic_of, refuse_gateway, subnets_of
+from hanse.features.networks.names import NIC, fitted, parsed
+from hanse.features.networks.nic import (
+    DEFAULT_SUBNET,
+    BadNic,
+    Nic,
+    nic_of,
+    part_of,
+    refuse_gateway,
+    subnets_of,
+)
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import Provision
 from hanse.features.networks.ranges import malformed, range_in
@@ -39,8 +47,7 @@ class KubeOvnProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
-        nic = nic_of(annotations)
-        refuse_gateway(nic, subnets_of(network, nic)[0])
+        _asked(network, annotations)
 
     def up(self, network: Network, seen: Snapshot) -> Provision:
         if not is_served(Vpc, seen) or not is_served(OvnSubnet, seen):
@@ -67,9 +74,7 @@ class KubeOvnProvider:
         return Provision("Pending", f"kube-ovn removes {_vpc(network)}", gone=not left)
 
     def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
-        nic = nic_of(pod.metadata.annotations)
-        subnet = subnets_of(network, nic)[0]
-        refuse_gateway(nic, subnet)
+        nic, subnet = _asked(network, pod.metadata.annotations)
         told = {SWITCH: _switch(network, subnet)}
         if nic.ip:
             told[IP_ADDRESS] = str(address_in(nic.ip))
@@ -87,6 +92,19 @@ class KubeOvnProvider:
             _rule(service, network, number, endpoints, several)
             for number, (endpoints, several) in enumerate(sorted(rules.items()))
         )
+
+
+def _asked(network: Network, annotations: dict[str, str]) -> tuple[Nic, Subnet]:
+    """The interface and its subnet; raises `BadNic` for what kube-ovn cannot give."""
+    nic = nic_of(annotations)
+    subnet = subnets_of(network, nic)[0]
+    refuse_gateway(nic, subnet)
+    if not nic.ip and part_of(subnet, nic) != range_in(subnet.cidr):
+        raise BadNic(
+            f"metadata.annotations[{NIC}]: kube-ovn gives addresses of whole subnets; name subnet "
+            f"{subnet.name} ({subnet.cidr}), or an ip"
+        )
+    return nic, subnet
 
 
 def _rule(

@@ -1,12 +1,13 @@
 """What a pod says about its network interface, by annotation."""
 
+import re
 from ipaddress import ip_network
 
 import msgspec
 
 from hanse.features.networks.addresses import address_in, gateway_of, is_an_edge
 from hanse.features.networks.names import NIC
-from hanse.features.networks.ranges import range_in
+from hanse.features.networks.ranges import Range, range_in
 from hanse.model.kinds.networks import Network, Subnet
 
 
@@ -17,6 +18,8 @@ class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     subnet: str = ""
     ip: str = ""
 
+
+_INTERFACE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 
 DEFAULT_SUBNET = Subnet(name="default", cidr="10.0.0.0/16")
 """What a network has that names no subnets."""
@@ -38,6 +41,11 @@ def nic_of(annotations: dict[str, str]) -> Nic:
             f"metadata.annotations[{NIC}]: {error}; "
             'write JSON such as {"name": "eth0", "subnet": "front", "ip": "10.0.0.5"}'
         ) from None
+    if nic.name and _INTERFACE.fullmatch(nic.name) is None:
+        raise BadNic(
+            f"metadata.annotations[{NIC}]: name {nic.name[:50]!r} is no name of an interface; "
+            "write up to 15 letters, digits and any of -_. such as eth0"
+        )
     if nic.ip and address_in(nic.ip) is None:
         raise BadNic(f"metadata.annotations[{NIC}]: ip {nic.ip[:50]!r} is not an address")
     return nic
@@ -59,7 +67,7 @@ def subnets_of(network: Network, nic: Nic) -> tuple[Subnet, ...]:
         subnets = tuple(
             s
             for s in subnets
-            if (r := range_in(s.cidr)) is not None and r.version == address.version and address in r
+            if (r := part_of(s, nic)) is not None and r.version == address.version and address in r
         )
         if not subnets:
             where = f"subnet {nic.subnet}" if nic.subnet else f"the subnets {told}"
@@ -68,6 +76,11 @@ def subnets_of(network: Network, nic: Nic) -> tuple[Subnet, ...]:
             )
         _refuse_edges(nic, subnets[0])
     return subnets
+
+
+def part_of(subnet: Subnet, nic: Nic) -> Range | None:
+    """The part of a subnet that an interface is asked for in: all of it, or a range inside."""
+    return range_in(nic.subnet if _is_in(nic.subnet, subnet.cidr) else subnet.cidr)
 
 
 def refuse_gateway(nic: Nic, subnet: Subnet) -> None:

@@ -8,14 +8,16 @@ from hanse.features.networks.names import CNI_ARGS, NIC, fitted
 from hanse.features.networks.nic import (
     DEFAULT_SUBNET,
     BadNic,
+    Nic,
     cni_args,
     nic_of,
+    part_of,
     refuse_gateway,
     subnets_of,
 )
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import Provision
-from hanse.features.networks.ranges import Range, malformed, range_in
+from hanse.features.networks.ranges import malformed, range_in
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort, NetworkPortSpec, PortHolder, Subnet
@@ -58,7 +60,7 @@ class VpcProvider:
     def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:
         standing = port_of(pod, seen)
         if standing is not None:
-            args = cni_args(dict(_arguments(standing, network)))
+            args = cni_args(dict(_arguments(standing, network, pod)))
             return PortPlan((_fresh(standing),), ready=True, annotations={CNI_ARGS: args})
         nic = nic_of(pod.metadata.annotations)
         subnets = subnets_of(network, nic)
@@ -68,11 +70,10 @@ class VpcProvider:
             _refuse_taken(network, address, pod.metadata.uid, seen)
             return PortPlan((_port(network, subnets[0], address, pod),))
         for subnet in subnets:
-            range_ = range_in(subnet.cidr)
-            chosen = None if range_ is None else _free(network, range_, pod, seen)
+            chosen = _free(network, subnet, nic, pod, seen)
             if chosen is not None:
                 return PortPlan((_port(network, subnet, chosen, pod),))
-        names = ", ".join(f"{s.name} ({s.cidr})" for s in subnets)
+        names = ", ".join(f"{s.name} ({part_of(s, nic)})" for s in subnets)
         return PortPlan(message=f"no address of network {network.metadata.name} is free in {names}")
 
 
@@ -102,9 +103,16 @@ def mac_of(network: str, address: str) -> str:
     return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
 
 
-def _free(network: Network, range_: Range, pod: Pod, seen: Snapshot) -> str | None:
+def _free(network: Network, subnet: Subnet, nic: Nic, pod: Pod, seen: Snapshot) -> str | None:
     """A free address; where to begin depends on the pod, so that few look at the same place."""
-    first, last = 2, range_.num_addresses - (1 if range_.version == 4 else 0)
+    range_, part = range_in(subnet.cidr), part_of(subnet, nic)
+    if range_ is None or part is None:
+        return None
+    begins = int(part.network_address) - int(range_.network_address)
+    first = max(2, begins)
+    last = min(
+        range_.num_addresses - (1 if range_.version == 4 else 0), begins + part.num_addresses
+    )
     count = last - first
     if count <= 0:
         return None
@@ -148,7 +156,13 @@ def _fresh(port: NetworkPort) -> NetworkPort:
     return NetworkPort(metadata=Meta(name=port.metadata.name), spec=port.spec)
 
 
-def _arguments(port: NetworkPort, network: Network) -> Iterator[tuple[str, str]]:
+def _arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tuple[str, str]]:
+    try:
+        name = nic_of(pod.metadata.annotations).name
+    except BadNic:
+        name = ""  # it has its port, however it is annotated since
+    if name:
+        yield "IFNAME", name
     family = "IPV6" if ":" in port.spec.address else "IPV4"
     yield family, port.spec.address
     subnet = next((s for s in network.spec.subnets if s.name == port.spec.subnet), None)
