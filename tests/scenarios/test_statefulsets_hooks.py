@@ -6,16 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from hanse.app import BROKER
+from hanse.engine.preview import preview
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.hooks import SetsAtTheDoor
 from hanse.kube.errors import ApiError
+from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import (
     FederatedStatefulSet,
     FederatedStatefulSetSpec,
     StatefulSetTemplate,
 )
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Place, ref_of
 from hanse.model.verdict import Hook
 from hanse.testing.stage import Features, Stage
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
@@ -82,3 +85,16 @@ async def test_what_no_cluster_could_run_is_refused_and_what_stands_goes_on(
     await edit(replicas=4)
 
     await stage.eventually(guarded.shares(bergen=2, hamburg=1, lubeck=1))
+
+
+@pytest.mark.virtual
+async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
+    guarded: Shipyard,
+) -> None:
+    wish = {"federation.kubernetes.io/statefulset-preferences": "lubeck"}
+    meta = Meta(name="store", namespace=guarded.stage.shop, annotations=wish)
+    bad = StatefulSet(metadata=meta, spec=spec_of(3))
+
+    would = preview(guarded.stage.agent("bergen").engine, [(BROKER, bad)])
+
+    assert "JSON is malformed" in would.warnings[Place(BROKER, ref_of(bad))]

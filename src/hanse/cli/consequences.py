@@ -24,7 +24,10 @@ Applied = tuple[ClusterId, Object]
 
 
 class Consequence(Struct, frozen=True):
-    """One write that would follow, and whose agent would make it; or what would prevent it."""
+    """One write that would follow, and whose agent would make it; or what would prevent it.
+
+    `why` is what prevents it, or what would be said with it for people to look at.
+    """
 
     place: Place
     verb: Verb
@@ -79,7 +82,8 @@ def _answer(
         known = found.get(place)
         if known is None or known.by == name:
             verb = known.verb if known is not None and known.verb == "create" else _verb(action)
-            found[place] = Consequence(place, verb, name, after=_after(action, known))
+            why = shown.warnings.get(place, "")
+            found[place] = Consequence(place, verb, name, why, _after(action, known))
     for obstacle in shown.obstacles:
         found.setdefault(
             obstacle.place, Consequence(obstacle.place, "refused", name, obstacle.message)

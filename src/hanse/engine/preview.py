@@ -7,13 +7,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.engine.actions import Action, Create, Delete, Obstacle, Update, todo
+from hanse.engine.actions import Action, Create, Delete, Obstacle, Update, place_of, todo
 from hanse.engine.declared import made_by, written_there
 from hanse.engine.engine import Engine
 from hanse.engine.ownership import Owned
 from hanse.engine.queue import Item
 from hanse.model.merging import merge
-from hanse.model.objects import ClusterId, K, Object, ref_of
+from hanse.model.objects import ClusterId, K, Object, Place, ref_of
+from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Readable, Snapshot
 
 ROUNDS = 20
@@ -25,6 +26,8 @@ class Preview(Struct, frozen=True):
 
     actions: tuple[Action, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+    warnings: dict[Place, str] = {}
+    """By what is written: what would be said with it that is not as somebody wished."""
 
 
 class Overlay(Generic[K]):
@@ -101,6 +104,7 @@ class _Simulation:
             self._apply(where, obj)
         actions: list[Action] = []
         obstacles: dict[Any, Obstacle] = {}
+        warnings: dict[Place, str] = {}
         for _ in range(ROUNDS):
             due, self._due = self._due, {}
             if not due:
@@ -111,10 +115,11 @@ class _Simulation:
                 owned = written_there(self._owned.of(name, key), made_by(feature), self._seen)
                 wanted = todo(name, key, plan, owned, self._seen)
                 obstacles.update({o.place: o for o in wanted.obstacles})
+                warnings.update(_warnings(plan, wanted.actions))
                 for action in wanted.actions:
                     actions.append(action)
                     self._carry_out(action)
-        return Preview(tuple(actions), tuple(obstacles.values()))
+        return Preview(tuple(actions), tuple(obstacles.values()), warnings)
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -152,6 +157,16 @@ class _Simulation:
             self._due.update(
                 {(feature.name, key): None for key in feature.wakes(change, self._seen)}
             )
+
+
+def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[Place, str]:
+    """What a plan says of the objects that it writes, as far as people have to look at it."""
+    said: dict[Place, list[str]] = {place_of(action): [] for action in actions}
+    for notice in plan.notices:
+        place = notice.told_with or notice.place
+        if notice.type == "Warning" and place in said:
+            said[place].append(notice.message)
+    return {place: "; ".join(texts) for place, texts in said.items() if texts}
 
 
 def _applied(obj: Object, before: Object) -> Object:

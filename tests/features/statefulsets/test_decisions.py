@@ -204,6 +204,11 @@ def test_a_name_leaves_room_for_the_revision(length: int, good: bool) -> None:
     assert (why_bad_name("a" * length, (HERE,)) == "") == good
 
 
+def test_a_name_too_long_for_any_cluster_names_none() -> None:
+    assert why_bad_name("a" * 50, ()) == ""
+    assert why_bad_name("a" * 51, ()).startswith(f"metadata.name: '{'a' * 51}' has 51 characters;")
+
+
 def test_a_cluster_with_a_share_runs_the_set_under_its_own_name() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
 

@@ -95,6 +95,7 @@ def test_a_name_too_long_is_refused_and_says_how_long_and_why() -> None:
     assert "58 characters" in told
     assert "52 leave room for the revision" in told
     assert "the name may have 20 here" in told
+    assert refusal(submitted("a" * 60)).count("metadata.name: ") == 1, "it is said once"
 
 
 @pytest.mark.parametrize(

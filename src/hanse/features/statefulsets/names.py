@@ -65,6 +65,11 @@ def why_bad_name(name: str, clusters: tuple[ClusterId, ...]) -> str:
             f"metadata.name: {name!r} cannot be part of its pods' host names; use lower-case "
             "letters, digits and dashes, beginning with a letter"
         )
+    if not clusters and len(name) > MOST_OF_A_SET - 2:
+        return (
+            f"metadata.name: {name!r} has {len(name)} characters; with a dash and a cluster's name "
+            f"it may have {MOST_OF_A_SET}, which leaves room for the revision in its pods' labels"
+        )
     longest = max(clusters, key=lambda c: (len(c), c), default="")
     local = set_in(name, longest)
     if len(local) > MOST_OF_A_SET:
