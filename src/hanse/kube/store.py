@@ -1,6 +1,7 @@
 """The objects of one list-and-watch, indexed: one writer, many readers, newest version wins."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, assert_never
 
 from msgspec import Struct
@@ -17,10 +18,11 @@ from hanse.kube.events import (
     Vanished,
 )
 from hanse.kube.words import share_words
-from hanse.model.objects import K
+from hanse.model.objects import K, Object
 from hanse.model.snapshot import Index
 
 Name = tuple[str, str]
+_NONE: Mapping[str, Any] = {}
 
 
 class Transition(Struct, Generic[K], frozen=True):
@@ -46,7 +48,6 @@ class Store(Generic[K]):
         self.version = 0
         self.unreadable: dict[Name, Unreadable] = {}
         """What is there and cannot be read; its last readable version, if any, is kept."""
-        self._objects: dict[Name, K] = {}
         self._namespaces: dict[str, dict[str, K]] = {}
         self.indexes = {index.name: index for index in indexes}
         self._found: dict[tuple[str, str], dict[Name, K]] = {}
@@ -54,16 +55,16 @@ class Store(Generic[K]):
         """Version by uid of what we deleted and the watch may still tell of."""
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return sum(len(objects) for objects in self._namespaces.values())
 
     def get(self, namespace: str, name: str) -> K | None:
-        return self._objects.get((namespace, name))
+        return self._namespaces.get(namespace, _NONE).get(name)
 
     def all(self) -> Iterator[K]:
-        return iter(self._objects.values())
+        return chain.from_iterable(objects.values() for objects in self._namespaces.values())
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
-        return iter(self._namespaces.get(namespace, {}).values())
+        return iter(self._namespaces.get(namespace, _NONE).values())
 
     def by(self, index: str, value: str) -> Iterator[K]:
         return iter(self._found.get((index, value), {}).values())
@@ -117,8 +118,8 @@ class Store(Generic[K]):
 
     def _take(self, obj: K) -> tuple[Transition[K], ...]:
         """Keep an object unless a newer version of it is known already."""
-        name = (obj.metadata.namespace, obj.metadata.name)
-        before = self._objects.get(name)
+        name = _name_of(obj)
+        before = self.get(*name)
         version = version_of(obj)
         if before is not None and version_of(before) >= version:
             return ()
@@ -133,9 +134,9 @@ class Store(Generic[K]):
             if index.name in self.indexes:
                 continue
             self.indexes[index.name] = index
-            for name, obj in self._objects.items():
+            for obj in self.all():
                 for value in index.values(obj):
-                    self._found.setdefault((index.name, value), {})[name] = obj
+                    self._found.setdefault((index.name, value), {})[_name_of(obj)] = obj
 
     def forget(self, obj: K) -> tuple[Transition[K], ...]:
         """Drop an object that we deleted; news from before the deletion does not bring it back."""
@@ -145,9 +146,9 @@ class Store(Generic[K]):
         return removed
 
     def _remove(self, obj: K) -> tuple[Transition[K], ...]:
-        name = (obj.metadata.namespace, obj.metadata.name)
+        name = _name_of(obj)
         self.unreadable.pop(name, None)
-        before = self._objects.get(name)
+        before = self.get(*name)
         if before is None or before.metadata.uid != obj.metadata.uid:
             return ()
         self._set(name, before, None)
@@ -155,7 +156,7 @@ class Store(Generic[K]):
 
     def _vanish(self, name: Name) -> tuple[Transition[K], ...]:
         self.unreadable.pop(name, None)
-        before = self._objects.get(name)
+        before = self.get(*name)
         if before is None:
             return ()
         self._set(name, before, None)
@@ -166,16 +167,16 @@ class Store(Generic[K]):
         rewound = as_of < self.version or any(self._regresses(o, as_of) for o in objects)
         self.rewinds += rewound
         self.version = as_of
-        listed = {(o.metadata.namespace, o.metadata.name) for o in objects}
+        listed = {_name_of(o) for o in objects}
         listed.update(self.unreadable)
         missing = [
-            (name, known)
-            for name, known in self._objects.items()
-            if name not in listed and (rewound or version_of(known) <= as_of)
+            known
+            for known in self.all()
+            if _name_of(known) not in listed and (rewound or version_of(known) <= as_of)
         ]
-        for name, known in missing:
-            self._set(name, known, None)
-        changed = [Transition(known, None, live=False) for _, known in missing]
+        for known in missing:
+            self._set(_name_of(known), known, None)
+        changed = [Transition(known, None, live=False) for known in missing]
         for obj in objects:
             changed.extend(self._rewind(obj) if rewound else self._take(obj))
         self._forgotten.clear()
@@ -189,15 +190,15 @@ class Store(Generic[K]):
         What is known by the answer to our own write may well be newer than the list. A server that
         was restored gives the versions it had given before to other objects.
         """
-        known = self._objects.get((obj.metadata.namespace, obj.metadata.name))
+        known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is None or version_of(known) > as_of:
             return False
         newer = version_of(known) - version_of(obj)
         return newer > 0 or (newer == 0 and known != obj)
 
     def _rewind(self, obj: K) -> tuple[Transition[K], ...]:
-        name = (obj.metadata.namespace, obj.metadata.name)
-        before = self._objects.get(name)
+        name = _name_of(obj)
+        before = self.get(*name)
         if before == obj:
             return ()
         self._set(name, before, obj)
@@ -206,7 +207,7 @@ class Store(Generic[K]):
     def _set(self, name: Name, before: K | None, after: K | None) -> None:
         if after is not None:
             share_words(after.metadata)
-            name = (after.metadata.namespace, after.metadata.name)
+            name = _name_of(after)
         namespace, short = name
         if self.unreadable and after is not None:
             self.unreadable.pop(name, None)
@@ -216,13 +217,11 @@ class Store(Generic[K]):
                 if not self._found[found]:
                     del self._found[found]
         if after is None:
-            self._objects.pop(name, None)
             siblings = self._namespaces.get(namespace, {})
             siblings.pop(short, None)
             if not siblings:
                 self._namespaces.pop(namespace, None)
             return
-        self._objects[name] = after
         self._namespaces.setdefault(namespace, {})[short] = after
         for found in self._entries(after):
             self._found.setdefault(found, {})[name] = after
@@ -231,6 +230,10 @@ class Store(Generic[K]):
         for index in self.indexes.values():
             for value in index.values(obj):
                 yield (index.name, value)
+
+
+def _name_of(obj: Object) -> Name:
+    return (obj.metadata.namespace, obj.metadata.name)
 
 
 def version_of(obj: Any) -> int:
