@@ -1,13 +1,15 @@
 """`hanse statefulsets`: what is told of each replica, and bad words refused in a sentence."""
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from hanse.cli.oops import Oops
 from hanse.cli.replica_names import replica_names_of
-from hanse.cli.statefulsets_seen import set_seen
+from hanse.cli.statefulsets_seen import set_seen, unknown_sets
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.kinds.stateful import (
     Replica,
@@ -63,6 +65,24 @@ def test_without_balancers_there_is_the_local_name_alone() -> None:
     found = set_seen(shares(balanced=False, lubeck=1), [], frozenset(), NAMES)
 
     assert found.replicas[0].names == ("store-lubeck-0.etcd.shop.svc.example.com",)
+
+
+def test_what_clusters_run_and_the_federation_does_not_know_is_told() -> None:
+    def part(name: str, cluster: str, **fields: Any) -> StatefulSetPartSpec:
+        return StatefulSetPartSpec(namespace="shop", name=name, cluster=cluster, **fields)
+
+    gone = datetime(2026, 5, 1, tzinfo=UTC)
+    parts = [
+        part("store", "lubeck", trouble="no storage"),
+        part("lost", "lubeck", trouble="it runs on"),
+        part("lost", "bergen", trouble="it runs on"),
+        part("ended", "bergen", ended=gone),
+    ]
+
+    (found,) = unknown_sets([shares(lubeck=1)], parts)
+
+    assert (found.name, found.replicas) == ("lost", ())
+    assert found.trouble == ("bergen: it runs on", "lubeck: it runs on")
 
 
 def test_what_a_newer_hanse_made_is_not_guessed_at() -> None:

@@ -68,7 +68,22 @@ async def seen_sets(
             ) from None
         leases = (await client.list(Lease, namespace=BROKER_NAMESPACE)).objects
     silent = _silent(leases, datetime.now(UTC))
-    return [set_seen(s, [p.spec for p in parts], silent, names) for s in shares]
+    reports = [p.spec for p in parts if namespace in ("", p.spec.namespace)]
+    known = [set_seen(s, reports, silent, names) for s in shares]
+    return [*known, *unknown_sets(shares, reports)]
+
+
+def unknown_sets(
+    shares: Iterable[StatefulSetShares], parts: Iterable[StatefulSetPartSpec]
+) -> list[SetSeen]:
+    """Sets that clusters run and the federation does not know: lost with a broker, or back."""
+    known = {(s.metadata.namespace, s.metadata.name) for s in shares}
+    trouble: dict[tuple[str, str], list[str]] = {}
+    for part in sorted(parts, key=lambda p: (p.namespace, p.name, p.cluster)):
+        if (part.namespace, part.name) not in known and part.ended is None and _trouble(part):
+            told = trouble.setdefault((part.namespace, part.name), [])
+            told.append(f"{part.cluster}: {_trouble(part)}")
+    return [SetSeen(space, name, "", (), tuple(told)) for (space, name), told in trouble.items()]
 
 
 async def broker_among(ways: Sequence[Way]) -> Way:
