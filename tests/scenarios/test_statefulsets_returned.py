@@ -102,22 +102,27 @@ async def test_what_people_make_again_on_purpose_runs_on_and_is_told(shipyard: S
 
 
 @pytest.mark.virtual
-async def test_a_set_that_is_submitted_again_takes_up_what_came_back(shipyard: Shipyard) -> None:
+async def test_who_deletes_the_record_keeps_what_came_back_and_a_new_set_takes_it_up(
+    shipyard: Shipyard,
+) -> None:
     stage = shipyard.stage
     await shipyard.launch(3)
     await stage.eventually(shipyard.is_ready(3))
     backup = await stage.ground.back_up(HERE)
     await shipyard.person(BROKER).delete(StatefulSet, "store", stage.shop)
     await stage.eventually(shipyard.is_gone())
-    for cluster in stage.names:
-        await stage.kill_agent(cluster)
+    await stage.kill_agent(HERE)
     await stage.ground.restore(HERE, backup)
     back = await shipyard.person(HERE).read(StatefulSet, "store-lubeck", stage.shop)
 
+    name = part_name(stage.shop, "store", HERE)
+    await shipyard.person(BROKER).delete(StatefulSetPart, name, BROKER_NAMESPACE)
+    await stage.start_agent(HERE)
+    await stage.eventually(has_said(shipyard, "Lost"))
+    await stage.always(runs_on(shipyard, back.metadata.uid), timedelta(minutes=5))
+
     await shipyard.person(BROKER).delete(Service, "etcd", stage.shop)
     await shipyard.launch(3)
-    await stage.start_agents()
-
     await stage.eventually(shipyard.is_ready(3))
     await runs_on(shipyard, back.metadata.uid)()
 
