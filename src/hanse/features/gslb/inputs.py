@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
+from hanse.features.gslb.monitors import is_path
 from hanse.features.gslb.names import HOSTNAMES
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -246,7 +247,7 @@ def _service_monitor(service: Service) -> Monitor | None:
 
 
 def _http_monitor(paths: Iterable[str], tls: bool) -> Monitor:
-    path = next((p for p in paths if p.startswith("/")), "/")
+    path = next((p for p in paths if is_path(p)), "/")
     kind, port = ("HTTPS", 443) if tls else ("HTTP", 80)
     return Monitor(type="HTTPS" if kind == "HTTPS" else "HTTP", port=port, path=path)
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-import msgspec
 from msgspec import Struct
 
+from hanse.features.gslb.monitors import faults_in_monitor, monitor_of
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.globalservice import Monitor
 from hanse.model.kinds.gslb import (
@@ -295,14 +295,10 @@ def _monitor_in(name: str, seen: Snapshot) -> Monitor | Bad:
     told = seen.get(seen.local, ConfigMap, name, NAMESPACE)
     if told is None:
         return Bad(f"there is no ConfigMap {name} in {NAMESPACE}; create it")
-    try:
-        monitor = msgspec.convert(told.data, Monitor, strict=False)
-    except msgspec.ValidationError as error:
-        return Bad(f"ConfigMap {name} describes no monitor: {error}")
-    numbers = (monitor.interval, monitor.timeout, monitor.up, monitor.down)
-    if not 1 <= monitor.port <= 65535 or min(numbers) < 1:
-        return Bad(f"ConfigMap {name} describes no monitor: numbers must be positive")
-    return monitor
+    fault = next(faults_in_monitor(told.data), "")
+    return (
+        Bad(f"ConfigMap {name} describes no monitor: {fault}") if fault else monitor_of(told.data)
+    )
 
 
 def _twice(named: Iterable[str]) -> str:

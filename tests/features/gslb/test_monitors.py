@@ -1,0 +1,59 @@
+"""Monitors that people describe: what they may say, and what is told of what they may not."""
+
+import pytest
+from msgspec import ValidationError
+
+from hanse.features.gslb.monitors import MOST_PATH, faults_in_monitor, monitor_of
+from hanse.model.kinds.globalservice import Monitor
+from tests.features.gslb.fleet import amko, config, ingress, policy, seen_by_leader
+from tests.features.gslb.test_hosts import service_in
+
+
+def test_a_monitor_is_read_field_by_field() -> None:
+    said = {"type": "HTTP", "port": "8080", "path": "/healthz?deep=1", "interval": "3600"}
+
+    assert list(faults_in_monitor(said)) == []
+    assert monitor_of(said) == Monitor(
+        type="HTTP", port=8080, path="/healthz?deep=1", interval=3600
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"type": "TCP"}, "port: it is needed"),
+        ({"port": "80"}, "type: it is needed"),
+        ({"type": "tcp", "port": "80"}, "type: 'tcp' is none of TCP, HTTP, HTTPS"),
+        ({"type": "TCP", "port": "http"}, "port: 'http' is not from 1 to 65535"),
+        ({"type": "TCP", "port": "70000"}, "port: '70000' is not from 1 to 65535"),
+        ({"type": "TCP", "port": "²"}, "port: '²' is not from 1 to 65535"),
+        ({"type": "TCP", "port": "80", "interval": "9" * 30}, "is not from 1 to 3600"),
+        ({"type": "TCP", "port": "80", "up": "51"}, "up: '51' is not from 1 to 50"),
+        ({"type": "TCP", "port": "80", "intervall": "5"}, "intervall: it is no field of a monitor"),
+        ({"type": "HTTP", "port": "80", "path": "healthz"}, "path: it must begin with /"),
+        ({"type": "HTTP", "port": "80", "path": "/a\r\nX: y"}, "path: it must begin with /"),
+        ({"type": "HTTP", "port": "80", "path": "/" * (MOST_PATH + 1)}, "path: it must begin"),
+    ],
+)
+def test_what_is_wrong_names_the_field(said: dict[str, str], told: str) -> None:
+    (fault,) = faults_in_monitor(said)
+
+    assert told in fault
+
+
+def test_what_cannot_be_read_has_a_fault() -> None:
+    for said in ({"type": "TCP"}, {"type": "x", "port": "1"}, {"type": "TCP", "port": "x"}):
+        with pytest.raises(ValidationError):
+            monitor_of(said)
+        assert list(faults_in_monitor(said))
+
+
+@pytest.mark.parametrize("path", ["/a b", "/" + "long" * MOST_PATH, "/a\r\nHost: b"])
+def test_a_path_that_cannot_be_asked_for_is_watched_at_the_root(path: str) -> None:
+    leader = amko("lubeck", leads=True, epoch=1)
+    way_in = ingress("10.1.0.1", path=path)
+    seen = seen_by_leader([leader, config("lubeck"), policy("lubeck"), way_in])
+
+    (member,) = service_in(seen).spec.members
+
+    assert [monitor.path for monitor in member.monitors] == ["/"]
