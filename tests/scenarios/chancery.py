@@ -9,16 +9,15 @@ import msgspec
 
 from hanse.features.policies.content import FEDERATED, KINDS, Policy
 from hanse.features.policies.record import LEDGER, POLICIES, Record, record_in, record_name
-from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.request import Request
-from hanse.model.crds import stand_ins
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta, Wire
 from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import CRDS, League, federate
+from hanse.testing.stage_federation import League, define, federate
 
 NAMES = {f"{kind.kind.plural}.{kind.kind.group}" for kind in KINDS.values()}
 
@@ -139,18 +138,7 @@ class Chancery:
 async def chancery_on(stage: Stage) -> AsyncIterator[Chancery]:
     """A federation of all clusters, led and empty of policies."""
     for cluster in stage.names:
-        for definition in stand_ins():
-            if definition["metadata"]["name"] in NAMES:
-                body = msgspec.json.encode(definition)
-                with suppress(AlreadyExists, Conflict):
-                    await stage.person(cluster).send(Request("POST", CRDS, body=body))
-
-    async def served() -> None:
-        for cluster in stage.names:
-            for kind in KINDS.values():
-                await stage.person(cluster).list(kind)
-
-    await stage.eventually(served)
+        await define(stage, cluster, *KINDS.values())
     league = await federate(stage)
     chancery = Chancery(stage, league)
     await chancery.clear()

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.kube.client import Client
-from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.request import Request, Response, Transport
-from hanse.model.crds import crd_of, stand_ins
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import (
@@ -24,8 +23,8 @@ from hanse.model.kinds.networks import (
 )
 from hanse.model.objects import K, Meta, Object
 from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_federation import define
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HERE = "lubeck"
 """Networks are one cluster's: one cluster is stage enough."""
 
@@ -109,23 +108,11 @@ class City:
 
     async def open(self) -> None:
         """Teach the cluster the kinds."""
-        for kind in OURS:
-            body = msgspec.json.encode(crd_of(kind))
-            try:
-                await self.person.send(Request("POST", CRDS, body=body))
-            except (AlreadyExists, Conflict):
-                continue
-            await self.stage.eventually(lambda kind=kind: self.person.list(kind))  # type: ignore[misc]
+        await define(self.stage, HERE, *OURS)
 
     async def teach(self, *kinds: type[Object]) -> None:
         """Teach the cluster kinds of somebody else's, by their stand-ins."""
-        names = {f"{kind.kind.plural}.{kind.kind.group}" for kind in kinds}
-        for definition in stand_ins():
-            if definition["metadata"]["name"] in names:
-                body = msgspec.json.encode(definition)
-                await self.person.send(Request("POST", CRDS, body=body))
-        for kind in kinds:
-            await self.stage.eventually(lambda kind=kind: self.person.list(kind))  # type: ignore[misc]
+        await define(self.stage, HERE, *kinds)
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario: networks go without their finalizer."""

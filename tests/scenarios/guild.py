@@ -11,7 +11,6 @@ from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.request import Request
 from hanse.model.conditions import find
-from hanse.model.crds import stand_ins
 from hanse.model.kinds.core import Event, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import (
@@ -28,7 +27,7 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import CRDS, League, define, federate
+from hanse.testing.stage_federation import League, define, federate
 
 GLOBAL = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED = "svc.federated.antreaplus.vmware.com"
@@ -150,17 +149,7 @@ class Guild:
 
     async def teach(self, cluster: ClusterId, kind: type[Object]) -> None:
         """Teach a cluster a kind of somebody else's, by its stand-in."""
-        name = f"{kind.kind.plural}.{kind.kind.group}"
-        [definition] = [d for d in stand_ins() if d["metadata"]["name"] == name]
-        with suppress(AlreadyExists):
-            await self.person(cluster).send(
-                Request("POST", CRDS, body=msgspec.json.encode(definition))
-            )
-
-        async def served() -> None:
-            await self.person(cluster).list(kind)
-
-        await self.stage.eventually(served)
+        await define(self.stage, cluster, kind)
 
     async def put_with_status(self, cluster: ClusterId, obj: Any) -> None:
         """Create an object that its own controller would tell about."""
@@ -259,8 +248,7 @@ async def guild_on(stage: Stage) -> AsyncIterator[Guild]:
     """A federation whose agents run, with our kinds of things outside a cluster."""
     league = await federate(stage)
     for cluster in league.members:
-        for kind in OURS:
-            await define(stage, cluster, kind)
+        await define(stage, cluster, *OURS)
     guild = Guild(league)
     await stage.start_agents()
     await stage.eventually(league.all_led())

@@ -9,9 +9,8 @@ from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
-from hanse.kube.errors import AlreadyExists, Conflict, NotFound
+from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.request import Request
-from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -25,8 +24,8 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, Ser
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, K, Meta
 from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_federation import define
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HTTP = {"http": 80}
 Endpoints = dict[ClusterId, list[tuple[str, bool]]]
 
@@ -43,8 +42,7 @@ class Harbour:
     async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
         """Teach every cluster the kinds, and give the fleet its rules."""
         for cluster in (*self.stage.names, BROKER):
-            for kind in (ServiceExport, ServiceImport, ClusterSet):
-                await self._define(cluster, kind)
+            await define(self.stage, cluster, ServiceExport, ServiceImport, ClusterSet)
         await self.stage.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
         spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
         await self.stage.eventually(
@@ -70,18 +68,6 @@ class Harbour:
 
     async def rule(self, spec: dict[str, Any]) -> None:
         await self.person(BROKER).patch(ClusterSet, self.stage.shop, "", {"spec": spec})
-
-    async def _define(self, cluster: ClusterId, kind: type[Any]) -> None:
-        body = msgspec.json.encode(crd_of(kind))
-        try:
-            await self.person(cluster).send(Request("POST", CRDS, body=body))
-        except (AlreadyExists, Conflict):
-            return
-
-        async def served() -> None:
-            await self.person(cluster).list(kind)
-
-        await self.stage.eventually(served)
 
     # -- doing
 

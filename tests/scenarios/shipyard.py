@@ -7,9 +7,8 @@ import msgspec
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.client import Client
-from hanse.kube.errors import AlreadyExists, Conflict, NotFound
+from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
-from hanse.model.crds import crd_of
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
@@ -25,8 +24,8 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from hanse.testing.stage import Check, Stage
+from hanse.testing.stage_federation import define
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS: tuple[type[Any], ...] = (
     ClusterSet,
     FederatedStatefulSet,
@@ -88,8 +87,7 @@ class Shipyard:
     async def open(self, lease: int = 3) -> None:
         """Teach every cluster the kinds, and give the fleet its rules."""
         for cluster in (*self.stage.names, BROKER):
-            for kind in KINDS:
-                await self._define(cluster, kind)
+            await define(self.stage, cluster, *KINDS)
         await self.stage.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
         await self.stage.make_namespace(BROKER, self.stage.shop)
         spec = ClusterSetSpec(lease_duration_seconds=lease)
@@ -128,18 +126,6 @@ class Shipyard:
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
         ):
             await self.person(BROKER).send(Request("DELETE", path))
-
-    async def _define(self, cluster: ClusterId, kind: type[Any]) -> None:
-        body = msgspec.json.encode(crd_of(kind))
-        try:
-            await self.person(cluster).send(Request("POST", CRDS, body=body))
-        except (AlreadyExists, Conflict):
-            return
-
-        async def served() -> None:
-            await self.person(cluster).list(kind)
-
-        await self.stage.eventually(served)
 
     # -- doing
 

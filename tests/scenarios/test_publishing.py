@@ -12,7 +12,8 @@ from hanse.kube.request import Request
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import Wire
 from hanse.testing.stage import Check, Ground, Stage
-from tests.scenarios.harbour import CRDS, Harbour
+from hanse.testing.stage_federation import CRDS
+from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import shop_of
 
 ZONE = "fleet.example.org"

@@ -27,7 +27,7 @@ from hanse.model.kinds.federation import (
     Member,
 )
 from hanse.model.naming import cluster_of
-from hanse.model.objects import ClusterId, K, Meta
+from hanse.model.objects import ClusterId, K, Meta, Wire
 from hanse.testing.stage import Check, Stage
 from hanse.testing.stage_accounts import supervisor_account
 
@@ -156,8 +156,7 @@ class League:
         return check
 
     async def _prepare(self, cluster: ClusterId) -> None:
-        for kind in (ClusterClaim, Federation):
-            await define(self.stage, cluster, kind)
+        await define(self.stage, cluster, ClusterClaim, Federation)
         await self.stage.make_namespace(cluster, SYSTEM, keep=True)
         await self.claim(cluster, CLUSTER_ID, cluster)
         await self.claim(cluster, CLUSTER_SET, NAME)
@@ -183,17 +182,26 @@ async def federate(
     return league
 
 
-async def define(stage: Stage, cluster: ClusterId, kind: type[Any]) -> None:
-    """Teach a cluster a kind: one of ours, or what stands in for one of others."""
-    definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
-    body = msgspec.json.encode(definition)
-    with suppress(AlreadyExists, Conflict):
-        await stage.person(cluster).send(Request("POST", CRDS, body=body))
+async def define(stage: Stage, cluster: ClusterId, *kinds: type[Any]) -> None:
+    """Teach a cluster kinds, ours or what stands in for others', unless it knows them already."""
+    person = stage.person(cluster)
+    for kind in kinds:
+        definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
+        if not await stage.eventually(lambda d=definition: _is_defined(person, d)):  # type: ignore[misc]
+            with suppress(AlreadyExists, Conflict):
+                await person.send(Request("POST", CRDS, body=msgspec.json.encode(definition)))
+        await stage.eventually(lambda kind=kind: person.list(kind))  # type: ignore[misc]
 
-    async def served() -> None:
-        await stage.person(cluster).list(kind)
 
-    await stage.eventually(served)
+async def _is_defined(person: Client, definition: Wire) -> bool:
+    """Whether a definition stands: asking is much cheaper for API servers than being refused."""
+    name = definition["metadata"]["name"]
+    try:
+        found = msgspec.json.decode((await person.send(Request("GET", f"{CRDS}/{name}"))).body)
+    except NotFound:
+        return False
+    assert "deletionTimestamp" not in found["metadata"], f"{name} is still going"
+    return True
 
 
 async def put(person: Client, obj: K) -> K:

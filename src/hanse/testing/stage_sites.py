@@ -107,8 +107,7 @@ class Sites:
     async def form(self, leader: ClusterId = "lubeck") -> None:
         """Make all that people make, in every cluster; one leads."""
         for cluster in self.members:
-            for kind in KINDS:
-                await define(self.stage, cluster, kind)
+            await define(self.stage, cluster, *KINDS)
             await self.stage.make_namespace(cluster, NAMESPACE, keep=True)
         secret = await self.contexts(*self.members)
         for cluster in self.members:

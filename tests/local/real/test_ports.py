@@ -3,12 +3,20 @@
 import asyncio
 import os
 import socket
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
 from hanse.local.real.failures import PortHeld
-from hanse.local.real.ports import BELOW_EPHEMERAL, await_free, free_ports, holder_of, is_free
+from hanse.local.real.ports import (
+    BELOW_EPHEMERAL,
+    Claims,
+    await_free,
+    free_ports,
+    holder_of,
+    is_free,
+)
 
 
 def listener() -> socket.socket:
@@ -20,6 +28,18 @@ def test_free_ports_differ_and_stay_clear_of_outgoing_connections() -> None:
 
     assert len(set(ports)) == 50
     assert all(port in BELOW_EPHEMERAL and is_free(port) for port in ports)
+
+
+def test_a_claimed_port_is_given_to_nobody_else_until_it_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(Claims()) as mine, closing(Claims()) as others:
+        [port] = mine.take(1)
+        monkeypatch.setattr("hanse.local.real.ports.BELOW_EPHEMERAL", range(port, port + 1))
+
+        assert others.take(1) == free_ports(1) == []
+        mine.close()
+        assert others.take(1) == [port]
 
 
 def test_the_holder_of_a_port_is_named() -> None:

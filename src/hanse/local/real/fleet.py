@@ -15,7 +15,7 @@ from hanse.local.ranges import ranges_of
 from hanse.local.real.cluster import RealCluster
 from hanse.local.real.failures import FolderInUse, RealClusterError, ServerDied
 from hanse.local.real.layout import Broker, Layout, Role, Workloads
-from hanse.local.real.ports import free_ports
+from hanse.local.real.ports import Claims
 from hanse.local.real.server import Keeper
 
 NAMES = ("lubeck", "hamburg", "bergen")
@@ -50,6 +50,7 @@ class RealFleet:
         self._deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
         self._lock: TextIO | None = None
         self._keeper: Keeper | None = None
+        self._claims = Claims()
 
     @property
     def kubeconfig(self) -> Path:
@@ -100,6 +101,7 @@ class RealFleet:
             if self._keeper is not None:
                 self._keeper.close()
                 self._keeper = None
+            self._claims.close()
             if self._lock is not None:
                 self._lock.close()
                 self._lock = None
@@ -123,7 +125,8 @@ class RealFleet:
 
     def _laid_out(self, keeper: Keeper) -> dict[str, RealCluster]:
         given = set(self._ports.values())
-        chosen = (port for port in free_ports(2 * len(self._roles)) if port not in given)
+        wanted = 2 * len(self._roles)
+        chosen = (port for port in self._claims.take(wanted) if port not in given)
         return {
             name: RealCluster(
                 Layout(

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,16 +25,47 @@ class Holder(Struct, frozen=True):
     program: str
 
 
+class Claims:
+    """Ports that nobody else is given for as long as this is open, listened on or not.
+
+    A server needs its port from when it was chosen, and again after it was away. A claim is a
+    socket in the kernel's abstract namespace, which it takes back from whoever ends.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def take(self, count: int) -> list[int]:
+        """Different ports on which nobody listens now, and which nobody else has claimed."""
+        found: list[int] = []
+        for port in random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL)):
+            if len(found) == count:
+                break
+            if self._claimed(port) and is_free(port):
+                found.append(port)
+        return found
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for claim in self._held:
+            claim.close()
+        self._held.clear()
+
+    def _claimed(self, port: int) -> bool:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0hanse-port-{port}")
+        except OSError:
+            claim.close()
+            return False
+        self._held.append(claim)
+        return True
+
+
 def free_ports(count: int) -> list[int]:
-    """Different ports on which nobody listens now, at random so that two fleets seldom meet."""
-    candidates = random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL))
-    found: list[int] = []
-    for port in candidates:
-        if len(found) == count:
-            break
-        if is_free(port):
-            found.append(port)
-    return found
+    """Different ports on which nobody listens now and which no fleet has claimed."""
+    with closing(Claims()) as claims:
+        return claims.take(count)
 
 
 def is_free(port: int) -> bool:
