@@ -9,7 +9,7 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
-from hanse.testing.stage import Features, Stage
+from hanse.testing.stage import Features, Stage, all_of
 from tests.scenarios.guild import Guild, address, guild_on
 
 A_WHILE = timedelta(seconds=10)
@@ -72,7 +72,8 @@ async def test_leaders_that_restart_while_a_member_is_out_of_reach_keep_what_cam
 
     for cluster in ("lubeck", "hamburg"):
         await stage.eventually(guild.league.is_led(cluster))
-        await stage.always(guild.has(cluster, lubeck=[L1], bergen=[B1]), A_WHILE)
+    standing = [guild.has(cluster, lubeck=[L1], bergen=[B1]) for cluster in ("lubeck", "hamburg")]
+    await stage.always(all_of(*standing), A_WHILE)
     await guild.join("hamburg", 1)
     for cluster in ("lubeck", "hamburg"):
         await stage.eventually(guild.has(cluster, lubeck=[L1], bergen=[B1], hamburg=[H1]))

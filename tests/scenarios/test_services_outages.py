@@ -19,7 +19,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
 )
 from hanse.model.objects import Meta
-from hanse.testing.stage import Check
+from hanse.testing.stage import Check, all_of
 from tests.scenarios.harbour import Harbour
 
 A_WHILE = timedelta(seconds=3)
@@ -68,8 +68,8 @@ async def test_while_the_broker_cannot_be_reached_everything_stays(harbour: Harb
     stage.cut_off_from_broker()
     await harbour.unexport("lubeck")
     await harbour.pods("bergen", "web", False)
-    for cluster in stage.names:
-        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=A_WHILE)
+    standing = [harbour.imports(cluster, "web", "bergen", "lubeck") for cluster in stage.names]
+    await stage.always(all_of(*standing), for_=A_WHILE)
     stage.network.heal_all()
 
     await stage.eventually(harbour.everywhere("web", "bergen"))

@@ -86,6 +86,11 @@ class Ground(Protocol):
         """How long nothing must be written for a fleet to count as settled."""
         ...
 
+    @property
+    def leeway(self) -> timedelta:
+        """What a busy machine may add to a time within which something comes true."""
+        ...
+
     def connect(self, cluster: ClusterId) -> Transport:
         """A person's way to a cluster; the caller closes it."""
         ...
@@ -168,7 +173,8 @@ class Stage:
             self.closing.push_async_callback(transport.close)
             self._people[cluster] = Client(transport, field_manager="somebody")
         for cluster in self.names:
-            await self.make_namespace(cluster, self.system)
+            # It stays: nobody else looks into it, and its end costs a real cluster much.
+            await self.make_namespace(cluster, self.system, keep=True)
             await self.make_namespace(cluster, self.shop)
         return self
 
@@ -290,9 +296,12 @@ class Stage:
     # -- waiting
 
     async def eventually(self, check: Check[T], within: timedelta = PATIENCE) -> T:
-        """Wait until a check holds; at the end of patience it fails as the check last did."""
+        """Wait until a check holds; at the end of patience it fails as the check last did.
+
+        That it holds within a short time is proven on virtual time, which no machine stretches.
+        """
         loop = asyncio.get_running_loop()
-        until = loop.time() + within.total_seconds()
+        until = loop.time() + (within + self.ground.leeway).total_seconds()
         while True:
             self._fail_if_an_agent_died()
             try:
@@ -375,6 +384,16 @@ _SHOPS = re.compile(r"\bshop-[0-9a-f]{8}\b")
 
 def _is_work(sent: Sent) -> bool:
     return sent.request.method not in READING and "/leases" not in sent.request.path
+
+
+def all_of(*checks: Check[object]) -> Check[None]:
+    """That several things hold."""
+
+    async def check() -> None:
+        for one in checks:
+            await one()
+
+    return check
 
 
 def told(writes: Iterable[Sent]) -> list[str]:

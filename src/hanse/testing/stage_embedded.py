@@ -34,6 +34,7 @@ class EmbeddedGround:
 
     look_every = timedelta(milliseconds=100)
     calm = timedelta(minutes=3)
+    leeway = timedelta(0)
     terms = Terms()
 
     def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:

@@ -35,6 +35,7 @@ class KubernetesGround:
 
     look_every = timedelta(milliseconds=100)
     calm = timedelta(seconds=3)
+    leeway = timedelta(seconds=20)
     terms = SHORT
 
     def __init__(self, fleet: RealFleet, folder: Path) -> None:
