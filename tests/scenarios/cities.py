@@ -15,7 +15,8 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
 from hanse.local.real.fleet import RealFleet
-from hanse.testing.stage import Ground, Stage
+from hanse.testing.ground import Ground
+from hanse.testing.stage import Stage
 from hanse.testing.stage_embedded import embedded_ground
 from hanse.testing.stage_kubernetes import kubernetes_ground
 from tests.scenarios.city import HERE, City

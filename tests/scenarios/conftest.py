@@ -8,7 +8,8 @@ import pytest
 from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.model.verdict import Hook
-from hanse.testing.stage import Features, Ground, Stage
+from hanse.testing.ground import Ground
+from hanse.testing.stage import Features, Stage
 from hanse.testing.stage_embedded import embedded_ground
 from hanse.testing.stage_kubernetes import kubernetes_ground
 from hanse.testing.time import ON_VIRTUAL_TIME

@@ -6,7 +6,8 @@ import pytest
 
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.testing.stage import Ground, Stage
+from hanse.testing.ground import Ground
+from hanse.testing.stage import Stage
 from tests.scenarios.market import shop_of
 from tests.scenarios.shipyard import Shipyard
 

@@ -11,7 +11,8 @@ from hanse.kube.errors import AlreadyExists
 from hanse.kube.request import Request
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import Wire
-from hanse.testing.stage import Check, Ground, Stage
+from hanse.testing.ground import Ground
+from hanse.testing.stage import Check, Stage
 from hanse.testing.stage_federation import CRDS
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import shop_of

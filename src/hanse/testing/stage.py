@@ -7,13 +7,12 @@ and `always` alone, which cost nothing on virtual time.
 
 import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from random import Random
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from msgspec import Struct
 
@@ -22,11 +21,8 @@ from hanse.engine.probes import Attempt
 from hanse.engine.questions import Provider
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
-from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.client import Client
-from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError, NotFound
-from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.local.real.accounts import Account
 from hanse.model.facts import ClusterState, Phase, Role
@@ -36,8 +32,8 @@ from hanse.model.plan import Feature
 from hanse.model.rights import Rule
 from hanse.model.verdict import Hook
 from hanse.testing.faults import READING, Network, Sent
+from hanse.testing.ground import Door, Ground
 from hanse.testing.stage_accounts import account_of
-from hanse.webhooks.doorkeeper import Doorkeeper
 
 T = TypeVar("T")
 
@@ -50,82 +46,6 @@ Check = Callable[[], Awaitable[T]]
 
 Features = Callable[[], Sequence[Feature]]
 """What each agent is started with."""
-
-
-class Door(Struct, frozen=True):
-    """Where an API server asks an agent."""
-
-    url: str
-    listener: socket.socket | None = None
-    """None where API servers are in this process and just call."""
-
-
-class Ground(Protocol):
-    """Clusters of one engine, the broker among them, and what can be done to them."""
-
-    @property
-    def names(self) -> tuple[ClusterId, ...]:
-        """The clusters that have agents; the broker is not one of them."""
-        ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def terms(self) -> Terms:
-        """The terms of leases, short where time is real."""
-        ...
-
-    @property
-    def look_every(self) -> timedelta:
-        """How often it makes sense to look whether something has come true."""
-        ...
-
-    @property
-    def calm(self) -> timedelta:
-        """How long nothing must be written for a fleet to count as settled."""
-        ...
-
-    @property
-    def leeway(self) -> timedelta:
-        """What a busy machine may add to a time within which something comes true."""
-        ...
-
-    def connect(self, cluster: ClusterId) -> Transport:
-        """A person's way to a cluster; the caller closes it."""
-        ...
-
-    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
-        """An agent's way to a cluster, with the account's rights where the engine has rights."""
-        ...
-
-    def endpoint(self, cluster: ClusterId) -> Endpoint:
-        """Where a cluster is, as others write it down."""
-        ...
-
-    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
-        """The way to a cluster by credentials that an agent was given."""
-        ...
-
-    def open_door(self, name: str) -> Door:
-        """Where an agent of that name will answer webhooks."""
-        ...
-
-    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
-        """Who answers at a door from now on, where that is not heard on a socket."""
-        ...
-
-    async def restart_server(self, cluster: ClusterId) -> None:
-        """Stop a cluster's API server and start it again: watches break, history may be lost."""
-        ...
-
-    async def back_up(self, cluster: ClusterId) -> object:
-        """All that a cluster holds now."""
-        ...
-
-    async def restore(self, cluster: ClusterId, backup: Any) -> None:
-        """Take a cluster back to what it held then."""
-        ...
 
 
 class Actor(Struct, frozen=True):

@@ -21,7 +21,7 @@ from hanse.local.embedded.webhooks import WebhookCall, WebhookFailed
 from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
-from hanse.testing.stage import Door
+from hanse.testing.ground import Door
 from hanse.testing.time import LoopClock
 from hanse.webhooks.doorkeeper import Doorkeeper
 

@@ -18,7 +18,7 @@ from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
-from hanse.testing.stage import Door
+from hanse.testing.ground import Door
 from hanse.webhooks.doorkeeper import Doorkeeper
 
 SHORT = Terms(
