@@ -47,8 +47,9 @@ kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 	@echo "==> programs of real clusters"; $(BIN)/python -m hanse.local.real.build
 
 test-real: kube-binaries ## the scenarios and more on real clusters
-	@echo "==> tests and scenarios on real clusters"
-	@$(BIN)/pytest -m real --engine kubernetes tests/real tests/scenarios
+	@echo "==> tests and scenarios on real clusters, on two fleets at once"
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		-m real --engine kubernetes tests/real tests/scenarios
 
 reference: install ## write docs/reference.md anew from the kinds
 	@$(BIN)/python -m tools.reference >docs/reference.md

@@ -12,6 +12,19 @@ from tests.scenarios.engines import ENGINES
 
 __all__ = ["binaries", "real_clusters"]
 
+LONG = frozenset(
+    {
+        "test_kills.py",
+        "test_quorum.py",
+        "test_supervision.py",
+        "test_statefulsets.py",
+        "test_services_outages.py",
+        "test_gslb_federation.py",
+        "test_policies.py",
+    }
+)
+"""What takes over a minute on real clusters."""
+
 
 # How fast a noisy machine draws examples is no property of what they are examples of.
 settings.register_profile("hanse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "virtual: lasts in real time and says nothing new there; only embedded"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, or one worker is left alone with one at the end."""
+    if config.getoption("--engine") == "kubernetes":
+        items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture

@@ -43,14 +43,20 @@ class KubernetesGround:
         self.clock = WallClock()
         self._fleet = fleet
         self._folder = folder
+        self._admins: dict[ClusterId, Transport] = {}
         self._admitted: set[tuple[ClusterId, str]] = set()
 
     def connect(self, cluster: ClusterId) -> Transport:
         return self._fleet.clusters[cluster].connect()
 
     async def admit(self, account: Account, cluster: ClusterId) -> Transport:
-        access = await self.access(account, cluster)
-        return HttpTransport(Fixed(access))
+        agent = HttpTransport(Fixed(await self._granted(account, cluster)))
+        try:
+            await _await_rights(agent, account)
+        except BaseException:
+            await agent.close()
+            raise
+        return agent
 
     def endpoint(self, cluster: ClusterId) -> Endpoint:
         return self._fleet.clusters[cluster].access.endpoint
@@ -69,14 +75,21 @@ class KubernetesGround:
 
     async def access(self, account: Account, cluster: ClusterId) -> Access:
         """Credentials of an account that is given its rights first; they hold when this returns."""
-        target = self._fleet.clusters[cluster]
-        async with _closing(target.connect()) as admin:
-            for path in _roles(account):
-                self._admitted.add((cluster, path))
-            access = await grant(admin, target.access, account)
+        access = await self._granted(account, cluster)
         async with _closing(HttpTransport(Fixed(access))) as agent:
             await _await_rights(agent, account)
         return access
+
+    async def _granted(self, account: Account, cluster: ClusterId) -> Access:
+        self._admitted.update((cluster, path) for path in _roles(account))
+        admin = self._fleet.clusters[cluster].access
+        return await grant(self._admin(cluster), admin, account)
+
+    def _admin(self, cluster: ClusterId) -> Transport:
+        """An administrator's way, opened once: each new one costs both sides a handshake."""
+        if cluster not in self._admins:
+            self._admins[cluster] = self.connect(cluster)
+        return self._admins[cluster]
 
     async def restart_server(self, cluster: ClusterId) -> None:
         target = self._fleet.clusters[cluster]
@@ -93,10 +106,14 @@ class KubernetesGround:
         await self._fleet.clusters[cluster].restore(backup)
 
     async def take_back_rights(self) -> None:
-        """Delete the roles that were made for scenarios; accounts go with their namespaces."""
+        """Delete the roles that were made for scenarios; accounts are nothing without them."""
         for cluster, path in self._admitted:
-            async with _closing(self.connect(cluster)) as admin:
-                await admin.send(Request("DELETE", path))
+            await self._admin(cluster).send(Request("DELETE", path))
+
+    async def close(self) -> None:
+        for admin in self._admins.values():
+            with suppress(Unreachable):
+                await admin.close()
 
 
 @asynccontextmanager
@@ -106,7 +123,10 @@ async def kubernetes_ground(fleet: RealFleet, folder: Path) -> AsyncIterator[Kub
     try:
         yield ground
     finally:
-        await ground.take_back_rights()
+        try:
+            await ground.take_back_rights()
+        finally:
+            await ground.close()
 
 
 def _roles(account: Account) -> list[str]:
