@@ -14,16 +14,18 @@ __all__ = ["binaries", "real_clusters"]
 
 LONG = frozenset(
     {
-        "test_kills.py",
-        "test_quorum.py",
-        "test_supervision.py",
-        "test_statefulsets.py",
-        "test_services_outages.py",
+        "test_differential.py",
+        "test_federated.py",
+        "test_federated_outages.py",
         "test_gslb_federation.py",
+        "test_gslb_hosts.py",
+        "test_kills.py",
         "test_policies.py",
+        "test_statefulsets.py",
+        "test_supervision.py",
     }
 )
-"""What takes over a minute on real clusters."""
+"""What takes a minute or more on real clusters."""
 
 
 # How fast a noisy machine draws examples is no property of what they are examples of.

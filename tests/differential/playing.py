@@ -138,7 +138,7 @@ async def _served(transport: Transport, crd: dict[str, Any]) -> None:
     spec = crd["spec"]
     version = next(one["name"] for one in spec["versions"] if one["storage"])
     path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await transport.send(Request("GET", path))).status == 404:  # noqa: ASYNC110 - another process serves it
             await asyncio.sleep(0.05)
 

@@ -40,6 +40,9 @@ T = TypeVar("T")
 PATIENCE = timedelta(seconds=60)
 """Ample for real clusters on a small busy machine; what comes true sooner ends the wait."""
 
+MOMENTS = 20
+"""In how many parts calm is looked at: it counts from the last write, not from the last look."""
+
 Check = Callable[[], Awaitable[T]]
 """Raises AssertionError for as long as something does not hold, and gives what it looked at."""
 
@@ -243,8 +246,11 @@ class Stage:
     async def settled(self, within: timedelta = timedelta(hours=1)) -> None:
         """Wait until every agent sees all it wants to see and nobody writes any more."""
         await self.eventually(self._all_synced)
+        quiet = 0
         async with asyncio.timeout(within.total_seconds()):
-            while await self.writes_during(self.ground.calm):
+            while quiet < MOMENTS:
+                writes = await self.writes_during(self.ground.calm / MOMENTS)
+                quiet = 0 if writes else quiet + 1
                 self._fail_if_an_agent_died()
 
     async def writes_during(self, time: timedelta) -> list[Sent]:
