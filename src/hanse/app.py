@@ -321,8 +321,7 @@ class Agent:
     async def close(self) -> None:
         """Let go of every connection."""
         await self._avi.close()
-        for connection in self.engine.fleet.connections.values():
-            await connection.api.close()
+        await self.engine.fleet.close()
 
     def _leading_controller(self) -> Controller | NoController:
         """The Avi controller to write to: of who leads, as its configuration has it now."""

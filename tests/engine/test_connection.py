@@ -1,5 +1,6 @@
 """What is said of a cluster in which not everything can be read."""
 
+import asyncio
 from datetime import UTC, datetime
 from random import Random
 
@@ -7,12 +8,13 @@ import pytest
 
 from hanse.engine.api import KubeApi
 from hanse.engine.connection import Connection, Scope, Stream
+from hanse.engine.fleet import Fleet
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
 from hanse.kube.events import Interrupted
 from hanse.local.embedded.api import ApiServer, InProcess
-from hanse.model.facts import Phase, Role
+from hanse.model.facts import Facts, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceImport
@@ -59,3 +61,43 @@ def test_an_outage_is_told_before_rights_that_are_missing() -> None:
     _, reason = state_of(Role.BROKER, ConfigMap=FORBIDDEN, Lease=Unreachable("connection refused"))
 
     assert reason == "Lease.coordination.k8s.io: connection refused"
+
+
+class Slow(InProcess):
+    """A way whose first end is not lived to see."""
+
+    asked = 0
+    ended = False
+
+    async def close(self) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            await asyncio.sleep(3600)
+        self.ended = True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("replaced", [False, True], ids=["left", "replaced"])
+async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool) -> None:
+    fleet = Fleet((), Facts(), WallClock(), "lubeck")
+    way = Slow(ApiServer("bergen", clock=WallClock()))
+
+    async def part() -> None:
+        async with fleet.running():
+            fleet.join("bergen", {Role.MEMBER}, KubeApi(Client(way), Random(0)))
+            if replaced:
+                other = InProcess(ApiServer("bergen", clock=WallClock()))
+                fleet.join("bergen", {Role.MEMBER}, KubeApi(Client(other), Random(0)))
+                await asyncio.get_running_loop().create_future()
+            await fleet.disconnect("bergen")
+
+    parting = asyncio.create_task(part())
+    while not way.asked:  # noqa: ASYNC110 - a turn of the loop or two
+        await asyncio.sleep(0)
+    parting.cancel()
+    await asyncio.wait({parting})
+    assert not way.ended
+
+    await fleet.close()
+
+    assert way.ended

@@ -1,6 +1,7 @@
 """The HTTP transport, against a real server on loopback."""
 
 import asyncio
+import gc
 import gzip
 import ssl
 from datetime import timedelta
@@ -226,3 +227,15 @@ async def test_nothing_is_sent_after_closing() -> None:
 
         with pytest.raises(Unreachable, match="closed"):
             await way.send(Request("GET", "/"))
+
+
+async def test_closing_that_was_cut_short_can_be_done_again() -> None:
+    async with transport(echo) as way:
+        await way.send(Request("GET", "/"))
+        closing = asyncio.create_task(way.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait({closing})
+
+    del way
+    gc.collect()  # what was left open would say so now

@@ -128,8 +128,7 @@ async def _answering(
             await stack.enter_async_context(feed.running())
             yield server
     finally:
-        for connection in fleet.connections.values():
-            await connection.api.close()
+        await fleet.close()
 
 
 def _at(door: socket.socket | None) -> str:

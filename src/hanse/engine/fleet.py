@@ -54,6 +54,8 @@ class Fleet:
         self._attending: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._listed = Bell()
+        self._parted: list[Api] = []
+        """Ways to clusters that are no longer connected, until they have ended."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -116,7 +118,14 @@ class Fleet:
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
         self.put_fact(Departed(cluster, self._clock.now()))
-        await connection.api.close()
+        self._parted.append(connection.api)
+        await self._end(connection.api)
+
+    async def close(self) -> None:
+        """End every way, also those whose end somebody began and was kept from waiting for."""
+        for api in [*(c.api for c in self.connections.values()), *self._parted]:
+            await api.close()
+        self._parted.clear()
 
     def heard_at(self, cluster: ClusterId) -> float:
         """The loop's time when a cluster last answered anything; it is asked at once.
@@ -153,9 +162,15 @@ class Fleet:
             await self._listed.since(self._listed.rung)
 
     def _let_go(self, api: Api) -> None:
-        """Close a way that was replaced; before we run there is nobody to wait for that."""
+        """End a way that was replaced; before we run there is nobody to wait for that."""
+        self._parted.append(api)
         if self._group is not None:
-            self._group.create_task(api.close(), name="close a replaced way")
+            self._group.create_task(self._end(api), name="close a replaced way")
+
+    async def _end(self, api: Api) -> None:
+        await api.close()
+        if api in self._parted:
+            self._parted.remove(api)
 
     def _restart(self, connection: Connection, scope: Scope) -> None:
         task = self._tasks.pop((connection.cluster, scope), None)

@@ -56,14 +56,17 @@ class HttpTransport:
             yield lines_of(_chunks(answer, connections, request.timeout))
 
     async def close(self) -> None:
-        """End every connection; streams that are still read break off."""
+        """End every connection; streams that are still read break off.
+
+        Who was kept from waiting for it can ask again.
+        """
         self._closed = True
         open_ones = [*self._retired.values()]
         if self._connections is not None:
             open_ones.append(self._connections)
-        self._connections = None
         for connections in open_ones:
             await connections.close()
+        self._connections = None
         if self._retired:
             await asyncio.wait(self._retired)
 
