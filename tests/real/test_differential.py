@@ -27,8 +27,7 @@ from tests.differential.vocabulary import Case
 # One case sends more than a server takes, and aiohttp has an opinion on that.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
-AT_ONCE = 16
-"""Cases mostly wait, for definitions to be served and for webhooks to be asked."""
+AT_ONCE = 4
 SERVICE_RANGE = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
 
 
