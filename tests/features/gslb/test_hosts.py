@@ -482,6 +482,16 @@ def test_two_policies_are_an_error_on_both_and_change_nothing() -> None:
     assert service_in(seen).spec == standing.spec
 
 
+def test_however_much_is_wrong_what_is_told_fits_a_status() -> None:
+    many = [policy("lubeck", name=f"{n}{'x' * 240}") for n in range(30)]
+    several = [config("lubeck", name=f"{n}{'x' * 240}") for n in range(30)]
+
+    told = [p.change["status"] for p in Gslb().plan(Key("policy"), _alone(*many, *several)).patches]
+
+    assert max(len(status["errorStatus"]) for status in told if "errorStatus" in status) == 4096
+    assert max(len(status["state"]) for status in told if "state" in status) == 1024
+
+
 BAD_RULES: list[Any] = [
     pytest.param(
         {"third_party_members": (ThirdPartyMember(vip="here"),)},

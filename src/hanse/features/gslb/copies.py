@@ -56,6 +56,8 @@ from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
 FEDERATION = Key("federation")
+MOST_REASON = 32768
+"""Letters that a condition may have: what is longer would not be told at all."""
 STRAY = "it is not among the leader's objects"
 _STAGES: dict[type[Object], str] = {
     GSLBConfig: CONFIG_FEDERATION,
@@ -331,7 +333,11 @@ def _told_here(conditions: tuple[StageCondition, ...], seen: Snapshot) -> tuple[
 
 def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], seen: Snapshot) -> Patch:
     told = [
-        {"type": c.type, "status": c.status, **({"reason": c.reason} if c.reason else {})}
+        {
+            "type": c.type,
+            "status": c.status,
+            **({"reason": c.reason[:MOST_REASON]} if c.reason else {}),
+        }
         for c in conditions
     ]
     place = Place(seen.local, ref_of(own))

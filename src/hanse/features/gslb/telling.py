@@ -19,6 +19,10 @@ from hanse.model.objects import Place, Wire, ref_of
 from hanse.model.plan import Notice, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
+MOST_STATE = 1024
+MOST_ERROR = 4096
+"""Letters that a status may have: what is longer would not be told at all."""
+
 ACCEPTED = "success: the configuration is in use"
 
 
@@ -29,7 +33,9 @@ def told_of_policy(leading: Leading, seen: Snapshot, options: GslbOptions) -> Pl
     notices: list[Notice] = []
     for said in policies_of(seen):
         place = Place(seen.local, ref_of(said))
-        status: Wire = {"errorStatus": policy.error if isinstance(policy, Bad) else None}
+        status: Wire = {
+            "errorStatus": policy.error[:MOST_ERROR] if isinstance(policy, Bad) else None
+        }
         if policy is not None and not isinstance(policy, Bad):
             faults = [*faults_of(policy, leading, seen), *unwritten(leading, seen)]
             status["warnings"] = _warnings(faults, said, policy, leading, seen)
@@ -53,7 +59,7 @@ def _told_of_config(seen: Snapshot, *, avi: bool) -> Iterator[Patch]:
     config = config_of(seen)
     state = f"error: {config.error}" if isinstance(config, Bad) else _state(config, avi=avi)
     for one in seen.in_namespace(seen.local, GSLBConfig, NAMESPACE):
-        change = {"status": {"state": state}}
+        change = {"status": {"state": state[:MOST_STATE]}}
         yield Patch(Place(seen.local, ref_of(one)), change, subresource="status")
 
 
@@ -95,7 +101,7 @@ def _news(faults: Sequence[Fault], said: GlobalDeploymentPolicy, place: Place) -
 
 def told_of_rule(rule: GSLBHostRule, error: str, seen: Snapshot) -> Patch:
     """Whether a host rule is in use."""
-    status = {"status": "Rejected", "error": error} if error else _ACCEPTED
+    status = {"status": "Rejected", "error": error[:MOST_ERROR]} if error else _ACCEPTED
     return Patch(Place(seen.local, ref_of(rule)), {"status": status}, subresource="status")
 
 
