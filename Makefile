@@ -48,7 +48,7 @@ kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 
 test-real: kube-binaries ## the scenarios and more on real clusters
 	@echo "==> tests and scenarios on real clusters, on two fleets at once"
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder \
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 \
 		-m real --engine kubernetes tests/real tests/scenarios
 
 reference: install ## write docs/reference.md anew from the kinds
