@@ -25,7 +25,8 @@ SERVED = (
 
 
 def test_properties_stand_beside_claims_where_they_are_served() -> None:
-    said = (claim(CLUSTER_ID, HERE), claim(CLUSTER_SET, "league"), claim("other", "x"))
+    twin = claim("zzz", "oslo", CLUSTER_ID)  # slipped in beside the id, and counts for nothing
+    said = (claim(CLUSTER_ID, HERE), claim(CLUSTER_SET, "league"), claim("other", "x"), twin)
 
     plan = FEATURE.plan(PROPERTIES, sight(*said, facts=SERVED))
     without = FEATURE.plan(PROPERTIES, sight(*said))

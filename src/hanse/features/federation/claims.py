@@ -25,8 +25,7 @@ def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
     """What a cluster claims; None while its claims were never read."""
     if not seen.listed(cluster, ClusterClaim):
         return None
-    claims = sorted(seen.all(cluster, ClusterClaim), key=_rank)
-    said = {claim.about: claim.value for claim in claims}
+    said = said_by(cluster, seen)
     told = {p.metadata.name: p.spec.value for p in seen.all(cluster, ClusterProperty)}
     supervisor = spelled(said, SUPERVISOR_MARK)
     return Claims(
@@ -34,6 +33,12 @@ def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
         said.get(CLUSTER_SET) or told.get(about.CLUSTER_SET, ""),
         supervisor is not None and supervisor.strip().lower() != "false",
     )
+
+
+def said_by(cluster: ClusterId, seen: Snapshot) -> dict[str, str]:
+    """What a cluster's claims say, by what they are about."""
+    claims = sorted(seen.all(cluster, ClusterClaim), key=_rank)
+    return {claim.about: claim.value for claim in claims}
 
 
 def _rank(claim: ClusterClaim) -> tuple[bool, str]:

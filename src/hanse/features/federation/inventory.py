@@ -1,6 +1,6 @@
 """What other tools read: this cluster's properties (KEP-2149), and a profile of each cluster."""
 
-from hanse.features.federation.claims import claims_of
+from hanse.features.federation.claims import claims_of, said_by
 from hanse.features.federation.members import federation_of
 from hanse.features.federation.status import reachable
 from hanse.model.conditions import Condition, condition, merged
@@ -14,7 +14,7 @@ from hanse.model.kinds.clusterprofile import (
     ClusterProfileStatus,
     ProfileProperty,
 )
-from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM, ClusterClaim
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
@@ -30,7 +30,7 @@ def plan_properties(seen: Snapshot) -> Plan:
     """A ClusterProperty beside each well-known ClusterClaim."""
     if not _is_served(seen, ClusterProperty):
         return Plan()
-    said = {claim.about: claim.value for claim in seen.all(seen.local, ClusterClaim)}
+    said = said_by(seen.local, seen)
     return Plan(
         tuple(
             Desired(
