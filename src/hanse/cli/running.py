@@ -5,6 +5,7 @@ import gc
 import logging
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from hanse.cli.settings import Settings
@@ -19,6 +20,12 @@ FAREWELL = 0.05
 NEW_BEFORE_COLLECTION = 5_000
 """How many more objects there are than before when the garbage collector looks at the new ones."""
 
+M_MMAP_THRESHOLD = -3
+"""What `mallopt` of glibc knows the size as from which memory has pages of its own."""
+
+LARGE = 128 * 1024
+"""That size: what glibc begins with, too, but does not keep to."""
+
 
 def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, lasting: bool = False) -> T:
     """Run to the end on a loop of our own; what lasts is worth the faster one.
@@ -30,6 +37,7 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, lasting: bool = Fal
     if not lasting:
         with asyncio.Runner() as runner:
             return runner.run(_with_farewell(main))
+    _give_large_buffers_back()
     gc.freeze()
     usual = gc.get_threshold()
     gc.set_threshold(NEW_BEFORE_COLLECTION, *usual[1:])
@@ -39,6 +47,18 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, lasting: bool = Fal
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
+
+
+def _give_large_buffers_back() -> None:
+    """Let the C library keep no memory that large buffers leave behind.
+
+    By default glibc takes them from the heap once one of their size was freed, and TLS alone asks
+    for 256 KiB at each read: the heap grows around them and is not given back.
+    """
+    import ctypes
+
+    with suppress(AttributeError, OSError):  # there are other C libraries, without this
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 async def _with_farewell(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
