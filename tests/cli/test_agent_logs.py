@@ -13,9 +13,11 @@ from hanse.engine.api import KubeApi
 from hanse.engine.engine import Engine
 from hanse.features.gslb.feature import Gslb
 from hanse.kube.client import Client
+from hanse.kube.events import Deleted
 from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
+from hanse.model.snapshot import ObjectChange
 from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
 from tests.features.gslb.fleet import config
 
@@ -54,6 +56,12 @@ class Told:
         self.engine.fleet.wrote("lubeck", obj)
         return obj
 
+    def gone(self, obj: GSLBConfig) -> None:
+        for store in self.engine.fleet.stores_of("lubeck", GSLBConfig.kind):
+            store.take(Deleted(obj))
+        for follower in self.engine.followers:
+            follower(ObjectChange("lubeck", obj, None))
+
 
 async def test_the_level_follows_the_configuration(started_with: logging.Logger) -> None:
     told = Told()
@@ -73,7 +81,7 @@ async def test_it_is_the_agents_own_again_when_the_configuration_goes(
     told = Told()
 
     with following_log_level(told.engine):
-        told.engine.fleet.deleted("lubeck", told.said("ERROR"))
+        told.gone(told.said("ERROR"))
 
         assert started_with.level == logging.INFO
 

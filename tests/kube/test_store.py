@@ -149,7 +149,52 @@ def test_what_we_wrote_survives_a_list_from_before() -> None:
     assert names(store.all()) == {"a"}
 
 
-def test_what_we_deleted_is_not_brought_back_by_news_from_before() -> None:
+def test_what_we_deleted_stays_until_the_watch_tells_what_came_before_it_too() -> None:
+    store = filled(thing("a", 9))
+    store.expect_end(thing("a", 9))
+
+    ending = store.is_ending(thing("a", 9))
+    first = list(store.take(Applied(thing("b", 12))))
+    then = list(store.take(Deleted(thing("a", 13))))
+
+    assert ending
+    assert first == [Transition(None, thing("b", 12))]
+    assert then == [Transition(thing("a", 9), None)]
+    assert not store.is_ending(thing("a", 9))
+
+
+def test_a_list_tells_the_end_of_what_we_deleted_if_it_is_from_after() -> None:
+    store = filled(thing("a", 9))
+    store.expect_end(thing("a", 9))
+
+    before = list(store.take(Listed((thing("a", 9),), "11")))
+    still = store.is_ending(thing("a", 9))
+    after = list(store.take(Listed((), "14")))
+
+    assert (before, still) == ([], True)
+    assert after == [Transition(thing("a", 9), None, live=False)]
+    assert not store.is_ending(thing("a", 9))
+
+
+def test_what_we_deleted_and_a_restore_brought_back_is_there_again() -> None:
+    store = filled(thing("a", 9), version=50)
+    store.expect_end(thing("a", 9))
+
+    store.take(Listed((thing("a", 9),), "20"))
+
+    assert store.rewinds == 1
+    assert not store.is_ending(thing("a", 9))
+
+
+def test_the_end_of_what_is_not_here_is_not_waited_for() -> None:
+    store = filled(thing("a", 9, uid="another"))
+
+    store.expect_end(thing("a", 8))
+
+    assert not store.is_ending(thing("a", 8))
+
+
+def test_what_we_put_out_of_sight_is_not_brought_back_by_news_from_before() -> None:
     store = filled(thing("a", 9))
 
     gone = store.forget(thing("a", 9))

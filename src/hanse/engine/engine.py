@@ -8,7 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from hanse.engine.actions import Action, Todo, Update, place_of, todo
+from hanse.engine.actions import Action, Create, Todo, Update, place_of, todo
 from hanse.engine.declared import made_by, require_declared, watchers_of, written_there
 from hanse.engine.fleet import Fleet
 from hanse.engine.guard import Guard
@@ -374,9 +374,13 @@ class Engine:
             self.queue.add_after(item, UNREADABLE)
         return Work(item, plan, wanted, self._allowed(turn, wanted))
 
+    def _is_ending(self, action: Action) -> bool:
+        """Whether an action is about what we deleted already: its end wakes who cares."""
+        return not isinstance(action, Create) and self.fleet.is_ending(action.where, action.base)
+
     def _allowed(self, turn: Turn, wanted: Todo) -> list[Action]:
         """What may be written now: not while paused, not too soon, not suspiciously much."""
-        actions = list(wanted.actions)
+        actions = [a for a in wanted.actions if not self._is_ending(a)]
         if actions:
             roles = {name: c.roles for name, c in self.fleet.connections.items()}
             require_declared(actions, self.features[turn.item[0]].watches, roles)

@@ -193,11 +193,14 @@ class Fleet:
                 self._tell(ObjectChange(cluster, change.before, change.after))
 
     def deleted(self, cluster: ClusterId, obj: Object) -> None:
-        """Take in that our own deletion went through."""
+        """Take in that our own deletion went through; its watch tells when it is time to act."""
         self._heard(cluster)
         for stream in self._streams_for(cluster, type(obj)):
-            for change in stream.store.forget(obj):
-                self._tell(ObjectChange(cluster, change.before, change.after))
+            stream.store.expect_end(obj)
+
+    def is_ending(self, cluster: ClusterId, obj: Object) -> bool:
+        """Whether we deleted an object, and only its watch has not told yet."""
+        return any(s.is_ending(obj) for s in self.stores_of(cluster, type(obj).kind))
 
     def _streams_for(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Stream]:
         connection = self.connections.get(cluster)

@@ -37,7 +37,8 @@ class Store(Generic[K]):
     """What is known of one kind under one selector.
 
     Responses to our own writes enter by `put` and `forget`, so that a plan sees them at once; a
-    slower watch or an older list never undoes them.
+    slower watch or an older list never undoes them. What we deleted stays until the watch tells its
+    end, after all that came before: else nothing might seem to be left where others have just come.
     """
 
     def __init__(self, indexes: Sequence[Index[K]] = ()) -> None:
@@ -52,7 +53,9 @@ class Store(Generic[K]):
         self.indexes = {index.name: index for index in indexes}
         self._found: dict[tuple[str, str], dict[Name, K]] = {}
         self._forgotten: dict[str, int] = {}
-        """Version by uid of what we deleted and the watch may still tell of."""
+        """Version by uid of what is ours no more to see and the watch may still tell of."""
+        self._ending: set[str] = set()
+        """Uids of what we deleted and the watch has not told the end of."""
 
     def __len__(self) -> int:
         return sum(len(objects) for objects in self._namespaces.values())
@@ -90,6 +93,7 @@ class Store(Generic[K]):
             case Deleted(obj):
                 self.version = max(self.version, version_of(obj))
                 self._forgotten.pop(obj.metadata.uid, None)  # the watch has come as far
+                self._ending.discard(obj.metadata.uid)
                 return self._remove(obj)
             case Unreadable(namespace, name):
                 self.version = max(self.version, number(event.resource_version))
@@ -138,8 +142,18 @@ class Store(Generic[K]):
                 for value in index.values(obj):
                     self._found.setdefault((index.name, value), {})[_name_of(obj)] = obj
 
+    def expect_end(self, obj: K) -> None:
+        """Take in that an object was deleted by us; the watch is about to tell."""
+        known = self.get(obj.metadata.namespace, obj.metadata.name)
+        if known is not None and known.metadata.uid == obj.metadata.uid:
+            self._ending.add(obj.metadata.uid)
+
+    def is_ending(self, obj: K) -> bool:
+        """Whether an object was deleted by us and is only here until the watch tells."""
+        return obj.metadata.uid in self._ending
+
     def forget(self, obj: K) -> tuple[Transition[K], ...]:
-        """Drop an object that we deleted; news from before the deletion does not bring it back."""
+        """Drop an object that we put out of sight; news from before does not bring it back."""
         removed = self._remove(obj)
         if removed:  # otherwise the watch was faster, or never knew it
             self._forgotten[obj.metadata.uid] = version_of(obj)
@@ -180,6 +194,10 @@ class Store(Generic[K]):
         for obj in objects:
             changed.extend(self._rewind(obj) if rewound else self._take(obj))
         self._forgotten.clear()
+        if rewound:
+            self._ending.clear()
+        elif self._ending:
+            self._ending &= {known.metadata.uid for known in self._objects.values()}
         self.lists += 1
         self.synced = True
         return changed
