@@ -106,6 +106,7 @@ async def test_who_deletes_the_record_keeps_what_came_back_and_a_new_set_takes_i
     shipyard: Shipyard,
 ) -> None:
     stage = shipyard.stage
+    await shipyard.lengthen_leases()  # no cluster counts as dead meanwhile
     await shipyard.launch(3)
     await stage.eventually(shipyard.is_ready(3))
     backup = await stage.ground.back_up(HERE)

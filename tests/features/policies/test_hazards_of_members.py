@@ -93,6 +93,26 @@ async def test_member_removed_and_rejoined_with_a_stale_copy(force: bool) -> Non
         assert await realm.priorities(acnp("allow")) == everywhere(2)
 
 
+async def test_what_was_changed_while_a_member_was_away_is_no_change_of_a_member() -> None:
+    """However soon its ledger is looked at: records that lie there are of an earlier stay."""
+    async with federation() as realm:
+        await deny_stands(realm)
+        for n in range(4):
+            await realm.create(LUBECK, acnp(f"other-{n}", n))
+        await asyncio.sleep(A_WHILE)
+        await realm.remove(BERGEN, force=True)
+        realm.crowns[LUBECK].members.discard(BERGEN)
+        await realm.edit(BERGEN, DENY, {"spec": {"priority": 7}})
+        await asyncio.sleep(A_WHILE)
+
+        realm.add(BERGEN)
+        realm.crown(LUBECK, BERGEN)
+        await asyncio.sleep(A_WHILE)
+
+        assert await realm.priorities(DENY) == {LUBECK: 5, HAMBURG: 5, BERGEN: 7}
+        assert await phase_of(realm, BERGEN) == ("Quarantined", "Stale")
+
+
 async def test_a_person_may_keep_what_a_rejoined_member_has() -> None:
     async with federation(elections=True) as realm:
         await deny_stands(realm)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.policies import feature, observing
+from hanse.features.policies import feature, observing, page
 from hanse.features.policies.record import Record
 from hanse.features.policies.sight import Ledgers, known_of
 from hanse.features.policies.versions import Entry, History
@@ -45,9 +45,13 @@ def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(observing, "_landed", acknowledged)
 
 
+def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(page, "_is_known", lambda *_: True)
+
+
 def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
     def known(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
-        pages = {m: replace(page, collected={}) for m, page in ledgers.pages.items()}
+        pages = {m: replace(one, collected={}) for m, one in ledgers.pages.items()}
         return known_of(key, replace(ledgers, pages=pages), seen)
 
     patch.setattr(feature, "known_of", known)
@@ -62,6 +66,7 @@ def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
         (edits_that_follow_our_write_are_ours, 0),
         (tombstones_go_at_once, 55),
         (where_it_was_seen_first_is_where_it_stands, 510375),
+        (records_of_an_earlier_stay_count, 290),
     ],
 )
 def test_some_law_breaks_when(

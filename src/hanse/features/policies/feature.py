@@ -232,7 +232,7 @@ def _held(sight: Sight, own: Record, message: str) -> _Share:
 
 
 def _desired(sight: Sight, record: Record) -> Desired:
-    written = config_map_of(sight.key, record)
+    written = config_map_of(sight.key, replace(record, stay=sight.stay))
     return Desired(written, sight.member, as_leader_of=sight.member, takes_over=True)
 
 

@@ -11,8 +11,10 @@ from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import (
     PAGE_NAME,
     PAGE_TOPIC,
+    Lost,
     Page,
     Record,
+    Unreadable,
     key_in,
     page_map_of,
     record_in,
@@ -57,7 +59,7 @@ def plan_page(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> Plan
     collected = {name: context for name, context in known.items() if name not in due}
     collected.update(due)
     latest = dict(list(collected.items())[-options.remembered :])
-    stay = page.stay if page is not None and joined else ledgers.left.get(member, 0) + 1
+    stay = ledgers.stay_of(member, seen)
     about = Page(identity_of(member, seen), stay, *_others(member, ledgers))
     written = page_map_of(member, replace(about, collected=latest))
     wait = _next_collection(member, options, seen)
@@ -90,11 +92,22 @@ def remembers(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -
 
 
 def _is_complete(member: ClusterId, ledgers: Ledgers, seen: Snapshot) -> bool:
-    """Whether the ledger of a member has a record of all that it should know."""
+    """Whether the ledger of a member knows all that it should, as of this stay."""
+    stay = ledgers.stay_of(member, seen)
     return all(
-        seen.get(member, ConfigMap, record_name(key), SYSTEM) is not None
-        for key in _keys_to_know(member, ledgers, seen)
+        _is_known(member, key, stay, ledgers, seen)
+        for key in set(_keys_to_know(member, ledgers, seen))
     )
+
+
+def _is_known(member: ClusterId, key: Key, stay: int, ledgers: Ledgers, seen: Snapshot) -> bool:
+    match record_in(seen.get(member, ConfigMap, record_name(key), SYSTEM)):
+        case Record() as record:
+            return record.stay == stay
+        case Unreadable():
+            return True
+        case Lost():
+            return remembers(member, key, known_of(key, ledgers, seen), ledgers)
 
 
 def _keys_to_know(member: ClusterId, ledgers: Ledgers, seen: Snapshot) -> Iterator[Key]:

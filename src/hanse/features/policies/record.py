@@ -93,6 +93,8 @@ class Record(Struct, frozen=True):
     actor: str = ""
     """The name this record counts its own events under."""
     kept: Kept | None = None
+    stay: int = 1
+    """Which of its member's stays in the federation it was last written in."""
     schema: int = SCHEMA
 
 

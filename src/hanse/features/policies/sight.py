@@ -44,6 +44,8 @@ class Sight(Struct, frozen=True):
     """Whether some other member's ledger is whole already."""
     heard: History
     """Which events were ever heard of: a name that others counted under further is not used."""
+    stay: int = 1
+    """Which of its stays in the federation the member is in."""
 
     @property
     def place(self) -> Place:
@@ -124,6 +126,7 @@ def sight_of(key: Key, member: ClusterId, ledgers: "Ledgers", seen: Snapshot) ->
         alone=not others,
         joins_others=any(ledgers.has_joined(m, seen) for m in others),
         heard=heard_of(key, ledgers, seen),
+        stay=ledgers.stay_of(member, seen),
     )
 
 
@@ -164,6 +167,14 @@ class Ledgers(Struct, frozen=True):
             return False
         identity = identity_of(member, seen)
         return not identity or page.cluster == identity
+
+    def stay_of(self, member: ClusterId, seen: Snapshot) -> int:
+        """Which of its stays a member is in; one that joins begins another than it ever told of."""
+        page = self.pages.get(member)
+        told = page.stay if page is not None else 0
+        if self.has_joined(member, seen):
+            return told
+        return max(told, self.left.get(member, 0)) + 1
 
     def collected(self, member: ClusterId, key: Key) -> History:
         """What a member remembers of a policy whose tombstone it collected."""
