@@ -197,7 +197,7 @@ class Store(Generic[K]):
         if rewound:
             self._ending.clear()
         elif self._ending:
-            self._ending &= {known.metadata.uid for known in self._objects.values()}
+            self._ending &= {known.metadata.uid for known in self.all()}
         self.lists += 1
         self.synced = True
         return changed
