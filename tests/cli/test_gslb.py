@@ -86,7 +86,7 @@ def test_a_dry_run_changes_nothing(fleet: Running) -> None:
 def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eu\n" + _commands("On your machine"))
 
-    said: Said = hanse("up", "--exec", "timeout 50 bash walk.sh", cwd=tmp_path)
+    said: Said = hanse("up", "--exec", "timeout 150 bash walk.sh", cwd=tmp_path, patience=180)
 
     assert said.status == 0, said.out + said.err
     assert "6 198.19.0.1" in said.out
