@@ -161,6 +161,13 @@ SLICE_RULES = (
         "an address of the other family",
         create(SLICES, endpoint_slice(endpoints=[{"addresses": ["fd00::1"]}])),
     ),
+    case(
+        "an IPv4 address that is written as the other family",
+        create(
+            SLICES,
+            endpoint_slice(addressType="IPv6", endpoints=[{"addresses": ["::ffff:198.51.100.3"]}]),
+        ),
+    ),
     case("no address", create(SLICES, endpoint_slice(endpoints=[{"addresses": []}]))),
     case(
         "too many addresses",

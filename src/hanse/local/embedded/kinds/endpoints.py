@@ -27,8 +27,10 @@ def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
         detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
         yield invalid(field, address, detail)
         return
-    mapped = isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None
-    if kind and ("IPv4" if mapped else f"IPv{parsed.version}") != kind:
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        yield invalid(field, address, "must not be an IPv4-mapped IPv6 address")
+        return
+    if kind and f"IPv{parsed.version}" != kind:
         yield invalid(field.rpartition("[")[0], address, f"must be an {kind} address")
     if parsed.is_unspecified:
         yield invalid(field, address, f"may not be unspecified ({address})")
