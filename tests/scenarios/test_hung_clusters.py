@@ -47,7 +47,7 @@ async def test_the_others_keep_their_pace_while_one_answers_nothing(guild: Guild
     meanwhile = await seconds_until_federated(guild, "late", "hamburg")
 
     assert await federated(guild, "late", "bergen") == set()
-    assert meanwhile <= 1.2 * before + HELD.total_seconds()
+    assert meanwhile <= 1.5 * before + HELD.total_seconds()
 
 
 async def test_the_hung_one_is_told_and_catches_up(guild: Guild) -> None:
