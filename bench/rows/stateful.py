@@ -21,6 +21,7 @@ from hanse.model.objects import Object, Wire
 
 REPLICAS, CLUSTERS = 10_000, 100
 SAMPLES = 60
+STORE, BARE = "store", "bare"
 CALM = 0.3
 """Seconds between two scalings: until the pods of the one before are told of."""
 
@@ -44,13 +45,13 @@ async def _shared_out(effort: Effort) -> Mapping[str, float]:
     return took
 
 
-def _set(replicas: int) -> Wire:
-    labels = {"app": "store"}
-    pod = {"containers": [{"name": "store", "image": "store"}], "terminationGracePeriodSeconds": 0}
+def _set(name: str, replicas: int) -> Wire:
+    labels = {"app": name}
+    pod = {"containers": [{"name": name, "image": name}], "terminationGracePeriodSeconds": 0}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": "store", "namespace": WORK},
+        "metadata": {"name": name, "namespace": WORK},
         "spec": {
             "replicas": replicas,
             "serviceName": "",
@@ -82,7 +83,8 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
                 sights(ways, dict.fromkeys(ways, look)) as seen,
             ):
                 generations = count(2)
-                await write_all(ways, [create(BROKER, _set(3))])
+                bare = [create(cluster, _set(BARE, 1)) for cluster in NAMES]
+                await write_all(ways, [create(BROKER, _set(STORE, 3)), *bare])
                 await _everywhere(seen, 1)
                 await asyncio.sleep(2)
 
@@ -90,7 +92,7 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
                     trips: list[float] = []
                     scaled: list[float] = []
                     for generation in (next(generations) for _ in range(samples)):
-                        trips.append(await _trips(ways, seen, f"trip-{generation}"))
+                        trips.append(await _trips(ways, seen, generation))
                         scaled.append(await _scaled(ways, seen, generation))
                     return {
                         "p50": 1000 * percentile(scaled, 0.5),
@@ -108,10 +110,9 @@ async def _scaled(
     ways: Mapping[str, Transport], seen: Mapping[str, Sight], generation: int
 ) -> float:
     """Seconds from a scaling at the door until every cluster's own set is seen to have it."""
-    # Eight sizes in turn: two that alternate would look like two who fight over the set.
-    wanted = {"spec": {"replicas": 3 * (1 + (generation - 1) % 8)}}
+    wanted = {"spec": {"replicas": len(NAMES) * _size(generation)}}
     began = time.perf_counter()
-    await write_all(ways, [patch(BROKER, _set(3), wanted)])
+    await write_all(ways, [patch(BROKER, _set(STORE, 3), wanted)])
     await _everywhere(seen, generation)
     seconds = time.perf_counter() - began
     await asyncio.sleep(CALM)
@@ -119,19 +120,35 @@ async def _scaled(
 
 
 async def _everywhere(seen: Mapping[str, Sight], generation: int) -> None:
-    waiting = [seen[cluster].until({f"store-{cluster} {generation}"}) for cluster in NAMES]
+    waiting = [seen[cluster].until({f"{STORE}-{cluster} {generation}"}) for cluster in NAMES]
     await asyncio.gather(*waiting)
 
 
-async def _trips(ways: Mapping[str, Transport], seen: Mapping[str, Sight], name: str) -> float:
-    """Seconds of the same three writes, each sent by us when the one before is seen on a watch."""
+def _size(generation: int) -> int:
+    """Replicas of each cluster: two sizes in turn would look like two who fight over the set."""
+    return 1 + (generation - 1) % 8
+
+
+async def _trips(
+    ways: Mapping[str, Transport], seen: Mapping[str, Sight], generation: int
+) -> float:
+    """Seconds of the same three writes, each sent by us when the one before is seen on a watch.
+
+    Two at the door, and then the same scaling of a set of each cluster's own, whose controllers
+    begin with its pods as soon as they hear of it.
+    """
+    wanted = {"spec": {"replicas": _size(generation)}}
     began = time.perf_counter()
-    for step, clusters in enumerate(((BROKER,), (BROKER,), NAMES)):
-        own = f"{name}-{step}"
-        data = {"text": "x" * 100}
-        await write_all(ways, [create(c, configmap(own, WORK, {}, data)) for c in clusters])
-        await asyncio.gather(*(seen[cluster].until({own}) for cluster in clusters))
-    return time.perf_counter() - began
+    for step in ("door", "shares"):
+        name = f"{step}-{generation}"
+        told = configmap(name, WORK, {}, {"text": "x" * 100})
+        await write_all(ways, [create(BROKER, told)])
+        await seen[BROKER].until({name})
+    await write_all(ways, [patch(cluster, _set(BARE, 1), wanted) for cluster in NAMES])
+    await asyncio.gather(*(seen[c].until({f"{BARE} {generation}"}) for c in NAMES))
+    seconds = time.perf_counter() - began
+    await asyncio.sleep(CALM)
+    return seconds
 
 
 SHARES = Row(

@@ -26,7 +26,10 @@ def report(
     home: str,
     before: tuple[str, ...] = (),
 ) -> StatefulSetPart:
-    """The part as it stands, with what is in its way; `before` is what it had made till now."""
+    """The part as it stands, with what is in its way; `before` is what it had made till now.
+
+    A new share is told once the set has it, with what comes of it, and not in the set's own way.
+    """
     own = seen.get(seen.local, StatefulSet, set_in(door.name, seen.local), door.namespace)
     ours = own if own is not None and OWNER in own.metadata.labels else None
     applied = ours.metadata.annotations.get(REVISION, "") if ours is not None else ""
@@ -36,7 +39,7 @@ def report(
         namespace=door.namespace,
         name=door.name,
         cluster=seen.local,
-        share=share,
+        share=ours.spec.replicas if ours is not None else share,
         applied=applied,
         revision=applied if ours is not None and _is_complete(ours) else "",
         current_replicas=status.current_replicas if status else 0,
