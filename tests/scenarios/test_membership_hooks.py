@@ -6,6 +6,7 @@ from hanse.features.admission.configuration import NAME
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.hooks import HOOKS
 from hanse.kube.errors import ApiError, KubeError
+from hanse.kube.request import MERGE_PATCH, Request
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
@@ -14,6 +15,7 @@ from hanse.model.verdict import Hook
 from hanse.testing.stage import Check, Features, Stage, told
 from hanse.testing.stage_federation import NAME as LEAGUE
 from hanse.testing.stage_federation import League, federate
+from tests.scenarios.city import refusal
 
 
 @pytest.fixture
@@ -39,10 +41,18 @@ async def league(stage: Stage) -> League:
 def is_asked(stage: Stage, cluster: str) -> Check[None]:
     """That a cluster's agent answers its API server: a wrong write is refused in its words."""
 
+    path = f"/apis/{ClusterClaim.kind.api_version}/{ClusterClaim.kind.plural}/{CLUSTER_ID}"
+    wrong = Request(
+        "PATCH",
+        path,
+        (("dryRun", "All"),),
+        body=b'{"value": "elsewhere"}',
+        content_type=MERGE_PATCH,
+    )
+
     async def check() -> None:
         await stage.person(cluster).read(ValidatingWebhookConfiguration, NAME)
-        with pytest.raises(ApiError, match="Federation league exists"):
-            await stage.person(cluster).patch(ClusterClaim, CLUSTER_ID, "", {"value": "elsewhere"})
+        assert "Federation league exists" in await refusal(stage.person(cluster).send(wrong))
 
     return check
 
