@@ -34,7 +34,7 @@ from hanse.kube.events import Listed
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Facts, Phase, Role
 from hanse.model.keys import Key
-from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus
+from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, Namespace
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
@@ -339,6 +339,7 @@ def _inputs(number: int, hosts: int) -> Iterator[Object]:
 
 
 def _said(name: str, names: Sequence[str]) -> Iterator[Object]:
+    yield Namespace(metadata=Meta(name=NAMESPACE, uid=name, resource_version="1"))
     meta = Meta(name="said", namespace=NAMESPACE, uid=name, resource_version="1")
     leads = name == HOME
     yield AMKOCluster(

@@ -6,6 +6,7 @@ import pytest
 from bench.figures import percentile
 from bench.processes import apart, most_resident, resident
 from bench.row import Row
+from bench.rows import gslb
 from bench.rows.every import ROWS
 from bench.rows.in_process import sharing_in_process
 from bench.sight import Sight
@@ -87,3 +88,9 @@ def test_what_is_shared_in_process_takes_one_write_for_each_object() -> None:
     assert shared["objects"] == 3 * 16
     assert shared["writes"] >= shared["objects"]
     assert shared["bare client"] > 0
+
+
+def test_the_row_of_global_hosts_plans_every_one_of_them() -> None:
+    seen = gslb._seen(5)
+
+    assert gslb._planned(seen) >= 0
