@@ -20,7 +20,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Object, Wire
 
 REPLICAS, CLUSTERS = 10_000, 100
-SAMPLES = 60
+SAMPLES = 200
 STORE, BARE = "store", "bare"
 CALM = 0.3
 """Seconds between two scalings: until the pods of the one before are told of."""

@@ -282,6 +282,7 @@ class Stage:
     async def _way(self, source: str, cluster: ClusterId, target: ClusterId) -> Transport:
         role = Role.LOCAL if target == cluster else Role.BROKER
         inner = await self.ground.admit(self._account(cluster, role), target)
+        self.closing.push_async_callback(inner.close)  # also if its agent never came to run
         return self.network.transport(source, target, inner)
 
     def _account(
