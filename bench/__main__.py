@@ -1,6 +1,7 @@
 """The command: `python -m bench [ROW…] [--repeats N] [--quick] [--json FILE] [--record]`."""
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Sequence
@@ -47,6 +48,8 @@ def main() -> int:
 
 def _measured(row: Row, effort: Effort, console: Console) -> Ended:
     console.print(f"==> {row.name}: {row.about}", highlight=False)
+    gc.collect()
+    gc.freeze()  # what rows before have left is not looked through again at this one's expense
     began = time.monotonic()
     try:
         with console.status("") as status:

@@ -9,7 +9,7 @@ from bench.figures import Result, Verdict
 from bench.row import Measured
 from bench.wording import goal_text, measured_text, ratio_text
 
-WIDTH = 980
+WIDTH = 1040
 LABELS = 350
 """Where the bars begin."""
 BARS = 300
