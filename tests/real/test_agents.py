@@ -228,6 +228,7 @@ async def test_every_right_is_used_and_none_is_missing(
             await _tour(stage)
     finally:
         await ground.take_back_rights()
+        await ground.close()
 
     assert ground.refused == []
     assert granted - ground.used - RARE == set()
