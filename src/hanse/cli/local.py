@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hanse.cli.own_name import own_name
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
     from hanse.local.up.orders import Kill
 
     _order(context, folder, Kill(cluster))
-    click.echo(f"{cluster} is gone; bring it back with `hanse local start {cluster}`")
+    click.echo(f"{cluster} is gone; bring it back with `{own_name()} local start {cluster}`")
 
 
 @command.command("start")

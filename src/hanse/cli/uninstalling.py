@@ -82,7 +82,7 @@ async def remains_in(client: Client, *, definitions: bool) -> Remains:
     owned = {one for found in labelled for one in found}
     parted = await asyncio.gather(*(_labelled(client, k, f"{PART_OF}=hanse") for k in kinds))
     prepared = {one for found in parted for one in found} - owned
-    own_kinds = [k for k in kinds if f"{k.plural}.{k.group}" in ours]
+    own_kinds = [k for k in kinds if k.definition in ours]
     made = await asyncio.gather(*(_listed(client, kind, "") for kind in own_kinds))
     admission = {one for one in owned | prepared if one.kind.group == ADMISSION}
     workloads = {one for one in prepared if one.kind.group == "apps"}
@@ -95,9 +95,7 @@ async def remains_in(client: Client, *, definitions: bool) -> Remains:
         definitions=tuple(
             Found(CustomResourceDefinition.kind, name) for name in sorted(ours) if definitions
         ),
-        objects={
-            f"{k.plural}.{k.group}": len(m) for k, m in zip(own_kinds, made, strict=True) if m
-        },
+        objects={k.definition: len(m) for k, m in zip(own_kinds, made, strict=True) if m},
     )
 
 

@@ -123,7 +123,7 @@ def _definition(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> W
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{served.plural}.{served.group}", **metadata},
+        "metadata": {"name": served.definition, **metadata},
         "spec": {
             "group": served.group,
             "names": _names(served, crd),

@@ -23,6 +23,11 @@ class Kind(Struct, frozen=True, order=True, cache_hash=True):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def definition(self) -> str:
+        """The name of its definition, where it has one."""
+        return f"{self.plural}.{self.group}"
+
     def __str__(self) -> str:
         return f"{self.name}.{self.group}" if self.group else self.name
 

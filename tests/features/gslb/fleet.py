@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.homes import COPIED, definition_of
+from hanse.features.gslb.homes import COPIED
 from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, TERM, site_of
 from hanse.features.gslb.options import GslbOptions
@@ -209,7 +209,7 @@ def definition(
     ended = EPOCH if going else None
     return CustomResourceDefinition(
         metadata=Meta(
-            name=definition_of(kind), uid=uid, resource_version="1", deletion_timestamp=ended
+            name=kind.kind.definition, uid=uid, resource_version="1", deletion_timestamp=ended
         ),
         spec=CustomResourceDefinitionSpec(
             group=kind.kind.group,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from hanse.features.gslb.names import HOME
-from hanse.model.facts import Answer, Role
+from hanse.model.facts import Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.gslb import (
@@ -20,23 +20,18 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import Object, Place, Ref, Wire
+from hanse.model.objects import Object, Place, Ref
 from hanse.model.plan import Question, Read
+from hanse.model.reads import just_read, questions_of, uid_in
 from hanse.model.snapshot import Snapshot, Watch
 
 COPIED: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
 """The kinds that the leader copies to its followers."""
-FRESH = timedelta(seconds=3)
 LOOK_AGAIN = timedelta(seconds=5)
 
 
-def definition_of(kind: type[Object]) -> str:
-    """The name of a kind's definition."""
-    return f"{kind.kind.plural}.{kind.kind.group}"
-
-
 DEFINITIONS: tuple[Watch, ...] = tuple(
-    Watch(Role.LOCAL, CustomResourceDefinition, name=definition_of(kind)) for kind in COPIED
+    Watch(Role.LOCAL, CustomResourceDefinition, name=kind.kind.definition) for kind in COPIED
 )
 
 
@@ -64,7 +59,7 @@ Finding: TypeAlias = Intact | Lost | Unsure
 def home_of(kind: type[Object], seen: Snapshot) -> str:
     """The namespace and the definition that objects of a kind live by, as copies remember them."""
     space = seen.get(seen.local, Namespace, NAMESPACE)
-    definition = seen.get(seen.local, CustomResourceDefinition, definition_of(kind))
+    definition = seen.get(seen.local, CustomResourceDefinition, kind.kind.definition)
     return _home(*(one.metadata.uid if one is not None else "" for one in (space, definition)))
 
 
@@ -79,7 +74,7 @@ def lost_home(seen: Snapshot) -> str:
     if space is None or space.terminating:
         return _no_namespace()
     for kind in COPIED:
-        definition = seen.get(seen.local, CustomResourceDefinition, definition_of(kind))
+        definition = seen.get(seen.local, CustomResourceDefinition, kind.kind.definition)
         if definition is None:
             if any(True for _ in _copies(kind, seen)):
                 return _no_definition(kind)
@@ -93,12 +88,12 @@ def find_out(kind: type[Object], gone: Iterable[str], seen: Snapshot) -> Finding
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
         Read(Place(seen.local, Ref(Namespace.kind, NAMESPACE)), since),
-        Read(Place(seen.local, Ref(CustomResourceDefinition.kind, definition_of(kind))), since),
+        Read(Place(seen.local, Ref(CustomResourceDefinition.kind, kind.kind.definition)), since),
     ]
-    known = [answer for read in reads if (answer := _answer(read, seen)) is not None]
-    if len(known) < len(reads):
-        return Unsure(tuple(Question(read, FRESH) for read in reads))
-    space, definition = (_uid_of(answer.value) for answer in known)
+    known = just_read(reads, seen)
+    if known is None:
+        return Unsure(questions_of(reads))
+    space, definition = (uid_in(one) for one in known)
     if not space:
         return Lost(_no_namespace())
     return Intact(_home(space, definition)) if definition else Lost(_no_definition(kind))
@@ -122,17 +117,6 @@ def _no_namespace() -> str:
 
 def _no_definition(kind: type[Object]) -> str:
     return (
-        f"the definition {definition_of(kind)} is gone here or is being deleted, so nothing is "
+        f"the definition {kind.kind.definition} is gone here or is being deleted, so nothing is "
         f"federated and followers keep what they have; run `hanse crds | kubectl apply -f -`"
     )
-
-
-def _answer(read: Read, seen: Snapshot) -> Answer | None:
-    found = seen.fact(Answer, read.id)
-    usable = found is not None and not found.error and seen.now - found.at < FRESH
-    return found if usable else None
-
-
-def _uid_of(obj: Wire | None) -> str:
-    meta = obj.get("metadata", {}) if obj is not None else {}
-    return "" if meta.get("deletionTimestamp") else str(meta.get("uid", ""))

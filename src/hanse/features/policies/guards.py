@@ -1,7 +1,7 @@
 """Whether a policy that is gone was deleted by somebody, and not by something else."""
 
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,9 +17,9 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.marks import ALLOW_MASS_DELETION
 from hanse.model.objects import ClusterId, Place, Ref
 from hanse.model.plan import Question, Read
+from hanse.model.reads import just_read, questions_of, uid_in
 from hanse.model.snapshot import Snapshot
 
-FRESH = timedelta(seconds=3)
 LOOK_AGAIN = timedelta(seconds=5)
 
 
@@ -54,17 +54,16 @@ def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -
     if suspicion:
         return Held(suspicion)
     reads = [Read(place, since=f"{here.uid} was gone") for place in _places(sight)]
-    answers = [_answer(read, seen) for read in reads]
-    known = [answer for answer in answers if answer is not None and not answer.error]
-    if len(known) < len(reads):
-        return Unsure(tuple(Question(read, FRESH) for read in reads))
-    policy, definition, *homes = (answer.value for answer in known)
+    known = just_read(reads, seen)
+    if known is None:
+        return Unsure(questions_of(reads))
+    policy, definition, *homes = known
     seen_there = sight.policy.metadata.uid if sight.policy is not None else ""
     if policy is not None and policy["metadata"]["uid"] != seen_there:
         return Unsure()  # the watch is about to tell
-    if _uid_of(definition) != here.definition:
+    if uid_in(definition) != here.definition:
         return Displaced()
-    if any(_uid_of(home) != here.home for home in homes):
+    if any(uid_in(home) != here.home for home in homes):
         return Displaced()
     return Deleted()
 
@@ -82,8 +81,8 @@ def settle(sight: Sight, here: Here, seen: Snapshot) -> Here | Unsure:
         return here
     read = Read(sight.place, since=" and ".join(known))
     answer = seen.fact(Answer, read.id)
-    if answer is None or _uid_of(answer.value) != here.uid:
-        return Unsure((Question(read, FRESH),))
+    if answer is None or uid_in(answer.value) != here.uid:
+        return Unsure(questions_of([read]))
     return replace(here, home=sight.home, definition=sight.definition)
 
 
@@ -93,16 +92,6 @@ def _places(sight: Sight) -> tuple[Place, ...]:
     if not sight.key.namespace:
         return places
     return (*places, Place(sight.member, Ref(Namespace.kind, sight.key.namespace)))
-
-
-def _answer(read: Read, seen: Snapshot) -> Answer | None:
-    found = seen.fact(Answer, read.id)
-    return found if found is not None and seen.now - found.at < FRESH else None
-
-
-def _uid_of(obj: dict[str, Any] | None) -> str:
-    meta = obj.get("metadata", {}) if obj is not None else {}
-    return "" if meta.get("deletionTimestamp") else str(meta.get("uid", ""))
 
 
 def _suspicion(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> str:

@@ -145,8 +145,7 @@ def definition_in(key: Key, member: ClusterId, seen: Snapshot) -> str:
 
 def definition_name(key: Key) -> str:
     """The name of the definition of a policy's kind."""
-    kind = KINDS[key.topic].kind
-    return f"{kind.plural}.{kind.group}"
+    return KINDS[key.topic].kind.definition
 
 
 class Ledgers(Struct, frozen=True):
