@@ -9,7 +9,7 @@ import msgspec
 
 from hanse.kube.clock import WallClock
 from hanse.kube.request import MERGE_PATCH, Request, Response
-from hanse.local.embedded.api import ApiServer
+from tinykube.api import ApiServer
 
 COUNT = 5_000
 SERVICES = "/api/v1/namespaces/default/services"

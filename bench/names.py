@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
+from tests.support.builders import cluster, snapshot, stored
 
 from hanse.dns.compiler import Compiler
 from hanse.dns.feed import Feed
@@ -19,7 +20,6 @@ from hanse.model.kinds.multicluster import ImportedPort, ServiceImport, ServiceI
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
 
 NAMESPACE, ZONE = "default", "clusterset.local"
 CLUSTERS = ("bergen", "hamburg", "lubeck")

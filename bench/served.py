@@ -14,9 +14,9 @@ from hanse.kube.authority import Authority, server_context
 from hanse.kube.clock import WallClock
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
-from hanse.local.embedded.api import ApiServer
-from hanse.local.embedded.http import serve
-from hanse.local.embedded.users import ADMIN
+from tinykube.api import ApiServer
+from tinykube.http import serve
+from tinykube.users import ADMIN
 
 TOKEN = "bench"
 

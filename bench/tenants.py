@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from tests.support.time import EPOCH
 
 from bench.processes import resident
-from hanse.engine.connection import wanted_scopes
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.events import Listed
@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networks import Network, NetworkPort, Tenant
 from hanse.model.objects import Kind, Object
 from hanse.model.snapshot import Snapshot
-from hanse.testing.time import EPOCH
+from hanse.runtime.connection import wanted_scopes
 
 HERE = "bench"
 OF_EACH = 10

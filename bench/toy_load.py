@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tests.support.toy import HOME, OFFER, OFFERED
+
 from bench.sight import Look, Sight
 from bench.writing import (
     WORK,
@@ -21,7 +23,6 @@ from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.objects import Object
-from hanse.testing.toy import HOME, OFFER, OFFERED
 
 NAMESPACES = {**dict.fromkeys(NAMES, WORK), BROKER: HOME}
 LEFT = {

@@ -14,8 +14,8 @@ from bench.processes import apart, resident
 from bench.row import Effort, Row, unprepared
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request, Transport
-from hanse.local.embedded.api import ApiServer, InProcess
-from hanse.local.embedded.controllers.suite import ALL, Controllers
+from tinykube.api import ApiServer, InProcess
+from tinykube.controllers.suite import ALL, Controllers
 
 IDLE = 100
 NODES = 3

@@ -10,6 +10,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 import msgspec
+from tests.support.assembly import Assembly
+from tests.support.builders import namespace
+from tests.support.faults import READING, Weather
+from tests.support.time import run
 
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
@@ -25,10 +29,6 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.assembly import Assembly
-from hanse.testing.builders import namespace
-from hanse.testing.faults import READING, Weather
-from hanse.testing.time import run
 
 SUPERVISORS = 3
 MEMBERS_OF_A_SERVICE = 3

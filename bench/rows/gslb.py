@@ -23,9 +23,6 @@ from hanse.dns.global_names import GlobalZone
 from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
 from hanse.dns.zone import View
-from hanse.engine.engine import Engine
-from hanse.engine.probe_sockets import Sockets
-from hanse.engine.probes import Prober
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import TERM, site_of
 from hanse.features.gslb.waking import everything
@@ -60,6 +57,9 @@ from hanse.model.kinds.networking import Ingress, IngressRule, IngressSpec, Ingr
 from hanse.model.objects import ClusterId, Kind, Meta, Object
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
+from hanse.providers.probe_sockets import Sockets
+from hanse.providers.probes import Prober
+from hanse.runtime.engine import Engine
 
 HOSTS, SITES, PROBES = 1_000, 10, 10_000
 ZONE = "bench.test"

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 import uvloop
 from msgspec.structs import replace
+from tests.support.toy import Toy
 
 from bench.agent import Told, synced, told_by
 from bench.counted import Counted
@@ -25,9 +26,8 @@ from bench.toy_load import (
 from hanse.app import Agent, Settings
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Transport
-from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.local.real.fleet import BROKER, NAMES
-from hanse.testing.toy import Toy
+from tinykube.api import ApiServer, InProcess
 
 OFFERS = 300
 

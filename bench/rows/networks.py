@@ -10,6 +10,7 @@ from ipaddress import ip_network
 
 import aiohttp
 import msgspec
+from tests.support.time import EPOCH
 
 from bench.figures import AtMost, Figure, percentile
 from bench.processes import apart
@@ -26,8 +27,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import Pod
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.testing.time import EPOCH
-from hanse.webhooks.server import serving
+from hanse.web.webhooks.server import serving
 
 RATE = 200
 SECONDS = 5

@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 import uvloop
+from tests.support.toy import OFFER, Toy
 
 from bench.figures import AtMost, Figure
 from bench.processes import apart, resident
 from bench.row import Effort, Once, Row, unprepared
-from hanse.engine.api import KubeApi
-from hanse.engine.engine import Engine
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
@@ -26,7 +25,8 @@ from hanse.kube.store import Store
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
 from hanse.model.snapshot import Index
-from hanse.testing.toy import OFFER, Toy
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
 
 SERVICES = 50_000
 PAGE = 500

@@ -11,22 +11,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.engine.api import KubeApi
-from hanse.engine.avi import AviController, Controller, NoController
-from hanse.engine.engine import Engine
-from hanse.engine.health import serving
-from hanse.engine.issuing import Issuing
-from hanse.engine.leaders import Leaders
-from hanse.engine.network_providers import address_providers
-from hanse.engine.outside import EVERY, Outside, System
-from hanse.engine.pause import PAUSE_WATCHES
-from hanse.engine.places import Places
-from hanse.engine.presence import Presence
-from hanse.engine.probe_sockets import Sockets
-from hanse.engine.probes import Attempt, Prober
-from hanse.engine.questions import Provider
-from hanse.engine.resolving import Lookup
-from hanse.engine.roads import Dial, Roads, over_http
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.admission.feature import PROVIDER as CERTIFICATE_PROVIDER
 from hanse.features.admission.feature import Admission
@@ -69,8 +53,24 @@ from hanse.model.probes import ProbeSource
 from hanse.model.snapshot import Change, ObjectChange, Watch
 from hanse.model.verdict import Hook
 from hanse.model.ways import Guide
-from hanse.webhooks.certificates import Certificates
-from hanse.webhooks.doorkeeper import Doorkeeper
+from hanse.providers.avi import AviController, Controller, NoController
+from hanse.providers.issuing import Issuing
+from hanse.providers.network_providers import address_providers
+from hanse.providers.probe_sockets import Sockets
+from hanse.providers.probes import Attempt, Prober
+from hanse.providers.resolving import Lookup
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
+from hanse.runtime.health import serving
+from hanse.runtime.leaders import Leaders
+from hanse.runtime.outside import EVERY, Outside, System
+from hanse.runtime.pause import PAUSE_WATCHES
+from hanse.runtime.places import Places
+from hanse.runtime.presence import Presence
+from hanse.runtime.questions import Provider
+from hanse.runtime.roads import Dial, Roads, over_http
+from hanse.web.webhooks.certificates import Certificates
+from hanse.web.webhooks.doorkeeper import Doorkeeper
 
 if TYPE_CHECKING:  # names are served or published by few agents: the others need no memory for it
     from hanse.dns.compiler import Compiler
@@ -157,7 +157,7 @@ def outside(options: Options) -> dict[ClusterId, System]:
     server = options.publishing.server
     if server is None:
         return {}
-    from hanse.dns.publishing.nameserver import NameServer, key_file, unsigned
+    from hanse.providers.nameserver import NameServer, key_file, unsigned
 
     key = key_file(server.key_file) if server.key_file else unsigned
     return {NAME_SERVER: NameServer(server.host, server.port, options.publishing.zone, key)}

@@ -14,8 +14,8 @@ from bench.toy_load import is_complete, looks
 
 from hanse.local.real.fleet import NAMES
 from hanse.model.kinds.core import ConfigMap
-from hanse.testing.builders import annotated, configmap
-from hanse.testing.toy import OFFER, OFFERED
+from tests.support.builders import annotated, configmap
+from tests.support.toy import OFFER, OFFERED
 
 pytestmark = pytest.mark.anyio
 

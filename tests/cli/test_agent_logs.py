@@ -9,17 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.cli.agent_logs import following_log_level
-from hanse.engine.api import KubeApi
-from hanse.engine.engine import Engine
 from hanse.features.gslb.feature import Gslb
 from hanse.kube.client import Client
 from hanse.kube.events import Deleted
-from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import ObjectChange
-from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
 from tests.features.gslb.fleet import config
+from tests.support.time import ON_VIRTUAL_TIME, LoopClock
+from tinykube.api import ApiServer, InProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from hanse.features.services.policies import policies
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request, Response
-from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.kinds.core import Namespace
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest, namespace
 from hanse.model.objects import Wire
+from tinykube.api import ApiServer, InProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from hanse.cli.consequences import Consequence, consequences, seen_in_full
-from hanse.engine.engine import Engine
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta, Object
-from hanse.testing.time import ON_VIRTUAL_TIME
-from hanse.testing.toy import OFFER, Toy
-from hanse.testing.world import BROKER, World
+from hanse.runtime.engine import Engine
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import OFFER, Toy
+from tests.support.world import BROKER, World
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hanse.cli.root import run
-from hanse.testing.toy import OFFER, Toy
 from tests.cli.programs import Running
+from tests.support.toy import OFFER, Toy
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 

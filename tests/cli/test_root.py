@@ -17,7 +17,7 @@ NOT_FOR_AGENTS = (
     "cryptography",
     "dns",
     "rich",
-    "hanse.dashboard",
+    "hanse.web.dashboard",
     "hanse.dns.server",
     "hanse.local",
 )

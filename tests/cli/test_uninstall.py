@@ -11,12 +11,10 @@ from hanse import app
 from hanse.cli import uninstalling
 from hanse.cli.applying import apply, define
 from hanse.cli.uninstalling import Found, Remains, kubectl_for, remains_in, remove
-from hanse.engine.ownership import Owner, stamped
 from hanse.features.services.manifests import at_home
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
-from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.keys import Key
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment
@@ -24,7 +22,9 @@ from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.manifests import Manifest, definitions
 from hanse.model.objects import Meta
+from hanse.runtime.ownership import Owner, stamped
 from tests.cli.programs import Running, running
+from tinykube.api import ApiServer, InProcess
 
 pytestmark = pytest.mark.anyio
 

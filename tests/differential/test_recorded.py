@@ -5,15 +5,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hanse.local.embedded.api import ApiServer, InProcess
-from hanse.local.embedded.webhooks import WebhookCall, WebhookFailed
-from hanse.testing.time import LoopClock, run
 from tests.differential.allowed import ALLOWED
 from tests.differential.judging import judge
 from tests.differential.playing import Outcome, Server, play
 from tests.differential.recording import recorded
 from tests.differential.requests import CASES
 from tests.differential.vocabulary import Case
+from tests.support.time import LoopClock, run
+from tinykube.api import ApiServer, InProcess
+from tinykube.webhooks import WebhookCall, WebhookFailed
 
 RECORDED = recorded()
 SERVICES = "10.0.0.0/16"

@@ -35,7 +35,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
+from tests.support.builders import cluster, snapshot, stored
 
 ZONE = "clusterset.local"
 WEB = f"web.shop.svc.{ZONE}"

@@ -15,17 +15,17 @@ from hanse.kube.authority import Authority, server_context
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request
-from hanse.local.embedded.api import ApiServer, InProcess
-from hanse.local.embedded.http import serve
-from hanse.local.embedded.users import ADMIN
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.crds import crd_of
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
-from hanse.testing.builders import namespace
 from tests.dns.coredns import Difference, ask, coredns, differences, in_words, until_served
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
 from tests.dns.running import running
+from tests.support.builders import namespace
+from tinykube.api import ApiServer, InProcess
+from tinykube.http import serve
+from tinykube.users import ADMIN
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from hanse.dns.answers import Type
 from hanse.dns.explain import Explanation, LeftOut, Told, explain
 from hanse.dns.zone import View
 from hanse.model.facts import Liveness, Phase
-from hanse.testing.time import EPOCH
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
+from tests.support.time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
 NOWHERE = View("none")

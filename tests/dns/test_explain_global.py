@@ -13,7 +13,7 @@ from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalS
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
+from tests.support.builders import cluster, snapshot, stored
 
 HOST = "shop.global.test"
 VIEW = View("all")

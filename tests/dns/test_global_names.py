@@ -33,8 +33,8 @@ from hanse.model.kinds.globalservice import (
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.probes import Health, Target
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 HOST = "shop.global.test"
 RESOLVER = "192.0.2.53"

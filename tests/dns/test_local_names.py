@@ -19,8 +19,8 @@ from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
 from tests.dns.fleet import Told, told_in
+from tests.support.builders import cluster, snapshot, stored
 
 VIEW = View("lubeck", local="lubeck")
 INSIDE = ClusterZone(VIEW)

@@ -20,8 +20,8 @@ from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
 from tests.dns.fleet import Told, told_in
+from tests.support.builders import cluster, snapshot, stored
 
 VIEW = View("acme.lab", zone="cluster.local")
 LAB = NetworkName("acme", "lab")

@@ -6,7 +6,6 @@ import pytest
 
 from hanse.dns.zone import View
 from hanse.model.facts import Liveness, Phase
-from hanse.testing.time import EPOCH
 from tests.dns.fleet import (
     NODATA,
     NXDOMAIN,
@@ -19,6 +18,7 @@ from tests.dns.fleet import (
     rules,
     seen_in,
 )
+from tests.support.time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
 

@@ -34,9 +34,9 @@ from hanse.model.kinds.stateful import (
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
 from tests.dns.fleet import Told, told_in
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 HOME = "hanse-broker"
 SPACE = "mynamespace"

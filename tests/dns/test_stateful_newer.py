@@ -8,14 +8,14 @@ from hanse.dns.publishing.feature import Publishing
 from hanse.dns.publishing.options import PublishingOptions
 from hanse.dns.stateful import SERVICE, StatefulSetZone
 from hanse.dns.zone import View
-from hanse.engine.actions import todo
-from hanse.engine.ownership import Owner, stamped
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.keys import Key
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import stored
+from hanse.runtime.actions import todo
+from hanse.runtime.ownership import Owner, stamped
 from tests.dns.test_stateful import HOME, SPACE, WIDE, Names, part, parts, pods, seen_by, shares
+from tests.support.builders import stored
 
 NEWER = "made by a newer Hanse (form 2, this one reads 1); update this one"
 ZONE = StatefulSetZone(View("c1", local="c1"), HOME)

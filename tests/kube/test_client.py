@@ -24,8 +24,8 @@ from hanse.kube.served import Served
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind, Meta
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.kube.scripted import Scripted, answer, page, refusal, service
+from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from hanse.kube.access import ExecPlugin
 from hanse.kube.credentials import Reloading, found, from_files, in_cluster
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run
-from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
+from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,12 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.elector import STEADY, Elector, Following, Leading, Standing
 from hanse.kube.lease import WANTED, wanted_by
-from hanse.local.embedded.api import ApiServer, InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
-from hanse.testing.faults import Network, Weather
-from hanse.testing.time import ON_VIRTUAL_TIME, LoopClock
+from tests.support.faults import Network, Weather
+from tests.support.time import ON_VIRTUAL_TIME, LoopClock
+from tinykube.api import ApiServer, InProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from hanse.kube.errors import Unreachable
 from hanse.kube.limit import Limit
 from hanse.kube.request import Request, Response
-from hanse.testing.time import ON_VIRTUAL_TIME
+from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

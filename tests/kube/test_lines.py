@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.lines import lines_of
-from hanse.testing.time import run
+from tests.support.time import run
 
 pytestmark = pytest.mark.anyio
 

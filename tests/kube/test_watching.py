@@ -23,7 +23,6 @@ from hanse.kube.request import Request
 from hanse.kube.served import Served
 from hanse.kube.watching import follow
 from hanse.model.kinds.core import Service
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.kube.scripted import (
     Lines,
     Scripted,
@@ -34,6 +33,7 @@ from tests.kube.scripted import (
     service,
     status_of,
 )
+from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import fields
 
-from hanse.local.embedded.fields import Field, fields_of, json_fields, type_of
 from hanse.model.objects import Object
 from tests.model.test_kinds import KINDS
+from tinykube.fields import Field, fields_of, json_fields, type_of
 
 BUILTIN = [
     kind for kind in KINDS if fields_of(type_of(kind.kind.api_version, kind.kind.name)) is not None

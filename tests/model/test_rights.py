@@ -6,7 +6,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.rights import rights
 from hanse.model.snapshot import Watch, Writes
-from hanse.testing.toy import HOME, Toy
+from tests.support.toy import HOME, Toy
 
 ALWAYS = {"customresourcedefinitions", "namespaces"}
 """Every agent follows which kinds there are, and knows its clusters again."""

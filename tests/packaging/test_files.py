@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 from hanse.dns.metrics import Metrics as DnsMetrics
-from hanse.engine.metrics import Metrics as EngineMetrics
+from hanse.runtime.metrics import Metrics as EngineMetrics
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_page_and_both_commands(tmp_path: Path) -> None:
         names = set(whole.namelist())
         commands = next(whole.read(n).decode() for n in names if n.endswith("entry_points.txt"))
 
-    page = ROOT / "src/hanse/dashboard/page"
+    page = ROOT / "src/hanse/web/dashboard/page"
     assert {f"hanse/dashboard/page/{file.name}" for file in page.iterdir()} <= names
     assert "hanse/py.typed" in names
     assert "kubectl-hanse" in commands

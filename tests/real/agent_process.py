@@ -23,11 +23,11 @@ from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.rights import Rule
-from hanse.testing.stage import Stage
-from hanse.testing.stage_accounts import account_with, rules_of
-from hanse.testing.stage_kubernetes import SHORT, KubernetesGround, kubernetes_ground
-from hanse.testing.toy import Toy
 from tests.scenarios.market import Market
+from tests.support.stage import Stage
+from tests.support.stage_accounts import account_with, rules_of
+from tests.support.stage_kubernetes import SHORT, KubernetesGround, kubernetes_ground
+from tests.support.toy import Toy
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,13 +19,13 @@ from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.rights import Rule
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_accounts import rules_of
-from hanse.testing.stage_kubernetes import KubernetesGround
-from hanse.testing.toy import Toy
 from tests.real.agent_process import Federation, Rules, federation
 from tests.real.scenarios import get, post
 from tests.scenarios.market import Market, shop_of
+from tests.support.stage import Check, Stage
+from tests.support.stage_accounts import rules_of
+from tests.support.stage_kubernetes import KubernetesGround
+from tests.support.toy import Toy
 
 
 @pytest.fixture

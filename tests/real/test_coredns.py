@@ -20,12 +20,12 @@ from hanse.local.real.fleet import RealFleet
 from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_kubernetes import kubernetes_ground
 from tests.dns.coredns import in_words
 from tests.dns.fleet import NODATA, told_in
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.names import Asked, names_of
+from tests.support.stage import Check, Stage
+from tests.support.stage_kubernetes import kubernetes_ground
 
 ZONE = "clusterset.local"
 PATIENCE = timedelta(seconds=60)

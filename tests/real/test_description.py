@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from hanse.kube.request import JSON, Request, Transport
-from hanse.local.embedded.builtins import BUILTINS
-from hanse.local.embedded.discovery import respond
-from hanse.local.embedded.resources import Registry
 from hanse.local.real.fleet import RealFleet
+from tinykube.builtins import BUILTINS
+from tinykube.discovery import respond
+from tinykube.resources import Registry
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 PLACES = sorted({resource.prefix for resource in BUILTINS.resources})

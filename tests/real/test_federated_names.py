@@ -11,10 +11,10 @@ from hanse.features.machines.feature import Machines
 from hanse.local.real.fleet import RealFleet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
-from hanse.testing.stage import Stage
-from hanse.testing.stage_kubernetes import kubernetes_ground
 from tests.real.test_coredns import PATIENCE, answers, coredns
 from tests.scenarios.guild import GLOBAL, Guild, address, guild_on
+from tests.support.stage import Stage
+from tests.support.stage_kubernetes import kubernetes_ground
 
 THINGS = ("pods", "machine", "native")
 

@@ -18,9 +18,9 @@ from hanse.app import BROKER
 from hanse.local.real.fleet import RealFleet
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId
-from hanse.testing.toy import HOME, OFFER
 from tests.real.agent_process import Federation, federation
 from tests.scenarios.market import shop_of
+from tests.support.toy import HOME, OFFER
 
 NAMES = tuple(f"ware-{n}" for n in range(10))
 A_MOMENT = timedelta(milliseconds=150)

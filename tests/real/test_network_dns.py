@@ -31,9 +31,9 @@ from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_kubernetes import kubernetes_ground
 from tests.scenarios.city import HERE, City, made
+from tests.support.stage import Check, Stage
+from tests.support.stage_kubernetes import kubernetes_ground
 
 READ = ["list", "watch"]
 Ask = Callable[[str], Awaitable[set[str]]]

@@ -16,8 +16,8 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta, Wire
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import League, define, federate
+from tests.support.stage import Check, Stage
+from tests.support.stage_federation import League, define, federate
 
 NAMES = {f"{kind.kind.plural}.{kind.kind.group}" for kind in KINDS.values()}
 

@@ -15,12 +15,12 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
 from hanse.local.real.fleet import RealFleet
-from hanse.testing.ground import Ground
-from hanse.testing.stage import Stage
-from hanse.testing.stage_embedded import embedded_ground
-from hanse.testing.stage_kubernetes import kubernetes_ground
 from tests.scenarios.city import HERE, City
 from tests.scenarios.market import shop_of
+from tests.support.ground import Ground
+from tests.support.stage import Stage
+from tests.support.stage_embedded import embedded_ground
+from tests.support.stage_kubernetes import kubernetes_ground
 
 __all__ = ["city", "city_fleet", "guarded", "guarded_town", "town"]
 

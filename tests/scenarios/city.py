@@ -22,8 +22,8 @@ from hanse.model.kinds.networks import (
     Tenant,
 )
 from hanse.model.objects import K, Meta, Object
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import define
+from tests.support.stage import Check, Stage
+from tests.support.stage_federation import define
 
 HERE = "lubeck"
 """Networks are one cluster's: one cluster is stage enough."""

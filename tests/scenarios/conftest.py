@@ -8,17 +8,17 @@ import pytest
 from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.model.verdict import Hook
-from hanse.testing.ground import Ground
-from hanse.testing.stage import Features, Stage
-from hanse.testing.stage_embedded import embedded_ground
-from hanse.testing.stage_kubernetes import kubernetes_ground
-from hanse.testing.time import ON_VIRTUAL_TIME
-from hanse.testing.toy import Toy
 from tests.scenarios.cities import *  # noqa: F403 - its fixtures
 from tests.scenarios.engines import missing
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import Market, shop_of
 from tests.scenarios.shipyards import *  # noqa: F403 - its fixture
+from tests.support.ground import Ground
+from tests.support.stage import Features, Stage
+from tests.support.stage_embedded import embedded_ground
+from tests.support.stage_kubernetes import kubernetes_ground
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import Toy
 
 HERE = Path(__file__).parent
 

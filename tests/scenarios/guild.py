@@ -26,8 +26,8 @@ from hanse.model.kinds.federation import (
     VirtualMachineSpec,
 )
 from hanse.model.objects import ClusterId, K, Meta, Object
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import League, define, federate
+from tests.support.stage import Check, Stage
+from tests.support.stage_federation import League, define, federate
 
 GLOBAL = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED = "svc.federated.antreaplus.vmware.com"

@@ -23,8 +23,8 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, K, Meta
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import define
+from tests.support.stage import Check, Stage
+from tests.support.stage_federation import define
 
 HTTP = {"http": 80}
 Endpoints = dict[ClusterId, list[tuple[str, bool]]]

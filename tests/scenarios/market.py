@@ -12,8 +12,8 @@ from hanse.kube.request import Request
 from hanse.model.facts import Outcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.stage import Check, Stage
-from hanse.testing.toy import HOME, OFFER, OFFERED
+from tests.support.stage import Check, Stage
+from tests.support.toy import HOME, OFFER, OFFERED
 
 
 def shop_of(scenario: str) -> str:

@@ -13,17 +13,17 @@ from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
-from hanse.engine.api import KubeApi
-from hanse.engine.fleet import Fleet
-from hanse.engine.liveness import Pulses
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.client import Client
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
-from hanse.testing.stage import Check, Stage
+from hanse.runtime.api import KubeApi
+from hanse.runtime.fleet import Fleet
+from hanse.runtime.liveness import Pulses
 from tests.dns.fleet import Told, told_in
+from tests.support.stage import Check, Stage
 
 PATIENCE = 20.0
 

@@ -23,8 +23,8 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefu
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import define
+from tests.support.stage import Check, Stage
+from tests.support.stage_federation import define
 
 KINDS: tuple[type[Any], ...] = (
     ClusterSet,

@@ -6,10 +6,10 @@ import pytest
 
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.testing.ground import Ground
-from hanse.testing.stage import Stage
 from tests.scenarios.market import shop_of
 from tests.scenarios.shipyard import Shipyard
+from tests.support.ground import Ground
+from tests.support.stage import Stage
 
 __all__ = ["shipyard"]
 

@@ -7,8 +7,8 @@ import pytest
 from hanse.model.facts import ClusterState, Outcome, Phase
 from hanse.model.kinds.core import Namespace
 from hanse.model.marks import PAUSED
-from hanse.testing.stage import Check, Stage, told
 from tests.scenarios.market import Market
+from tests.support.stage import Check, Stage, told
 
 
 async def test_agents_that_restart_over_a_settled_fleet_write_nothing(

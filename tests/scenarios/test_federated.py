@@ -12,8 +12,8 @@ from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, VirtualMachine
-from hanse.testing.stage import Features, Stage
 from tests.scenarios.guild import GLOBAL, NAMESPACED, Guild, address, guild_on
+from tests.support.stage import Features, Stage
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from hanse.model.kinds.machines import (
     VirtualMachineInstanceStatus,
 )
 from hanse.model.objects import Meta
-from hanse.testing.stage import Features, Stage
 from tests.scenarios.guild import TAG, Guild, address, guild_on
+from tests.support.stage import Features, Stage
 
 L1 = address("lubeck", 1)
 

@@ -9,8 +9,8 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
-from hanse.testing.stage import Features, Stage, all_of
 from tests.scenarios.guild import Guild, address, guild_on
+from tests.support.stage import Features, Stage, all_of
 
 A_WHILE = timedelta(seconds=10)
 L1, L2 = address("lubeck", 1), address("lubeck", 2)

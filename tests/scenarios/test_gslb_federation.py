@@ -19,9 +19,9 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.testing.stage import Check, Features, Stage, told
-from hanse.testing.stage_federation import CRDS, define, put
-from hanse.testing.stage_sites import Sites, balance
+from tests.support.stage import Check, Features, Stage, told
+from tests.support.stage_federation import CRDS, define, put
+from tests.support.stage_sites import Sites, balance
 
 pytestmark = pytest.mark.anyio
 

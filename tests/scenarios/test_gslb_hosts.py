@@ -13,9 +13,9 @@ from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.objects import Meta
-from hanse.testing.stage import Check, Features, Stage
-from hanse.testing.stage_federation import define, put
-from hanse.testing.stage_sites import HOST, Sites, balance
+from tests.support.stage import Check, Features, Stage
+from tests.support.stage_federation import define, put
+from tests.support.stage_sites import HOST, Sites, balance
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from hanse.kube.request import Request
 from hanse.model.crds import stand_ins
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gslb import NAMESPACE
-from hanse.testing.stage import Check, Features, Stage
-from hanse.testing.stage_federation import CRDS
-from hanse.testing.stage_sites import HOST, Sites, balance
+from tests.support.stage import Check, Features, Stage
+from tests.support.stage_federation import CRDS
+from tests.support.stage_sites import HOST, Sites, balance
 
 pytestmark = pytest.mark.anyio
 

@@ -6,16 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.engine.health import report
-from hanse.engine.hearing import NOTICED
-from hanse.engine.slots import HELD, MOST_AT_ONCE
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
-from hanse.testing.faults import Weather
-from hanse.testing.stage import Features, Stage
+from hanse.runtime.health import report
+from hanse.runtime.hearing import NOTICED
+from hanse.runtime.slots import HELD, MOST_AT_ONCE
 from tests.scenarios.guild import GLOBAL, Guild, address, guild_on
+from tests.support.faults import Weather
+from tests.support.stage import Features, Stage
 
 pytestmark = pytest.mark.virtual
 

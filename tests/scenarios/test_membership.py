@@ -7,10 +7,10 @@ from hanse.kube.elector import STEADY
 from hanse.model.facts import Phase
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.flag import COLOURS, Flag
-from hanse.testing.stage import Check, Features, Stage, told
-from hanse.testing.stage_federation import League, federate, put
 from tests.scenarios.market import shop_of
+from tests.support.flag import COLOURS, Flag
+from tests.support.stage import Check, Features, Stage, told
+from tests.support.stage_federation import League, federate, put
 
 
 @pytest.fixture

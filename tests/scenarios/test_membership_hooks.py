@@ -12,10 +12,10 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.objects import Meta
 from hanse.model.verdict import Hook
-from hanse.testing.stage import Check, Features, Stage, told
-from hanse.testing.stage_federation import NAME as LEAGUE
-from hanse.testing.stage_federation import League, federate
 from tests.scenarios.city import refusal
+from tests.support.stage import Check, Features, Stage, told
+from tests.support.stage_federation import NAME as LEAGUE
+from tests.support.stage_federation import League, federate
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Namespaces that come late, go, and come again."""
 
-from hanse.testing.stage import Stage
 from tests.scenarios.market import Market
+from tests.support.stage import Stage
 
 
 async def test_a_namespace_that_appears_later_gets_its_copies(stage: Stage, market: Market) -> None:

@@ -11,8 +11,8 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
-from hanse.testing.stage import Check
 from tests.scenarios.city import City, made
+from tests.support.stage import Check
 
 
 async def test_a_tenant_gets_a_default_network_with_dns_and_an_api_of_its_own(city: City) -> None:

@@ -10,8 +10,8 @@ from hanse.features.networks.ports import TOLD
 from hanse.features.networks.vpc import port_name
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort
-from hanse.testing.stage import Check, told
 from tests.scenarios.city import City
+from tests.support.stage import Check, told
 
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/28"}]
 

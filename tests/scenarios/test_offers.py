@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from hanse.app import BROKER
 from hanse.model.kinds.core import ConfigMap
-from hanse.testing.stage import Stage, told
-from hanse.testing.toy import HOME
 from tests.scenarios.market import Market
+from tests.support.stage import Stage, told
+from tests.support.toy import HOME
 
 
 async def test_an_offer_reaches_every_cluster(stage: Stage, market: Market) -> None:

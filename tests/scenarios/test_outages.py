@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from hanse.app import BROKER
-from hanse.testing.stage import Stage, told
 from tests.scenarios.market import Market
+from tests.support.stage import Stage, told
 
 A_WHILE = timedelta(seconds=3)
 

@@ -13,8 +13,8 @@ from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import RESOLVE_MARK
-from hanse.testing.stage import Features, Stage, told
 from tests.scenarios.chancery import Chancery, Script, chancery_on
+from tests.support.stage import Features, Stage, told
 
 QUICK = PolicyOptions(retention=timedelta(seconds=2))
 

@@ -11,11 +11,11 @@ from hanse.kube.errors import AlreadyExists
 from hanse.kube.request import Request
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import Wire
-from hanse.testing.ground import Ground
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_federation import CRDS
 from tests.scenarios.harbour import Harbour
 from tests.scenarios.market import shop_of
+from tests.support.ground import Ground
+from tests.support.stage import Check, Stage
+from tests.support.stage_federation import CRDS
 
 ZONE = "fleet.example.org"
 KIND = DNSEndpoint.kind

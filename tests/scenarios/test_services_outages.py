@@ -19,8 +19,8 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
 )
 from hanse.model.objects import Meta
-from hanse.testing.stage import Check, all_of
 from tests.scenarios.harbour import Harbour
+from tests.support.stage import Check, all_of
 
 A_WHILE = timedelta(seconds=3)
 LEASE = timedelta(seconds=3)

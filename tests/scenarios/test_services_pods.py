@@ -8,8 +8,8 @@ from hanse.kube.request import Request
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Meta
-from hanse.testing.stage import Check
 from tests.scenarios.harbour import Harbour
+from tests.support.stage import Check
 
 APP = {"app": "web"}
 POD: dict[str, Any] = {

@@ -16,8 +16,8 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique
-from hanse.testing.stage import Check, told
 from tests.scenarios.harbour import Harbour
+from tests.support.stage import Check, told
 
 BOTH = {"http": 80, "tls": 443}
 both_profiles = pytest.mark.parametrize("profile", ["lighthouse", "kep-1645"])

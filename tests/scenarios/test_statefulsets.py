@@ -7,8 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.engine.leaving import leave
-from hanse.engine.queue import UNHURRIED
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.request import Request
@@ -19,10 +17,12 @@ from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
-from hanse.testing.faults import Weather
-from hanse.testing.stage import Check
-from hanse.testing.stage import told as told_writes
+from hanse.runtime.leaving import leave
+from hanse.runtime.queue import UNHURRIED
 from tests.scenarios.shipyard import Shipyard, spec_of
+from tests.support.faults import Weather
+from tests.support.stage import Check
+from tests.support.stage import told as told_writes
 
 AT_BROKER = [w for w in StatefulSets(BROKER_NAMESPACE).watches if w.role is Role.BROKER]
 

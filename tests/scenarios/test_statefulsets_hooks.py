@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from hanse.app import BROKER
-from hanse.engine.preview import preview
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.hooks import SetsAtTheDoor
@@ -20,9 +19,10 @@ from hanse.model.kinds.hanse import (
 )
 from hanse.model.objects import Meta, Place, ref_of
 from hanse.model.verdict import Hook
-from hanse.testing.stage import Features, Stage
+from hanse.runtime.preview import preview
 from tests.scenarios.city import refusal
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
+from tests.support.stage import Features, Stage
 
 HOST = "hamburg"
 

@@ -17,8 +17,8 @@ from hanse.model.kinds.hanse import (
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
-from hanse.testing.stage import Check
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
+from tests.support.stage import Check
 
 HOST = "hamburg"
 

@@ -11,9 +11,9 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.objects import Meta
-from hanse.testing.faults import Weather
-from hanse.testing.stage import Check
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
+from tests.support.faults import Weather
+from tests.support.stage import Check
 
 
 async def test_a_broker_restored_from_before_a_set_existed_costs_no_replica(

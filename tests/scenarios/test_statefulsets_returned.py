@@ -16,8 +16,8 @@ from hanse.model.kinds.core import Event, Service
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
-from hanse.testing.stage import Check
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
+from tests.support.stage import Check
 
 HERE = "lubeck"
 

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hanse.engine.engine import Engine
 from hanse.features.gslb.policy import Bad, config_of
 from hanse.logs import set_level
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import Change, ObjectChange
+from hanse.runtime.engine import Engine
 
 log = logging.getLogger(__name__)
 

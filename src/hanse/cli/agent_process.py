@@ -52,8 +52,8 @@ class Shows(Struct, frozen=True):
     async def showing(self, agent: app.Agent) -> AsyncIterator[None]:
         """Show what an agent sees until the block ends; nothing can be tried with its rights."""
         from hanse.cli.windows import Window
-        from hanse.dashboard.entry import Entry
-        from hanse.dashboard.server import Doors, serving
+        from hanse.web.dashboard.entry import Entry
+        from hanse.web.dashboard.server import Doors, serving
 
         window = Window(lambda _: None)
         door = Entry(self.token)

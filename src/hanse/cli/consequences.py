@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.trying import Verb
-from hanse.engine.actions import Action, Create, Delete, Update, place_of
-from hanse.engine.engine import Engine
-from hanse.engine.preview import preview
 from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, Object, Place
+from hanse.runtime.actions import Action, Create, Delete, Update, place_of
+from hanse.runtime.engine import Engine
+from hanse.runtime.preview import preview
 
 ROUNDS = 10
 """How often agents may answer each other's writes."""

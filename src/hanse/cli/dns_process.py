@@ -18,9 +18,6 @@ from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, Served, Serving, serving
 from hanse.dns.zone import View, ZoneSource
-from hanse.engine.api import KubeApi
-from hanse.engine.fleet import Fleet
-from hanse.engine.liveness import Pulses
 from hanse.kube.access import Credentials
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
@@ -30,6 +27,9 @@ from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
+from hanse.runtime.api import KubeApi
+from hanse.runtime.fleet import Fleet
+from hanse.runtime.liveness import Pulses
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ from hanse.cli.documents import Document
 from hanse.cli.looking import Look, look_at
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.trying import Tried, try_all
-from hanse.engine.api import KubeApi
-from hanse.engine.engine import Engine
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.http import HttpTransport
@@ -25,6 +23,8 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
 
 
 class Outlook(Struct, frozen=True):

@@ -22,7 +22,6 @@ from hanse.cli.own_name import own_name
 from hanse.cli.tables import table
 from hanse.cli.upping_dashboard import LocalDashboard
 from hanse.cli.upping_names import NOBODY, Names
-from hanse.engine.health import why_not_ready
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
@@ -39,6 +38,7 @@ from hanse.local.up.global_sample import HOST as GLOBAL_HOST
 from hanse.local.up.orders import Told
 from hanse.local.up.outside import HOSTNAME
 from hanse.model.facts import ClusterState
+from hanse.runtime.health import why_not_ready
 
 SCRIPT_PATIENCE = timedelta(seconds=3)
 """How long a script that was told to end may take for it."""

@@ -10,12 +10,12 @@ import msgspec
 from hanse import app
 from hanse.cli.oops import Oops
 from hanse.cli.windows import Window
-from hanse.dashboard.entry import Entry
-from hanse.dashboard.server import Doors, Refusal, serving
 from hanse.kube.request import Transport
 from hanse.local.up.failures import UpError
 from hanse.local.up.federation import Federation
 from hanse.local.up.orders import AnyOrder
+from hanse.web.dashboard.entry import Entry
+from hanse.web.dashboard.server import Doors, Refusal, serving
 
 LOOPBACK = "127.0.0.1"
 

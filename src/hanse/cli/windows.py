@@ -12,11 +12,6 @@ from hanse.cli.documents import documents_in
 from hanse.cli.oops import Oops
 from hanse.cli.planning import changes_of, outlook_among
 from hanse.cli.resolve import record_type, whole_name
-from hanse.dashboard.board import Board
-from hanse.dashboard.live import Live, Surroundings
-from hanse.dashboard.sections import sections
-from hanse.dashboard.server import Refusal
-from hanse.dashboard.sights import Sights
 from hanse.dns.explain import explain
 from hanse.dns.zone import View
 from hanse.kube.client import Client
@@ -24,6 +19,11 @@ from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
 from hanse.model.naming import ZONE
 from hanse.model.snapshot import Change
+from hanse.web.dashboard.board import Board
+from hanse.web.dashboard.live import Live, Surroundings
+from hanse.web.dashboard.sections import sections
+from hanse.web.dashboard.server import Refusal
+from hanse.web.dashboard.sights import Sights
 
 PATIENCE = 20.0
 """Seconds in which what is asked by a page must be found out."""

@@ -17,8 +17,8 @@ import pytest
 from msgspec import Struct
 
 from hanse.dns.publishing.keys import key_in
-from hanse.dns.publishing.nameserver import NameServer
 from hanse.local.real.ports import free_ports
+from hanse.providers.nameserver import NameServer
 from tests.dns.fleet import Told, told_in
 
 ZONE = "fleet.example.org"

@@ -13,17 +13,17 @@ from hanse.dns.publishing.feature import Publishing
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
-from hanse.engine.engine import Engine
-from hanse.engine.outside import Outside
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.testing.builders import namespace
-from hanse.testing.world import World
+from hanse.runtime.engine import Engine
+from hanse.runtime.outside import Outside
 from tests.dns.fleet import NXDOMAIN, imported, piece
 from tests.dns.publishing.servers import ZONE, Theirs, name_server
+from tests.support.builders import namespace
+from tests.support.world import World
 
 pytestmark = pytest.mark.anyio
 

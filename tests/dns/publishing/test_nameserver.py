@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hanse.dns.publishing.nameserver import NameServer
 from hanse.kube.errors import (
     AlreadyExists,
     BadCredentials,
@@ -18,6 +17,7 @@ from hanse.kube.errors import (
 )
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
+from hanse.providers.nameserver import NameServer
 from tests.dns.fleet import NODATA, NXDOMAIN
 from tests.dns.publishing.servers import KEY, ZONE, Theirs, name_server
 

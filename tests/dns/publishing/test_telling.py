@@ -11,8 +11,6 @@ from hanse.dns.publishing.feature import Publishing
 from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
-from hanse.engine.compare import status_difference
-from hanse.engine.ownership import Owner, stamped
 from hanse.model.conditions import Condition, condition
 from hanse.model.facts import Fact, Outcome, Role, WriteResult
 from hanse.model.keys import Key
@@ -29,9 +27,11 @@ from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Writes
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from hanse.runtime.compare import status_difference
+from hanse.runtime.ownership import Owner, stamped
 from tests.dns.fleet import imported, piece
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 ZONE = "fleet.example.org"
 WEB = Key("services.service", "web", "shop")

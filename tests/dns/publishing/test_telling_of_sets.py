@@ -10,7 +10,6 @@ from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerO
 from hanse.dns.services import ServiceZone
 from hanse.dns.stateful import StatefulSetZone
 from hanse.dns.zone import View
-from hanse.engine.ownership import Owner, stamped
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.facts import Role
 from hanse.model.keys import Key
@@ -28,10 +27,11 @@ from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot, Writes
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from hanse.runtime.ownership import Owner, stamped
 from tests.dns.fleet import imported, piece
 from tests.dns.test_stateful import HOME, SHARES, SPACE, WIDE, parts, shares
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 ETCD = Key("statefulsets.stateful", "etcd", SPACE)
 REPLICA = f"store-c1-0.{WIDE}"

@@ -18,9 +18,9 @@ from hanse.model.objects import K, Object
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Review, Verdict
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
-from hanse.webhooks.certificates import Certificates
+from hanse.web.webhooks.certificates import Certificates
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 URL = AdmissionOptions(enabled=True, url="https://127.0.0.1:9443")
 YEAR = timedelta(days=365)

@@ -37,7 +37,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, namespace, snapshot, stored
+from tests.support.builders import cluster, namespace, snapshot, stored
 
 GLOBAL_MARK = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED_MARK = "svc.federated.antreaplus.vmware.com"

@@ -3,8 +3,8 @@
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.assembly import Assembly
 from tests.features.federated.given import GLOBAL_MARK, SHOP
+from tests.support.assembly import Assembly
 
 
 def pods(name: str, *addresses: str, port: int = 8080) -> EndpointSlice:

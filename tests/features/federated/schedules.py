@@ -12,12 +12,12 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.assembly import Assembly
-from hanse.testing.builders import namespace
-from hanse.testing.faults import READING, Weather
-from hanse.testing.time import run
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 from tests.features.federated.people import pods
+from tests.support.assembly import Assembly
+from tests.support.builders import namespace
+from tests.support.faults import READING, Weather
+from tests.support.time import run
 
 NAMES = ("lubeck", "hamburg", "bergen")
 FEDERATED = ("web", "fish")

@@ -10,12 +10,12 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.testing.assembly import Assembly
-from hanse.testing.builders import namespace
-from hanse.testing.faults import READING
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 from tests.features.federated.people import join
+from tests.support.assembly import Assembly
+from tests.support.builders import namespace
+from tests.support.faults import READING
+from tests.support.time import ON_VIRTUAL_TIME
 
 NAMES = ("lubeck", "hamburg", "bergen")
 

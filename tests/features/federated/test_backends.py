@@ -27,8 +27,6 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Call, Plan
-from hanse.testing.builders import stored
-from hanse.testing.time import EPOCH
 from tests.features.federated.given import (
     GLOBAL_MARK,
     HERE,
@@ -43,6 +41,8 @@ from tests.features.federated.given import (
     service,
     told_by,
 )
+from tests.support.builders import stored
+from tests.support.time import EPOCH
 
 HTTP = (ServicePort(port=80, name="http", node_port=30080),)
 PODS = behind("web-here", "10.2.0.1", "10.2.0.2", nodes={"10.2.0.1": "n1", "10.2.0.2": "n2"})

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.engine.actions import todo
 from hanse.features.federated.joining import Federated
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
@@ -20,8 +19,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import annotated, stored
-from hanse.testing.time import EPOCH
+from hanse.runtime.actions import todo
 from tests.features.federated.given import (
     HERE,
     SHOP,
@@ -39,6 +37,8 @@ from tests.features.federated.given import (
     serving,
     wanted,
 )
+from tests.support.builders import annotated, stored
+from tests.support.time import EPOCH
 
 OURS = {HERE: [kept(record(HERE, "10.1.0.1"), age=9)]}
 BERGEN = {"bergen": [kept(record("bergen", "10.3.0.1"), age=5)]}

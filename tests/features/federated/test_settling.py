@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.engine.actions import todo
 from hanse.features.federated.records import Backends, MemberPort, Record
 from hanse.model.facts import KindServed
 from hanse.model.kinds.antrea import ClusterGroup, Group
@@ -11,8 +10,9 @@ from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import EndpointPort
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId
-from hanse.testing.builders import stored
+from hanse.runtime.actions import todo
 from tests.features.federated.given import HERE, kept, planned, record, seen, serving
+from tests.support.builders import stored
 
 KINDS = [KindServed(HERE, kind.kind, served=True) for kind in (ClusterGroup, Group, DNSEndpoint)]
 PROTOCOLS: st.SearchStrategy[Protocol] = st.sampled_from(("TCP", "UDP"))

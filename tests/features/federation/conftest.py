@@ -8,11 +8,11 @@ import pytest
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
-from hanse.testing.flag import COLOURS, Flag
-from hanse.testing.stage import Check, Stage
-from hanse.testing.stage_embedded import embedded_ground
-from hanse.testing.stage_federation import League, federate
-from hanse.testing.time import ON_VIRTUAL_TIME
+from tests.support.flag import COLOURS, Flag
+from tests.support.stage import Check, Stage
+from tests.support.stage_embedded import embedded_ground
+from tests.support.stage_federation import League, federate
+from tests.support.time import ON_VIRTUAL_TIME
 
 SHOP = "shop"
 

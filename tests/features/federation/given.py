@@ -20,8 +20,8 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 FEATURE = Membership()
 HERE = "lubeck"

@@ -16,8 +16,8 @@ from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
 from hanse.model.marks import OWNER
 from hanse.model.objects import ClusterId, Meta
-from hanse.testing.stage import Check, Stage, told
-from hanse.testing.stage_federation import NAME, League, put
+from tests.support.stage import Check, Stage, told
+from tests.support.stage_federation import NAME, League, put
 
 SHOP = "shop"
 TAKEOVER = timedelta(seconds=15 + 2 * 2)

@@ -22,7 +22,7 @@ from hanse.model.kinds.federation import (
 from hanse.model.objects import Meta, Object, to_wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Deny, Operation, Review
-from hanse.testing.builders import cluster, snapshot, stored
+from tests.support.builders import cluster, snapshot, stored
 
 
 def claim(name: str, value: str, about: str = "") -> ClusterClaim:

@@ -13,10 +13,10 @@ from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Plan
-from hanse.testing.builders import cluster
-from hanse.testing.stage import Stage, told
-from hanse.testing.stage_federation import CRDS, League
 from tests.features.federation.given import FEATURE, HERE, claim, federation, sight
+from tests.support.builders import cluster
+from tests.support.stage import Stage, told
+from tests.support.stage_federation import CRDS, League
 
 SERVED = (
     KindServed(HERE, ClusterProperty.kind, True),

@@ -12,7 +12,6 @@ from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR
 from hanse.model.objects import Meta
 from hanse.model.spelling import DOMAINS
 from hanse.model.ways import Abandoned, Direct, Retired, Way
-from hanse.testing.builders import annotated, cluster, snapshot, stored
 from tests.features.federation.given import (
     FEATURE,
     HERE,
@@ -23,6 +22,7 @@ from tests.features.federation.given import (
     secret,
     sight,
 )
+from tests.support.builders import annotated, cluster, snapshot, stored
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

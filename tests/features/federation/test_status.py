@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.engine.compare import patch_is_needed
 from hanse.features.federation.feature import FEDERATION
 from hanse.features.federation.members import GUIDE
 from hanse.model.conditions import find
@@ -31,8 +30,7 @@ from hanse.model.merging import merge
 from hanse.model.objects import Meta, Place, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
-from hanse.testing.builders import cluster
-from hanse.testing.time import EPOCH
+from hanse.runtime.compare import patch_is_needed
 from tests.features.federation.given import (
     FEATURE,
     HERE,
@@ -41,6 +39,8 @@ from tests.features.federation.given import (
     secret,
     sight,
 )
+from tests.support.builders import cluster
+from tests.support.time import EPOCH
 
 KEY = Key(FEDERATION, "league")
 MEMBERS = (HERE, "bergen", "hamburg")

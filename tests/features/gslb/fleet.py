@@ -55,8 +55,8 @@ from hanse.model.kinds.networking import (
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 HOME = "lubeck"
 LABELS = {"app": "gslb"}

@@ -16,10 +16,10 @@ from hanse.features.gslb.names import site_of
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
 from hanse.model.objects import Object
-from hanse.testing.stage import Stage
-from hanse.testing.stage_embedded import embedded_ground
-from hanse.testing.stage_sites import HOST, Sites, balance
-from hanse.testing.time import run
+from tests.support.stage import Stage
+from tests.support.stage_embedded import embedded_ground
+from tests.support.stage_sites import HOST, Sites, balance
+from tests.support.time import run
 
 STEPS = 12
 ADDRESSES = {"lubeck": "192.0.2.11", "hamburg": "192.0.2.12", "bergen": "192.0.2.13"}

@@ -10,8 +10,6 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
 from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import annotated
-from hanse.testing.time import EPOCH
 from tests.features.gslb.fleet import (
     HOME,
     amko,
@@ -23,6 +21,8 @@ from tests.features.gslb.fleet import (
     seen_by_leader,
 )
 from tests.features.gslb.test_standing import conditions
+from tests.support.builders import annotated
+from tests.support.time import EPOCH
 
 LEADER = amko("lubeck", "hamburg", "bergen", leads=True, epoch=3)
 HAMBURG, BERGEN = site_of("hamburg"), site_of("bergen")

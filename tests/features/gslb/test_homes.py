@@ -10,7 +10,6 @@ from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import annotated
 from tests.features.gslb.fleet import (
     HOST,
     amko,
@@ -23,6 +22,7 @@ from tests.features.gslb.fleet import (
     space,
 )
 from tests.features.gslb.test_standing import conditions
+from tests.support.builders import annotated
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=3)
 HAMBURG = site_of("hamburg")

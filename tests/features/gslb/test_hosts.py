@@ -57,8 +57,6 @@ from hanse.model.kinds.gslb import (
 from hanse.model.objects import Meta, Object
 from hanse.model.probes import Health
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import stored
-from hanse.testing.time import EPOCH
 from tests.features.gslb.fleet import (
     HOME,
     HOST,
@@ -74,6 +72,8 @@ from tests.features.gslb.fleet import (
     seen_by_leader,
     shop,
 )
+from tests.support.builders import stored
+from tests.support.time import EPOCH
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
 CONFIG = config("lubeck", "hamburg")

@@ -24,9 +24,9 @@ from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import stored
 from tests.features.gslb import fleet
 from tests.features.gslb.fleet import HOME, amko, backends, ingress, policy, seen_by_leader
+from tests.support.builders import stored
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
 GLOBAL = "shop.example.org"

@@ -31,8 +31,6 @@ from hanse.model.lookups import looked_up
 from hanse.model.objects import Meta, Object, Place, Ref
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import FactChange, Snapshot
-from hanse.testing.builders import stored
-from hanse.testing.time import EPOCH
 from tests.features.gslb.fleet import (
     HOME,
     HOST,
@@ -44,6 +42,8 @@ from tests.features.gslb.fleet import (
     policy,
     seen_by_leader,
 )
+from tests.support.builders import stored
+from tests.support.time import EPOCH
 
 NAME = "lb-1.elb.example.com"
 LEADER = amko("lubeck", leads=True, epoch=1)

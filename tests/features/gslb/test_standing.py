@@ -8,8 +8,8 @@ from hanse.features.gslb.standing import Leading, Passive, Taking, Waiting, stan
 from hanse.model.facts import BadWay, ClusterState, Phase, Role
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, stored
 from tests.features.gslb.fleet import HOME, amko, config, marked, policy, seen_by_leader
+from tests.support.builders import cluster, stored
 
 LEADER = amko("lubeck", "lubeck", "hamburg", "bergen", leads=True, epoch=1)
 FOLLOWERS = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen")]}

@@ -26,7 +26,7 @@ from hanse.model.kinds.machines import (
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
+from tests.support.builders import cluster, snapshot, stored
 
 HERE = "lubeck"
 SHOP = "shop"

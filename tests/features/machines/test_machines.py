@@ -18,8 +18,6 @@ from hanse.model.naming import is_service_name
 from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange
-from hanse.testing.builders import stored
-from hanse.testing.time import EPOCH
 from tests.features.machines.given import (
     ENTITIES,
     FEATURE,
@@ -34,6 +32,8 @@ from tests.features.machines.given import (
     seen,
     wanted,
 )
+from tests.support.builders import stored
+from tests.support.time import EPOCH
 
 
 def addresses(plan: Plan) -> list[str]:

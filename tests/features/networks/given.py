@@ -22,8 +22,8 @@ from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Deny, Hook, Operation, Review, Verdict
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 HERE = "lubeck"
 FEATURE = Networks()

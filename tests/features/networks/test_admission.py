@@ -13,7 +13,6 @@ from hanse.model.marks import OWNER
 from hanse.model.objects import Place, Ref
 from hanse.model.plan import Read
 from hanse.model.verdict import Allow, Ask
-from hanse.testing.time import EPOCH
 from tests.features.networks.given import (
     HERE,
     allowed,
@@ -23,6 +22,7 @@ from tests.features.networks.given import (
     refused,
     world,
 )
+from tests.support.time import EPOCH
 
 SPEC = {"containers": [{"name": "main", "image": "none"}]}
 

@@ -16,11 +16,11 @@ from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
-from hanse.testing.stage import Check, Stage, told
-from hanse.testing.stage_embedded import embedded_ground
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.scenarios.city import HERE, City, made
 from tests.scenarios.test_networks_ports import gated, released
+from tests.support.stage import Check, Stage, told
+from tests.support.stage_embedded import embedded_ground
+from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,8 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import annotated, cluster, snapshot, stored
 from tests.features.networks.given import FEATURE, HERE, network, pod, space, tenant, world
+from tests.support.builders import annotated, cluster, snapshot, stored
 
 T = TypeVar("T", bound=Object)
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/24"}, {"name": "back", "cidr": "10.31.0.0/24"}]

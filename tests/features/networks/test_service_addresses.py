@@ -24,7 +24,6 @@ from hanse.model.kinds.networks import NetworkPort
 from hanse.model.marks import OWNER
 from hanse.model.objects import Object
 from hanse.model.verdict import Ask
-from hanse.testing.time import EPOCH
 from tests.features.networks.given import (
     FEATURE,
     HERE,
@@ -40,6 +39,7 @@ from tests.features.networks.given import (
     used,
     world,
 )
+from tests.support.time import EPOCH
 
 POOL = "10.50.0.0/28"
 OWN = network("acme.own", service={"cidrs": [POOL]})

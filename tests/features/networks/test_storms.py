@@ -16,11 +16,11 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPort
-from hanse.testing.faults import FAIR, Weather
-from hanse.testing.stage import Stage, told
-from hanse.testing.stage_embedded import embedded_ground
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.scenarios.city import HERE, City
+from tests.support.faults import FAIR, Weather
+from tests.support.stage import Stage, told
+from tests.support.stage_embedded import embedded_ground
+from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

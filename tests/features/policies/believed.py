@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hanse.features.policies.content import FEDERATED
-from hanse.local.embedded.storage import Change, Notice
 from tests.features.policies.realm import Realm
+from tinykube.storage import Change, Notice
 
 ABSENT = "absent"
 ORPHANED = "orphaned"

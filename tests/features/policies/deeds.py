@@ -8,15 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hanse.engine.leaving import leave
 from hanse.features.policies.content import FEDERATED, is_federated
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.record import PAGE_NAME, VERSION_MARK
 from hanse.kube.errors import KubeError
-from hanse.local.embedded.storage import Snapshot
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta
-from hanse.testing.faults import Weather
+from hanse.runtime.leaving import leave
 from tests.features.policies.believed import ABSENT, ORPHANED, Believed, Witness
 from tests.features.policies.realm import (
     BERGEN,
@@ -29,6 +27,8 @@ from tests.features.policies.realm import (
     anp,
     said,
 )
+from tests.support.faults import Weather
+from tinykube.storage import Snapshot
 
 STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 LAG = Weather(lag=timedelta(seconds=4))

@@ -9,10 +9,6 @@ from typing import Any
 
 import msgspec
 
-from hanse.engine.api import KubeApi
-from hanse.engine.engine import Engine
-from hanse.engine.leaders import Leaders
-from hanse.engine.leaving import leave, leave_by_force
 from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federated
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
@@ -29,8 +25,6 @@ from hanse.features.policies.record import (
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_of
 from hanse.kube.request import Request, Response, Transport
-from hanse.local.embedded.api import ApiServer, InProcess
-from hanse.local.embedded.controllers.suite import Controllers
 from hanse.model.crds import crds, stand_ins
 from hanse.model.facts import Leadership, Role
 from hanse.model.keys import Key
@@ -39,7 +33,13 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
-from hanse.testing.world import Agent, World
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
+from hanse.runtime.leaders import Leaders
+from hanse.runtime.leaving import leave, leave_by_force
+from tests.support.world import Agent, World
+from tinykube.api import ApiServer, InProcess
+from tinykube.controllers.suite import Controllers
 
 LUBECK, HAMBURG, BERGEN = "lubeck", "hamburg", "bergen"
 CLUSTERS = (LUBECK, HAMBURG, BERGEN)

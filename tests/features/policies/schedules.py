@@ -15,11 +15,11 @@ from hanse.features.policies.record import RESOLVE_MARK
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
-from hanse.testing.time import run
 from tests.features.policies.believed import ABSENT, ORPHANED, Believed
 from tests.features.policies.deeds import Deeds
 from tests.features.policies.plots import plot_for
 from tests.features.policies.realm import SHOP, is_plain, said
+from tests.support.time import run
 
 SOON = (0, 0, 0.01, 0.05, 0.3)
 SOMETIME = (0, 0.01, 0.05, 0.3, 2, 15, 40)

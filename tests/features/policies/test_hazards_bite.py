@@ -13,11 +13,11 @@ from hanse.features.policies.sight import Ledgers, Sight
 from hanse.features.policies.versions import NOTHING
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
-from hanse.testing.time import run
 from tests.features.policies import test_hazards_of_agents as agents
 from tests.features.policies import test_hazards_of_homes as homes
 from tests.features.policies import test_hazards_of_members as members
 from tests.features.policies import test_hazards_of_people as people
+from tests.support.time import run
 
 deletion_after = homes.test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen
 Scenario = Callable[[], Coroutine[Any, Any, None]]

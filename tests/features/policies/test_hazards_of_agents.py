@@ -8,7 +8,6 @@ import pytest
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.hazard import (
     A_WHILE,
     DENY,
@@ -25,6 +24,7 @@ from tests.features.policies.realm import (
     LUBECK,
     acnp,
 )
+from tests.support.time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
-from hanse.testing.faults import Weather
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.hazard import (
     A_WHILE,
     DENY,
@@ -24,6 +22,8 @@ from tests.features.policies.hazard import (
     phase_of,
 )
 from tests.features.policies.realm import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
+from tests.support.faults import Weather
+from tests.support.time import ON_VIRTUAL_TIME
 
 MakePolicy = Callable[..., ClusterNetworkPolicy | AntreaNetworkPolicy]
 DEFINITION = "clusternetworkpolicies.crd.antrea.io"

@@ -9,7 +9,6 @@ from hanse.features.policies.record import RESOLVE_MARK
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.hazard import (
     A_WEEK,
     A_WHILE,
@@ -28,6 +27,7 @@ from tests.features.policies.realm import (
     SHOP,
     acnp,
 )
+from tests.support.time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

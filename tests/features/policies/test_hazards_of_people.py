@@ -9,7 +9,6 @@ from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.record import RESOLVE_MARK
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import SYSTEM
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.hazard import (
     A_WHILE,
     DENY,
@@ -26,6 +25,7 @@ from tests.features.policies.realm import (
     acnp,
     is_plain,
 )
+from tests.support.time import ON_VIRTUAL_TIME
 
 SPEC_WITH_DEFAULTS = {
     "type": "object",

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.testing.time import ON_VIRTUAL_TIME
 from tests.features.policies.hazard import (
     A_WHILE,
     DENY,
@@ -20,6 +19,7 @@ from tests.features.policies.realm import (
     acnp,
     anp,
 )
+from tests.support.time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

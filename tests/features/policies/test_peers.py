@@ -13,7 +13,7 @@ from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Review
-from hanse.testing.time import EPOCH
+from tests.support.time import EPOCH
 
 POD = {"podSelector": {"matchLabels": {"app": "web"}}}
 SERVICE = {"name": "web", "namespace": "antrea-plus-system"}

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hanse.engine.actions import todo
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.records import Record
 from hanse.features.services.slices import Backing, published
@@ -32,8 +31,9 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import cluster, namespace, snapshot, stored
-from hanse.testing.time import EPOCH
+from hanse.runtime.actions import todo
+from tests.support.builders import cluster, namespace, snapshot, stored
+from tests.support.time import EPOCH
 
 HOME = BROKER_NAMESPACE
 HERE = "lubeck"

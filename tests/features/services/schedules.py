@@ -35,10 +35,10 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import K, Meta
-from hanse.testing.builders import namespace
-from hanse.testing.faults import Weather
-from hanse.testing.time import run
-from hanse.testing.world import BROKER, World
+from tests.support.builders import namespace
+from tests.support.faults import Weather
+from tests.support.time import run
+from tests.support.world import BROKER, World
 
 SHOP = "shop"
 NAMES = ("web", "db")

@@ -24,8 +24,6 @@ from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
-from hanse.testing.builders import stored
-from hanse.testing.time import EPOCH
 from tests.features.services.given import (
     BROKER,
     EXPORT,
@@ -48,6 +46,8 @@ from tests.features.services.given import (
     with_status,
     written,
 )
+from tests.support.builders import stored
+from tests.support.time import EPOCH
 
 
 def plan(view: Snapshot) -> Plan:

@@ -14,7 +14,6 @@ from hanse.model.kinds.submariner import (
 from hanse.model.objects import Meta
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.testing.builders import stored
 from tests.features.services.given import (
     EXPORT,
     FEATURE,
@@ -28,6 +27,7 @@ from tests.features.services.given import (
     service,
     wanted,
 )
+from tests.support.builders import stored
 
 GLOBALNET = KindServed(HERE, GlobalIngressIP.kind, True)
 

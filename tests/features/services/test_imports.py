@@ -27,8 +27,6 @@ from hanse.model.naming import unique
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
-from hanse.testing.builders import namespace, stored
-from hanse.testing.time import EPOCH
 from tests.features.services.given import (
     AGGREGATE,
     BROKER,
@@ -45,6 +43,8 @@ from tests.features.services.given import (
     wanted,
     written,
 )
+from tests.support.builders import namespace, stored
+from tests.support.time import EPOCH
 
 KEP = rules("kep-1645")
 DERIVED = derived_name(IMPORT)

@@ -15,8 +15,8 @@ from hanse.features.services.records import Record
 from hanse.model.kinds.core import ClientIPConfig, Protocol, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort
-from hanse.testing.time import EPOCH
 from tests.features.services.given import PROFILES, port, record
+from tests.support.time import EPOCH
 
 laws = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 both_profiles = pytest.mark.parametrize("profile", PROFILES)

@@ -8,7 +8,6 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import ObjectChange
-from hanse.testing.builders import stored
 from tests.features.services.given import (
     AGGREGATE,
     FEATURE,
@@ -24,6 +23,7 @@ from tests.features.services.given import (
     wanted,
     written,
 )
+from tests.support.builders import stored
 
 
 def old(of: str, where: str = HOME, **spec: Any) -> ServiceImport:

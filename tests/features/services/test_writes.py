@@ -6,24 +6,24 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import pytest
 
-from hanse.engine.api import KubeApi
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
-from hanse.local.embedded.api import InProcess
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import Meta
-from hanse.testing.builders import namespace
-from hanse.testing.faults import READING
-from hanse.testing.time import ON_VIRTUAL_TIME
-from hanse.testing.world import BROKER, World
+from hanse.runtime.api import KubeApi
 from tests.features.services.given import backends
+from tests.support.builders import namespace
+from tests.support.faults import READING
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.world import BROKER, World
+from tinykube.api import InProcess
 
 NAMES = ("bergen", "hamburg", "lubeck")
 SHOP = "shop"

@@ -28,11 +28,11 @@ from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.marks import OWNER
 from hanse.model.objects import Meta
-from hanse.testing.builders import namespace
-from hanse.testing.faults import Weather
-from hanse.testing.time import run
-from hanse.testing.world import BROKER, World
 from tests.scenarios.shipyard import headless, spec_of
+from tests.support.builders import namespace
+from tests.support.faults import Weather
+from tests.support.time import run
+from tests.support.world import BROKER, World
 
 SHOP = "shop"
 CLUSTERS = ("bergen", "hamburg", "lubeck")

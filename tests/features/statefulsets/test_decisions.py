@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.engine.actions import Create, todo
-from hanse.engine.ownership import Owner, stamped
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import part_name, revision_of, why_bad_name
 from hanse.kube.lease import micro_time
@@ -36,9 +34,11 @@ from hanse.model.marks import OWNER
 from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
-from hanse.testing.builders import cluster, snapshot, stored
-from hanse.testing.time import EPOCH
+from hanse.runtime.actions import Create, todo
+from hanse.runtime.ownership import Owner, stamped
 from tests.scenarios.shipyard import headless, spec_of
+from tests.support.builders import cluster, snapshot, stored
+from tests.support.time import EPOCH
 
 HOME = "hanse-broker"
 HERE = "lubeck"

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hanse.engine.ownership import Owner, stamped
 from hanse.features.statefulsets.endings import MOST_ENDS, MOST_MADE, REMEMBERED, made_with
 from hanse.features.statefulsets.names import part_name
 from hanse.model.keys import Key
@@ -14,8 +13,7 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import Meta
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange
-from hanse.testing.builders import stored
-from hanse.testing.time import EPOCH
+from hanse.runtime.ownership import Owner, stamped
 from tests.features.statefulsets.test_decisions import (
     BROKER,
     FEATURE,
@@ -30,6 +28,8 @@ from tests.features.statefulsets.test_decisions import (
     seen,
     sets_in,
 )
+from tests.support.builders import stored
+from tests.support.time import EPOCH
 
 
 def running(uid: str) -> StatefulSet:

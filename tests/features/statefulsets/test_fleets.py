@@ -16,10 +16,10 @@ from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Meta
-from hanse.testing.builders import namespace
-from hanse.testing.time import ON_VIRTUAL_TIME
-from hanse.testing.world import BROKER, World
 from tests.scenarios.shipyard import spec_of
+from tests.support.builders import namespace
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.world import BROKER, World
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

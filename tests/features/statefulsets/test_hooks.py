@@ -12,7 +12,7 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta, Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Deny, Operation, Review, Verdict
-from hanse.testing.builders import cluster, snapshot, stored
+from tests.support.builders import cluster, snapshot, stored
 
 HOME = "hanse-broker"
 HOOK = SetsAtTheDoor(HOME)

@@ -2,14 +2,13 @@
 
 from msgspec.structs import replace
 
-from hanse.engine.actions import todo
-from hanse.engine.ownership import Owner, stamped
 from hanse.model.facts import Role
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
-from hanse.testing.builders import cluster, stored
+from hanse.runtime.actions import todo
+from hanse.runtime.ownership import Owner, stamped
 from tests.features.statefulsets.test_decisions import (
     BROKER,
     FEATURE,
@@ -25,6 +24,7 @@ from tests.features.statefulsets.test_decisions import (
     sets_in,
     shares_in,
 )
+from tests.support.builders import cluster, stored
 
 
 def newer_part(name: str, share: int) -> StatefulSetPart:

@@ -26,7 +26,7 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim
 from hanse.model.kinds.federation import Federation as FederationKind
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.testing.builders import namespace
+from tests.support.builders import namespace
 
 pytestmark = pytest.mark.anyio
 

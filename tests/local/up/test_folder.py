@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.embedded.storage import Snapshot
 from hanse.local.up.failures import FolderHeld, Spoilt
 from hanse.local.up.folder import Folder
+from tinykube.storage import Snapshot
 
 HELD = Snapshot(
     7, {"configmaps": [{"metadata": {"name": "a", "namespace": "b"}, "data": {"n": 1}}]}

@@ -11,8 +11,6 @@ from hanse.kube.access import Access, Fixed
 from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
-from hanse.local.embedded.controllers.loadbalancer import LoadBalancerAddresses
-from hanse.local.embedded.controllers.volumes import Volumes
 from hanse.local.kubeconfig import Context
 from hanse.local.real import etcd
 from hanse.local.real.failures import NotReady, ServerDied
@@ -21,6 +19,8 @@ from hanse.local.real.layout import Broker, Layout, Workloads, commands
 from hanse.local.real.nodes import all_schedulable, create_nodes, release_nodes
 from hanse.local.real.programs import API_SERVER, ETCD_SERVER, KWOK_CONTROLLER
 from hanse.local.real.server import Keeper, Server, proportional_memory
+from tinykube.controllers.loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.volumes import Volumes
 
 READY_PATIENCE = timedelta(seconds=120)
 """Ample even for a small machine that is busy with something else."""

@@ -6,8 +6,8 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import Request, Transport
-from hanse.local.embedded.controllers.nodes import NodeRanges, plan_nodes
 from hanse.local.ranges import Ranges
+from tinykube.controllers.nodes import NodeRanges, plan_nodes
 
 _ROOM = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "pods": "10000"}
 """Enough for every scenario on three nodes: here a scheduler counts."""

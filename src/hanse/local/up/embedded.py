@@ -12,17 +12,17 @@ from hanse.kube.authority import LOOPBACK, Authority, server_context
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
-from hanse.local.embedded.api import ApiServer, InProcess
-from hanse.local.embedded.controllers.nodes import NodeRanges
-from hanse.local.embedded.controllers.suite import ALL, BROKER, Controllers, Simulation
-from hanse.local.embedded.dialling import Dialled, Listed
-from hanse.local.embedded.http import serve
-from hanse.local.embedded.users import ADMIN, User
-from hanse.local.embedded.webhooks import HttpsCaller, WebhookCaller
 from hanse.local.kubeconfig import Context
 from hanse.local.up.composition import Member
 from hanse.local.up.failures import UpError
 from hanse.local.up.folder import Folder
+from tinykube.api import ApiServer, InProcess
+from tinykube.controllers.nodes import NodeRanges
+from tinykube.controllers.suite import ALL, BROKER, Controllers, Simulation
+from tinykube.dialling import Dialled, Listed
+from tinykube.http import serve
+from tinykube.users import ADMIN, User
+from tinykube.webhooks import HttpsCaller, WebhookCaller
 
 _HOST = "127.0.0.1"
 _GRACE = timedelta(milliseconds=200)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from hanse.local.embedded.storage import Snapshot
 from hanse.local.kubeconfig import write_private
 from hanse.local.up.failures import FolderHeld, Spoilt, UpError
+from tinykube.storage import Snapshot
 
 
 class Folder:

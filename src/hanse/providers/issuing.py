@@ -1,0 +1,43 @@
+"""Asks members for tokens."""
+
+import msgspec
+
+from hanse.kube.errors import KubeError
+from hanse.kube.request import Request
+from hanse.kube.requests import path_of
+from hanse.model.kinds.core import ServiceAccount
+from hanse.model.objects import ClusterId, Wire
+from hanse.runtime.api import KubeApi
+from hanse.runtime.fleet import Fleet
+
+
+class Issuing:
+    """A provider: a token of an account in a connected cluster."""
+
+    def __init__(self) -> None:
+        self.fleet: Fleet | None = None
+        """Where clusters are found; set when there is one."""
+
+    async def __call__(
+        self,
+        cluster: ClusterId,
+        namespace: str,
+        account: str,
+        seconds: int,
+        replaces: str,  # noqa: ARG002 - tells questions apart
+    ) -> Wire:
+        connection = self.fleet.connections.get(cluster) if self.fleet is not None else None
+        if connection is None or not isinstance(connection.api, KubeApi):
+            raise KubeError(f"{cluster} is not connected")
+        wanted = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": max(seconds, 600)},
+        }
+        path = path_of(ServiceAccount.kind, namespace, account, "token")
+        request = Request("POST", path, body=msgspec.json.encode(wanted))
+        answer = await connection.api.client.send(request)
+        token = msgspec.json.decode(answer.body).get("status", {}).get("token", "")
+        if not token:
+            raise KubeError(f"{cluster} issued no token for {account}")
+        return {"token": token}

@@ -1,0 +1,104 @@
+"""Leaving a cluster: what we made there goes first, or is written down as left behind."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from hanse.kube.errors import KubeError, NotFound
+from hanse.model.facts import Abandonment, Leadership, Role
+from hanse.model.marks import OWNER
+from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.runtime.engine import Engine
+from hanse.runtime.ownership import owner_of
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 0.5
+
+
+class Left(Struct, frozen=True):
+    """A cluster was left; what could not be withdrawn from it is named."""
+
+    cluster: ClusterId
+    abandoned: tuple[Place, ...] = ()
+
+
+async def _nothing_to_do() -> None:
+    return
+
+
+async def leave(
+    engine: Engine, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
+) -> Left:
+    """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
+
+    This lasts until the cluster can be reached; cancelling it leaves the cluster in state Leaving.
+    `last` is done while the cluster can still be reached. What another supervisor leads is its to
+    withdraw. Of home we leave only what it was as a member.
+    """
+    engine.fleet.set_leaving(cluster)
+    engine.reconsider(cluster)
+    while await _ours_in(engine, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
+        await asyncio.sleep(LOOK_AGAIN)
+    await last()
+    if cluster == engine.fleet.local:
+        engine.fleet.set_roles(cluster, {Role.LOCAL})
+        engine.fleet.set_leaving(cluster, False)
+    elif cluster in engine.fleet.connections:
+        await engine.fleet.disconnect(cluster)
+    return Left(cluster)
+
+
+async def leave_by_force(
+    engine: Engine, cluster: ClusterId, last_known: Iterable[Place] = ()
+) -> Left:
+    """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known.
+
+    `last_known` is what was ours there when we saw it last: of what nobody leads we see less.
+    """
+    abandoned = tuple(sorted({*places_in(engine, cluster), *last_known}))
+    await engine.fleet.disconnect(cluster)
+    engine.fleet.put_fact(Abandonment(cluster, engine.snapshot().now, abandoned))
+    log.warning("cluster abandoned", extra={"cluster": cluster, "objects": len(abandoned)})
+    return Left(cluster, abandoned)
+
+
+def places_in(engine: Engine, cluster: ClusterId) -> Iterator[Place]:
+    """Where in a cluster something of ours is, as far as we see it."""
+    for where, obj in engine.owned.objects():
+        if where == cluster:
+            yield Place(where, ref_of(obj))
+
+
+async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | None:
+    """What a labelled list finds of ours; None while it cannot be asked or is without leader."""
+    connection = engine.fleet.connections.get(cluster)
+    if connection is None:
+        return ()  # somebody let go of it by force
+    lead = engine.fleet.facts.get(Leadership, cluster)
+    if lead is not None and not lead.ours and not lead.holder:
+        return None  # whoever is elected next withdraws, and that may be us
+    found: list[Object] = []
+    for scope in list(connection.streams):
+        try:
+            kind, namespace, _, name = scope
+            listed = await connection.api.list(kind, namespace=namespace, labels=OWNER, name=name)
+        except NotFound:
+            continue  # a kind that is not served holds nothing
+        except KubeError:
+            return None
+        found += [o for o in listed.objects if _is_ours(o, engine, cluster)]
+    return tuple(found)
+
+
+def _is_ours(obj: Object, engine: Engine, leaving: ClusterId) -> bool:
+    """Whether it is ours to withdraw: as what our own cluster wrote, or as the cluster's leader."""
+    owner = owner_of(obj)
+    if owner is None:
+        return False
+    if not owner.led:
+        return owner.serves == engine.fleet.local != leaving
+    lead = engine.fleet.facts.get(Leadership, leaving)
+    return owner.serves == leaving and lead is not None and lead.ours

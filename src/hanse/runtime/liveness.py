@@ -1,0 +1,104 @@
+"""Who is alive, as facts: told by the Leases that features watch, judged by our own observation."""
+
+import asyncio
+
+from hanse.kube.clock import Clock
+from hanse.kube.heartbeats import Heartbeats, Name, Pulse
+from hanse.model.facts import ClusterState, Liveness, Phase
+from hanse.model.kinds.coordination import Lease
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, FactChange, ObjectChange
+from hanse.runtime.fleet import Fleet
+
+LOOK_AGAIN = 0.25
+"""Seconds between two looks at a Lease that ran out, while its cluster has not answered since."""
+
+TARDY = 1.0
+"""Seconds that an answer may take before nobody could have renewed a Lease in time."""
+
+
+class Pulses:
+    """Keeps a `Liveness` fact for each watched Lease whose party is known to be alive or not."""
+
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+        self._fleet = fleet
+        self._clock = clock
+        self._beats: dict[ClusterId, Heartbeats] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def saw(self, change: Change) -> None:
+        """Follow Leases, and whether the clusters that hold them can be seen."""
+        match change:
+            case ObjectChange(where, before, after) if isinstance(change.object, Lease):
+                beats = self._beats.setdefault(where, Heartbeats())
+                if isinstance(after, Lease):
+                    beats.see(after, _now())
+                    self._tell(where, after)
+                elif isinstance(before, Lease):
+                    meta = before.metadata
+                    beats.forget(meta.namespace, meta.name)
+                    self._fleet.drop_fact(Liveness, (where, meta.namespace, meta.name))
+            case FactChange(_, after) if isinstance(change.fact, ClusterState):
+                self._look(change.fact.cluster, after)
+            case _:
+                return
+        self._set_alarm()
+
+    def _look(self, cluster: ClusterId, state: object) -> None:
+        beats = self._beats.get(cluster)
+        if beats is None:
+            return
+        if isinstance(state, ClusterState) and state.phase in (Phase.SYNCED, Phase.LEAVING):
+            beats.regain_sight(_now())
+        else:
+            beats.lose_sight()
+
+    def _set_alarm(self) -> None:
+        """See to it that somebody looks in time; an alarm that comes too early does no harm."""
+        lapses = [b.next_lapse for b in self._beats.values()]
+        due = min((t for t in lapses if t is not None), default=None)
+        if due is None:
+            return
+        due = max(due, _now() + LOOK_AGAIN)
+        if self._alarm is not None:
+            if self._alarm.when() <= due:
+                return
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(due, self._lapse)
+
+    def _lapse(self) -> None:
+        self._alarm = None
+        for where, beats in self._beats.items():
+            for namespace, name in self._lapsed(where, beats):
+                for store in self._fleet.stores_of(where, Lease.kind):
+                    lease = store.get(namespace, name)
+                    if isinstance(lease, Lease):
+                        self._tell(where, lease)
+        self._set_alarm()
+
+    def _lapsed(self, where: ClusterId, beats: Heartbeats) -> tuple[Name, ...]:
+        """What has lapsed before a cluster that answered since; after a delay all begin anew."""
+        due = beats.next_lapse
+        if due is None or due > _now():
+            return ()
+        heard = self._fleet.heard_at(where)
+        if heard - due > TARDY:
+            beats.lose_sight()
+            beats.regain_sight(heard)
+        return beats.lapse(heard)
+
+    def _tell(self, where: ClusterId, lease: Lease) -> None:
+        namespace, name = lease.metadata.namespace, lease.metadata.name
+        pulse = self._beats[where].pulse_of(namespace, name)
+        if pulse is Pulse.UNKNOWN:
+            return
+        alive = pulse is Pulse.ALIVE
+        holder = lease.spec.holder_identity
+        known = self._fleet.facts.get(Liveness, (where, namespace, name))
+        if known is None or (known.alive, known.holder) != (alive, holder):
+            now = self._clock.now()
+            self._fleet.put_fact(Liveness(where, namespace, name, holder, alive, now))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,157 @@
+"""What the engine does, in numbers that Prometheus reads."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from hanse.kube.events import Interrupted, Listed
+from hanse.model.facts import ClusterState, Fact, Phase
+from hanse.model.objects import ClusterId
+from hanse.runtime.connection import Scope
+from hanse.runtime.queue import Item
+from hanse.runtime.writer import Written
+
+log = logging.getLogger(__name__)
+
+_FINE = (0.0005, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
+_COARSE = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+
+class Metrics:
+    """One registry per engine, so that several agents can live in one process."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._queue = Gauge("hanse_queue_depth", "Keys waiting for a plan.", registry=registry)
+        self._plans = Histogram(
+            "hanse_plan_seconds", "Time of one plan.", ["feature"], buckets=_FINE, registry=registry
+        )
+        self._slow = Counter(
+            "hanse_slow_plans", "Plans over 20 ms.", ["feature"], registry=registry
+        )
+        self._failed = Counter(
+            "hanse_failed_plans", "Plans that raised.", ["feature"], registry=registry
+        )
+        self._unwoken = Counter(
+            "hanse_failed_wakes",
+            "Changes that a feature failed to take in.",
+            ["feature"],
+            registry=registry,
+        )
+        self._applies = Histogram(
+            "hanse_apply_seconds",
+            "Time to write one plan.",
+            ["feature"],
+            buckets=_COARSE,
+            registry=registry,
+        )
+        self._writes = Counter(
+            "hanse_writes",
+            "Writes by verb and result.",
+            ["cluster", "kind", "verb", "result"],
+            registry=registry,
+        )
+        self._held = Counter(
+            "hanse_held_deletions",
+            "Deletions held as suspicious.",
+            ["cluster", "feature"],
+            registry=registry,
+        )
+        self._restarts = Counter(
+            "hanse_watch_interruptions",
+            "Watches that went down.",
+            ["cluster", "kind"],
+            registry=registry,
+        )
+        self._synced = Gauge(
+            "hanse_synced",
+            "Whether a kind is listed and watched.",
+            ["cluster", "kind"],
+            registry=registry,
+        )
+        self._reachable = Gauge(
+            "hanse_reachable",
+            "Whether a cluster answers and lets all be read.",
+            ["cluster"],
+            registry=registry,
+        )
+        self._unreadable = Gauge(
+            "hanse_unreadable_objects",
+            "Objects that do not fit their kind.",
+            ["cluster", "kind"],
+            registry=registry,
+        )
+        self.writes = 0
+        self._written: dict[tuple[str, ...], Counter] = {}
+        self._by_feature: dict[tuple[int, str], Histogram] = {}
+
+    def queue_depth(self, depth: int) -> None:
+        self._queue.set(depth)
+
+    def plan_failed(self, feature: str) -> None:
+        self._failed.labels(feature).inc()
+
+    def wakes_failed(self, feature: str) -> None:
+        self._unwoken.labels(feature).inc()
+
+    def held(self, where: ClusterId, feature: str, deletions: int) -> None:
+        self._held.labels(where, feature).inc(deletions)
+
+    def written(self, written: Written) -> None:
+        """Count one write that was sent, or stopped by the fence."""
+        verb = type(written.action).__name__.lower()
+        place = written.place
+        told = (place.where, place.ref.kind.name, verb, written.result)
+        counted = self._written.get(told)
+        if counted is None:
+            counted = self._written[told] = self._writes.labels(*told)
+        counted.inc()
+        self.writes += written.result != "Fenced"
+
+    def stream_told(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
+        """Follow the state of one list-and-watch."""
+        kind = scope.kind.kind.name
+        if isinstance(event, Interrupted):
+            self._restarts.labels(cluster, kind).inc()
+            self._synced.labels(cluster, kind).set(0)
+        elif isinstance(event, Listed):
+            self._synced.labels(cluster, kind).set(1)
+            self._unreadable.labels(cluster, kind).set(len(event.unreadable))
+
+    def cluster_told(self, before: Fact | None, after: Fact | None) -> None:
+        """Follow how a cluster stands."""
+        match before, after:
+            case _, ClusterState(cluster, phase=phase):
+                self._reachable.labels(cluster).set(phase is not Phase.UNREACHABLE)
+            case ClusterState(cluster), None:
+                self._reachable.remove(cluster)
+
+    @contextmanager
+    def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
+        """Time one synchronous plan; a slow one holds everything else up and is told."""
+        started = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        self._timed(self._plans, item[0]).observe(seconds)
+        if seconds > slow.total_seconds():
+            self._slow.labels(item[0]).inc()
+            log.debug("slow plan", extra={"feature": item[0], "key": str(item[1]), "s": seconds})
+
+    @contextmanager
+    def applying(self, feature: str) -> Iterator[None]:
+        """Time the writes of one plan."""
+        started = time.perf_counter()
+        yield
+        self._timed(self._applies, feature).observe(time.perf_counter() - started)
+
+    def _timed(self, what: Histogram, feature: str) -> Histogram:
+        """The times of one feature: looked up once, since each look takes a lock and a copy."""
+        found = self._by_feature.get((id(what), feature))
+        if found is None:
+            found = self._by_feature[id(what), feature] = what.labels(feature)
+        return found

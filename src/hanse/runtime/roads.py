@@ -1,0 +1,387 @@
+"""Keeps the fleet's connections equal to what guides read out of objects at home."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
+from typing import Protocol, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.kube import credentials
+from hanse.kube.access import Access, Credentials, Endpoint, Handed, Identity
+from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.http import HttpTransport
+from hanse.kube.request import Transport
+from hanse.kube.served import Bell
+from hanse.model.facts import BadWay, ClusterState, Departed, KindServed, Leadership, Phase, Role
+from hanse.model.objects import ClusterId, Object, Place
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
+from hanse.runtime.leaders import Leaders
+from hanse.runtime.leaving import leave, leave_by_force, places_in
+from hanse.runtime.ownership import owner_of, sources_of
+
+log = logging.getLogger(__name__)
+
+DOUBT = timedelta(seconds=5)
+"""How long it takes until it counts that all clusters are gone at once."""
+
+
+class Dial(Protocol):
+    """Makes the way to a cluster; credentials are asked for at each request."""
+
+    def __call__(self, cluster: ClusterId, credentials: Credentials, /) -> Transport: ...
+
+
+def over_http(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # noqa: ARG001 - a `Dial`
+    """The way to a cluster by its URL."""
+    return HttpTransport(credentials)
+
+
+class Told(Struct, frozen=True):
+    """What one guide said last."""
+
+    ways: dict[ClusterId, Way] = {}
+    leaving: dict[ClusterId, Way] = {}
+    retired: frozenset[ClusterId] = frozenset()
+    abandoned: frozenset[ClusterId] = frozenset()
+    troubles: dict[ClusterId, BadWay] = {}
+
+
+class Road:
+    """A connection that was made on a guide's word."""
+
+    def __init__(self, way: Way, access: Access, client: Client, handed: Handed | None) -> None:
+        self.way = way
+        self.access = access
+        self.client = client
+        self.handed = handed
+        """How new credentials get to it; home has its own."""
+
+
+class Roads:
+    """Connects, stands for election, reconnects and leaves as guides say, while the agent works.
+
+    A guide is asked only when all that it goes by was read; a cluster that it can say nothing good
+    about any more keeps the way it has.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        leaders: Leaders,
+        home: Client,
+        guides: Sequence[Guide],
+        *,
+        dial: Dial = over_http,
+        random: Random,
+    ) -> None:
+        self._engine = engine
+        self._fleet = engine.fleet
+        self._leaders = leaders
+        self._home = home
+        self._guides = tuple(guides)
+        self._dial = dial
+        self._random = random
+        self._kinds = frozenset(kind for guide in guides for kind in guide.guided_by)
+        self._told: dict[str, Told] = {}
+        self.known: dict[ClusterId, Road] = {}
+        """The connections that were made, by cluster."""
+        self._partings: dict[ClusterId, asyncio.Task[None]] = {}
+        self._led: dict[ClusterId, tuple[Place, ...]] = {}
+        """What was ours in a member when we ceased to lead it: from then on we do not see it."""
+        self._doubts: dict[str, float] = {}
+        """Since when a guide names none of several clusters any more."""
+        self._news = Bell()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the guides until the block ends; connections stay, elections end elsewhere."""
+        if not self._guides:
+            yield
+            return
+        self._engine.followers.append(self._saw)
+        async with asyncio.TaskGroup() as group:
+            keeping = group.create_task(self._keep(group), name="roads")
+            try:
+                yield
+            finally:
+                self._engine.followers.remove(self._saw)
+                keeping.cancel()
+                for parting in self._partings.values():
+                    parting.cancel()
+
+    def look_again(self) -> None:
+        """Something that guides do not see has changed: whether this replica works."""
+        self._news.ring()
+
+    def _saw(self, change: Change) -> None:
+        match change:
+            case ObjectChange():
+                if type(change.object) in self._kinds:
+                    self._news.ring()
+            case FactChange(Leadership(member, ours=True), _):
+                self._led[member] = tuple(places_in(self._engine, member))
+                self._news.ring()
+            case FactChange():
+                if isinstance(change.fact, ClusterState | Leadership):
+                    self._news.ring()
+
+    async def _keep(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            heard = self._news.rung
+            if self._engine.active:
+                await self._follow_guides(group)
+            else:
+                for member in self._leaders.members:
+                    await self._leaders.withdraw(member)
+            await self._news.since(heard)
+            await asyncio.sleep(0)  # so that changes that come together are one
+
+    async def _follow_guides(self, group: asyncio.TaskGroup) -> None:
+        seen = self._engine.snapshot()
+        for guide in self._guides:
+            if all(_is_known(kind, seen) for kind in guide.guided_by):
+                try:
+                    said = self._asked(guide, seen)
+                    self._told[guide.name] = await self._believed(guide, said)
+                except Exception:  # one guide's mistake must not end the agent: what stands, stands
+                    log.exception("guide failed", extra={"guide": guide.name})
+        self._tell_troubles()
+        wanted = self._wanted()
+        for cluster, way in self._left_over(wanted):
+            await self._go(cluster, way)  # somebody has to go there to leave it
+        for cluster in sorted(self.known.keys() - wanted.keys()):
+            await self._part(cluster, group)
+        for cluster, way in sorted(wanted.items()):
+            await self._go(cluster, way)
+        if len(self._told) == len(self._guides):
+            self._forget_the_unnamed(wanted)
+
+    async def _believed(self, guide: Guide, said: Told) -> Told:
+        """What a guide says; that all clusters are gone at once, only after a second look.
+
+        Whoever removes a kind deletes its objects first: that is no wish to leave everybody.
+        """
+        before = self._told.get(guide.name, Told())
+        if said.ways or said.troubles or len(before.ways) < 2:
+            self._doubts.pop(guide.name, None)
+            return said
+        loop = asyncio.get_running_loop()
+        rest = self._doubts.setdefault(guide.name, loop.time()) - loop.time()
+        if rest + DOUBT.total_seconds() <= 0:
+            if await self._is_sure_of(guide):
+                del self._doubts[guide.name]
+                return said
+            self._doubts[guide.name], rest = loop.time(), 0.0
+        loop.call_later(rest + DOUBT.total_seconds(), self.look_again)
+        return before
+
+    async def _is_sure_of(self, guide: Guide) -> bool:
+        """Whether home answers, at this very moment, for all that a guide goes by."""
+        try:
+            for watch in guide.watches:
+                if watch.role is Role.LOCAL and watch.kind in guide.guided_by:
+                    await self._home.newest(watch.kind, namespace=watch.namespace)
+        except KubeError:
+            return False
+        return True
+
+    def _asked(self, guide: Guide, seen: Snapshot) -> Told:
+        """What a guide says now; where it knows no good way, the one before stays."""
+        before = self._told.get(guide.name, Told())
+        ways: dict[ClusterId, Way] = {}
+        leaving: dict[ClusterId, Way] = {}
+        troubles: dict[ClusterId, BadWay] = {}
+        retired: set[ClusterId] = set()
+        abandoned: set[ClusterId] = set()
+        for said in guide.directions(seen):
+            match said:
+                case Way(cluster):
+                    trouble = self._trouble_with(guide, said)
+                    if trouble is None:
+                        ways[cluster] = said
+                    else:
+                        troubles[cluster] = trouble
+                case BadWay(_, cluster):
+                    troubles[cluster] = said
+                case Leaving(way):
+                    if self._trouble_with(guide, way) is None:
+                        leaving[way.cluster] = way
+                case Retired(cluster):
+                    retired.add(cluster)
+                case Abandoned(cluster):
+                    abandoned.add(cluster)
+                case _:
+                    assert_never(said)
+        kept = {c: before.ways[c] for c in troubles.keys() & before.ways.keys() - ways.keys()}
+        return Told({**kept, **ways}, leaving, frozenset(retired), frozenset(abandoned), troubles)
+
+    def _trouble_with(self, guide: Guide, way: Way) -> BadWay | None:
+        ours = way.cluster in self.known or way.cluster == self._fleet.local
+        if way.cluster in self._fleet.connections and not ours:
+            text = f"{way.cluster!r} is something else here; give the cluster another id"
+            return BadWay(guide.name, way.cluster, way.field, "NameTaken", text)
+        try:
+            access_by(way.entrance)
+        except BadCredentials as error:
+            return BadWay(guide.name, way.cluster, way.field, "BadCredentials", str(error))
+        return None
+
+    def _tell_troubles(self) -> None:
+        now = {t.key: t for told in self._told.values() for t in told.troubles.values()}
+        for known in list(self._fleet.facts.all(BadWay)):
+            if known.key not in now:
+                self._fleet.drop_fact(BadWay, known.key)
+        for trouble in now.values():
+            self._fleet.put_fact(trouble)
+
+    def _wanted(self) -> dict[ClusterId, Way]:
+        """All ways by cluster; of several guides the first says how, and roles add up."""
+        wanted: dict[ClusterId, Way] = {}
+        for told in self._told.values():
+            for cluster, way in told.ways.items():
+                known = wanted.get(cluster, way)
+                wanted[cluster] = replace(
+                    known, roles=known.roles | way.roles, stands=known.stands or way.stands
+                )
+        return wanted
+
+    def _left_over(self, wanted: dict[ClusterId, Way]) -> list[tuple[ClusterId, Way]]:
+        """Clusters that an agent before us was about to leave."""
+        return [
+            (cluster, way)
+            for told in self._told.values()
+            for cluster, way in told.leaving.items()
+            if cluster not in wanted and cluster not in self.known
+        ]
+
+    async def _go(self, cluster: ClusterId, way: Way) -> None:
+        """Make a connection what its way says."""
+        await self._stay(cluster)
+        road = self.known.get(cluster)
+        if road is None:
+            road = self.known[cluster] = self._new_road(cluster, way)
+        else:
+            self._mend(road, way)
+        connection = self._fleet.connections[cluster]
+        led = {Role.LED} & connection.roles
+        home = {Role.LOCAL} if cluster == self._fleet.local else set()
+        if connection.roles != way.roles | led | home:
+            self._fleet.set_roles(cluster, way.roles | led | home)
+        if way.stands:
+            self._leaders.stand(cluster, road.client, lambda: road.way.rivals)
+        elif cluster in self._leaders.members:
+            await self._leaders.withdraw(cluster)
+
+    def _new_road(self, cluster: ClusterId, way: Way) -> Road:
+        access = access_by(way.entrance)
+        if cluster == self._fleet.local:
+            return Road(way, access, self._home, None)
+        handed = Handed(access)
+        client = Client(self._dial(cluster, handed))
+        self._fleet.join(cluster, way.roles, KubeApi(client, self._random))
+        log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})
+        return Road(way, access, client, handed)
+
+    def _mend(self, road: Road, way: Way) -> None:
+        """Hand changed credentials on; streams begin anew only where they could not go on."""
+        cluster, access = way.cluster, access_by(way.entrance)
+        before, road.way, road.access = road.access, way, access
+        if road.handed is None or access == before:
+            return
+        road.handed.hand(access)
+        state = self._fleet.facts.get(ClusterState, cluster)
+        moved = access.endpoint != before.endpoint
+        if moved or state is None or state.phase is not Phase.SYNCED:
+            self._fleet.reopen(cluster)
+        log.info("way changed", extra={"cluster": cluster, "server": access.endpoint.url})
+
+    async def _stay(self, cluster: ClusterId) -> None:
+        """Take a parting back."""
+        parting = self._partings.pop(cluster, None)
+        if parting is None or parting.done():
+            return
+        parting.cancel()
+        await asyncio.wait({parting})
+        if cluster in self._fleet.connections:
+            self._fleet.set_leaving(cluster, False)
+
+    async def _part(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
+        """Leave a cluster that is no longer wanted, as it was said that it be left."""
+        given_up = any(cluster in told.abandoned for told in self._told.values())
+        if given_up and cluster != self._fleet.local:  # nobody gives up home
+            await self._part_by_force(cluster)
+        elif any(cluster in told.retired for told in self._told.values()):
+            await self._let_go(cluster)
+        elif cluster not in self._partings:
+            log.info("leaving cluster", extra={"cluster": cluster})
+            self._partings[cluster] = group.create_task(
+                self._take_leave(cluster), name=f"leave {cluster}"
+            )
+
+    async def _take_leave(self, cluster: ClusterId) -> None:
+        await leave(self._engine, cluster, lambda: self._leaders.withdraw(cluster))
+        self.known.pop(cluster, None)
+        self._partings.pop(cluster, None)
+        log.info("cluster left", extra={"cluster": cluster})
+
+    async def _part_by_force(self, cluster: ClusterId) -> None:
+        await self._stay(cluster)
+        await self._leaders.withdraw(cluster)
+        await leave_by_force(self._engine, cluster, self._led.pop(cluster, ()))
+        self.known.pop(cluster, None)
+
+    async def _let_go(self, cluster: ClusterId) -> None:
+        """Go without a word: what was written there is others' to look after."""
+        await self._stay(cluster)
+        await self._leaders.withdraw(cluster)
+        if cluster == self._fleet.local:
+            self._fleet.set_roles(cluster, {Role.LOCAL})
+        else:
+            await self._fleet.disconnect(cluster)
+        self.known.pop(cluster, None)
+        log.info("cluster given up to others", extra={"cluster": cluster})
+
+    def _forget_the_unnamed(self, wanted: dict[ClusterId, Way]) -> None:
+        """A cluster that leaders' objects rest on and nobody names has left, maybe before us."""
+        named = {c for told in self._told.values() for c in (*told.ways, *told.troubles)}
+        known = self._fleet.connections.keys() | wanted.keys() | named
+        for cluster in _rested_on(self._engine.owned.objects()) - known:
+            if self._fleet.facts.get(Departed, cluster) is None:
+                self._fleet.put_fact(Departed(cluster, self._engine.snapshot().now))
+
+
+def _is_known(kind: type[Object], seen: Snapshot) -> bool:
+    """Whether it is known what there is of a kind at home; where it is not served, nothing is."""
+    served = seen.fact(KindServed, (seen.local, kind.kind))
+    return seen.listed(seen.local, kind) or (served is not None and not served.served)
+
+
+def access_by(entrance: Direct | InKubeconfig) -> Access:
+    """What an entrance comes to; raises `BadCredentials` for what may not be or cannot be read."""
+    match entrance:
+        case Direct(server, ca, token, certificate, key):
+            identity = Identity(token=token, certificate=certificate, key=key)
+            return Access(Endpoint(server.rstrip("/"), ca), identity)
+        case InKubeconfig(text, context, origin):
+            return credentials.access_in(text, origin=origin, context=context)
+        case _:
+            assert_never(entrance)
+
+
+def _rested_on(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:
+    """The clusters that objects written by leaders rest on."""
+    rested: set[ClusterId] = set()
+    for _, obj in owned:
+        owner = owner_of(obj)
+        if owner is not None and owner.led:
+            rested |= sources_of(obj)
+    return rested

@@ -1,0 +1,1 @@
+"""The HTTP servers of an agent: the dashboard and the admission webhooks."""

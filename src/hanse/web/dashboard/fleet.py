@@ -1,0 +1,166 @@
+"""The fleet as a map: clusters, what each is, and how agents reach them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, Role
+from hanse.model.kinds.core import Node
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import cluster_of
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+from hanse.web.dashboard.section import Shown, State
+from hanse.web.dashboard.sights import Sights
+
+_STATES: dict[Phase, State] = {
+    Phase.SYNCED: "good",
+    Phase.CONNECTING: "warn",
+    Phase.RESTORED: "warn",
+    Phase.LEAVING: "idle",
+    Phase.UNREACHABLE: "bad",
+}
+
+
+class ClusterShown(Shown, frozen=True, kw_only=True):
+    """One cluster: its place in the fleet, how it stands, and what it has."""
+
+    name: ClusterId
+    roles: tuple[str, ...]
+    agent: bool
+    state: State
+    phase: str
+    since: datetime | None
+    reason: str = ""
+    leader: str = ""
+    """Who leads it as a member, where there are leaders."""
+    exports: int = 0
+    imports: int = 0
+    nodes: int = 0
+
+
+class LinkShown(Shown, frozen=True, kw_only=True):
+    """The way from one cluster's agent to another cluster."""
+
+    source: ClusterId
+    target: ClusterId
+    state: State
+    phase: str
+    since: datetime
+    reason: str = ""
+    leads: bool = False
+
+
+class Clusters:
+    """Every cluster that anybody looks at."""
+
+    name = "clusters"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return sights.clusters
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        match change:
+            case FactChange():
+                return _clusters_of(change)
+            case ObjectChange(where, before, after):
+                counted = isinstance(after or before, ServiceExport | ServiceImport | Node)
+                return (where,) if counted and (before is None or after is None) else ()
+
+    def show(self, key: str, sights: Sights) -> ClusterShown | None:
+        seen = sights.of(key)
+        if seen is None or key not in sights.clusters:
+            return None
+        state = seen.fact(ClusterState, key)
+        if state is None:
+            return None
+        dead = _says_it_is_dead(key, sights)
+        return ClusterShown(
+            name=key,
+            roles=_roles_of(key, sights),
+            agent=key in sights.seen,
+            state="bad" if dead else _STATES[state.phase],
+            phase=state.phase,
+            since=state.since,
+            reason=state.reason or dead,
+            leader=_leader_of(key, sights),
+            exports=sum(1 for _ in sights.all(key, ServiceExport)),
+            imports=sum(1 for _ in sights.all(key, ServiceImport)),
+            nodes=sum(1 for _ in sights.all(key, Node)),
+        )
+
+
+class Links:
+    """Every way that agents have, by the cluster that it leads to."""
+
+    name = "links"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return sights.clusters
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        return _clusters_of(change)
+
+    def show(self, key: str, sights: Sights) -> tuple[LinkShown, ...] | None:
+        if key not in sights.clusters:
+            return None
+        found = (_link(source, key, seen) for source, seen in sights.seen.items() if source != key)
+        return tuple(link for link in found if link is not None) or None
+
+
+def _link(source: ClusterId, target: ClusterId, seen: Snapshot) -> LinkShown | None:
+    state = seen.fact(ClusterState, target)
+    if state is None:
+        return None
+    leadership = seen.fact(Leadership, target)
+    return LinkShown(
+        source=source,
+        target=target,
+        state=_STATES[state.phase],
+        phase=state.phase,
+        since=state.since,
+        reason=state.reason,
+        leads=leadership is not None and leadership.ours,
+    )
+
+
+def _clusters_of(change: Change) -> tuple[ClusterId, ...]:
+    if not isinstance(change, FactChange):
+        return ()
+    match change.fact:
+        case ClusterState(cluster):
+            return (cluster,)
+        case Leadership(member):
+            return (member,)
+        case Liveness(lease=lease):
+            return (lease,)
+        case _:
+            return ()
+
+
+def _roles_of(cluster: ClusterId, sights: Sights) -> tuple[str, ...]:
+    found = {
+        role
+        for one in sights.seen.values()
+        if (state := one.fact(ClusterState, cluster)) is not None
+        for role in state.roles
+        if role is not Role.LED
+    }
+    return tuple(sorted(found))
+
+
+def _leader_of(cluster: ClusterId, sights: Sights) -> str:
+    known = [s.fact(Leadership, cluster) for s in sights.seen.values()]
+    told = [one for one in known if one is not None]
+    ours = next((one for one in told if one.ours), None)
+    chosen = ours or max(told, key=lambda one: one.epoch, default=None)
+    return "" if chosen is None else cluster_of(chosen.holder)
+
+
+def _says_it_is_dead(cluster: ClusterId, sights: Sights) -> str:
+    """Why everybody takes a cluster for dead, if they do: its sign of life on the broker ended."""
+    for broker in sights.having(Role.BROKER):
+        seen = sights.of(broker)
+        for pulse in seen.facts(Liveness) if seen is not None else ():
+            if (pulse.where, pulse.lease) == (broker, cluster) and not pulse.alive:
+                return f"its Lease on {broker} has run out"
+    return ""

@@ -1,0 +1,95 @@
+"""Global load balancing: each host with its members, their weights and their health."""
+
+from collections.abc import Iterable, Sequence
+
+from hanse.features.gslb.standing import term_on
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
+from hanse.model.snapshot import Change, FactChange
+from hanse.web.dashboard.section import FeatureShown, PartShown
+from hanse.web.dashboard.sights import Sights
+
+
+class Hosts:
+    """Every host name that is load balanced."""
+
+    name = "gslb"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return {_key(one) for _, one in sights.everywhere(GlobalService)}
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
+            return ()
+        return (_key(change.object),)
+
+    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+        namespace, _, name = key.partition("/")
+        found = ((w, sights.get(w, GlobalService, name, namespace)) for w in sights.clusters)
+        standing = [(where, service) for where, service in found if service is not None]
+        if not standing:
+            return None
+        _, service = standing[0]
+        health = {(h.cluster, h.address): h for h in service.status.members}
+        up = [m for m in service.spec.members if _is_up(m, health)]
+        serving = _serving(up)
+        return FeatureShown(
+            namespace=service.namespace,
+            name=service.spec.host,
+            state="bad" if not up else "good" if len(up) == len(service.spec.members) else "warn",
+            told=f"{len(up)}/{len(service.spec.members)} up",
+            facts=(
+                ("Algorithm", _words(service.spec.algorithm)),
+                ("TTL", "" if service.spec.ttl is None else f"{service.spec.ttl} s"),
+                ("When all are down", _words(service.spec.when_down or "")),
+                ("Led by", _leader(service)),
+                ("Known in", ", ".join(dict.fromkeys(where for where, _ in standing))),
+            ),
+            parts=tuple(_part(m, serving, health) for m in service.spec.members),
+            problems=tuple(
+                f"{h.cluster} {h.address} is down: {h.reason}"
+                for h in service.status.members
+                if not h.up
+            ),
+        )
+
+
+def _leader(service: GlobalService) -> str:
+    """Whose word it is, and since which term."""
+    term = term_on(service)
+    return f"{term.context}, epoch {term.epoch}" if term is not None else ""
+
+
+def _key(service: GlobalService) -> str:
+    return f"{service.namespace}/{service.name}"
+
+
+Known = dict[tuple[str, str], MemberHealth]
+
+
+def _is_up(member: GlobalMember, health: Known) -> bool:
+    told = health.get((member.cluster, member.address))
+    return told is not None and told.up
+
+
+def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
+    """Those of the highest priority that is up take all traffic."""
+    highest = max((member.priority for member in up), default=0)
+    return [member for member in up if member.priority == highest]
+
+
+def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> PartShown:
+    whole = sum(one.weight for one in serving)
+    share = round(100 * member.weight / whole) if member in serving and whole else 0
+    up = _is_up(member, health)
+    return PartShown(
+        cluster=member.cluster,
+        state="good" if share else "idle" if up else "bad",
+        text=f"{member.told}, weight {member.weight}, priority {member.priority}",
+        share=share,
+    )
+
+
+def _words(name: str) -> str:
+    for begin in ("GSLB_ALGORITHM_", "GSLB_SERVICE_DOWN_RESPONSE_"):
+        name = name.removeprefix(begin)
+    return name.replace("_", " ").lower()

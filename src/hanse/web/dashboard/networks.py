@@ -1,0 +1,122 @@
+"""Tenant networks: phases, pools, and who can reach whom by what is written."""
+
+from collections.abc import Iterable
+
+from hanse.features.networks.matrix import matrix
+from hanse.features.networks.names import NETWORK, TENANT, parsed
+from hanse.features.networks.ranges import range_in, usable
+from hanse.features.networks.sight import PODS, SERVICES
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.networking import NetworkPolicy
+from hanse.model.kinds.networks import Network, NetworkPeering
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, FactChange
+from hanse.web.dashboard.section import FeatureShown, PartShown, Shown, State
+from hanse.web.dashboard.sights import Sights
+
+NEARLY_FULL = 90
+"""Of a hundred addresses: from there on a pool is worth a look."""
+
+MOST = 40
+"""Networks up to which the whole matrix is computed for a page; `hanse networks` does the rest."""
+
+_STATES: dict[str, State] = {"Ready": "good", "Failed": "bad", "Unknown": "bad"}
+
+
+class Networks:
+    """Every tenant network of every cluster."""
+
+    name = "networks"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return {f"{where}/{one.name}" for where, one in sights.everywhere(Network)}
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        if isinstance(change, FactChange):
+            return ()
+        match change.object:
+            case Network() as network:
+                return (f"{change.where}/{network.name}",)
+            case Service() | Pod() as held if TENANT in held.metadata.labels:
+                labels = held.metadata.labels
+                return (f"{change.where}/{labels[TENANT]}.{labels.get(NETWORK, 'default')}",)
+            case _:
+                return ()
+
+    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+        where, _, name = key.partition("/")
+        network = sights.get(where, Network, name)
+        if network is None:
+            return None
+        spec, status = network.spec, network.status
+        services = sum(1 for _ in sights.by(where, SERVICES, name))
+        pods = sum(1 for _ in sights.by(where, PODS, name))
+        size = sum(usable(r) for cidr in spec.service.cidrs if (r := range_in(cidr)))
+        used = round(100 * services / size) if size else 0
+        return FeatureShown(
+            namespace=where,
+            name=name,
+            state=_STATES.get(status.phase, "warn"),
+            told=status.phase or "Pending",
+            facts=(
+                ("Type", spec.type),
+                ("DNS", status.dns_service_ip),
+                ("Service ranges", ", ".join(spec.service.cidrs)),
+                ("Pods", str(pods)),
+                ("Services", str(services)),
+            ),
+            parts=(
+                (
+                    PartShown(
+                        cluster=where,
+                        state="warn" if used >= NEARLY_FULL else "good",
+                        text="of its pool",
+                        share=used,
+                    ),
+                )
+                if size
+                else ()
+            ),
+            problems=(status.message,) if status.message and status.phase != "Ready" else (),
+        )
+
+
+class MatrixShown(Shown, frozen=True, kw_only=True):
+    """Who reaches whom in one cluster: a row for each network."""
+
+    cluster: ClusterId
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int = 0
+
+
+class Reach:
+    """What policies let through, by cluster."""
+
+    name = "reach"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return sights.clusters
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        concerned = (Network, NetworkPolicy, NetworkPeering, Namespace)
+        if isinstance(change, FactChange) or not isinstance(change.object, concerned):
+            return ()
+        return (change.where,)
+
+    def show(self, key: str, sights: Sights) -> MatrixShown | None:
+        networks = sorted(one.name for one in sights.all(key, Network))
+        if not networks:
+            return None
+        found = matrix(
+            sights.all(key, Namespace),
+            (),
+            list(sights.all(key, NetworkPolicy)),
+            [parsed(name) for name in networks[:MOST]],
+        )
+        return MatrixShown(
+            cluster=key,
+            names=found.names,
+            rows=tuple(tuple(found.reach[a, b] for b in found.names) for a in found.names),
+            left_out=max(0, len(networks) - MOST),
+        )

@@ -1,0 +1,98 @@
+"""Replicated policies: where each is applied, blocked or in conflict, with crossed versions."""
+
+from collections.abc import Iterable
+
+import yaml
+
+from hanse.features.policies.overview import PolicySeen, Standing, overview
+from hanse.features.policies.record import PAGE_TOPIC, Record, key_in, record_in, record_name
+from hanse.features.policies.versions import merge_all
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, FactChange
+from hanse.web.dashboard.section import FeatureShown, PartShown, State, worst
+from hanse.web.dashboard.sights import Sights
+
+_TOPICS = ("acnp", "anp")
+
+
+class Policies:
+    """Every policy that a ledger knows."""
+
+    name = "policies"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return {key for _, told in sights.everywhere(ConfigMap) for key in _shown_as(told)}
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
+            return ()
+        return _shown_as(change.object)
+
+    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+        policy = _policy_of(key)
+        ledgers = {
+            where: told
+            for where in sights.clusters
+            if (told := sights.get(where, ConfigMap, record_name(policy), SYSTEM)) is not None
+        }
+        for seen in overview({where: (told,) for where, told in ledgers.items()}):
+            return _shown(seen, ledgers)
+        return None
+
+
+def _shown_as(told: ConfigMap) -> tuple[str, ...]:
+    key = key_in(told)
+    if key is None or key.topic == PAGE_TOPIC:
+        return ()
+    return (f"{key.namespace or 'every namespace'}/{key.name}",)
+
+
+def _policy_of(shown: str) -> Key:
+    namespace, _, name = shown.partition("/")
+    whole = namespace == "every namespace"
+    return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
+
+
+def _shown(seen: PolicySeen, ledgers: dict[ClusterId, ConfigMap]) -> FeatureShown:
+    parts = tuple(_part(where, one) for where, one in sorted(seen.members.items()))
+    return FeatureShown(
+        namespace=seen.namespace or "every namespace",
+        name=seen.name,
+        state="warn" if seen.overruled else worst(part.state for part in parts),
+        told="conflict" if seen.overruled else seen.state,
+        facts=(
+            ("Kind", "ClusterNetworkPolicy" if seen.kind == "acnp" else "NetworkPolicy"),
+            ("Made in", seen.origin),
+        ),
+        parts=parts,
+        problems=tuple(
+            f"{where}: {one.reason or one.phase}{': ' if one.message else ''}{one.message}"
+            for where, one in sorted(seen.members.items())
+            if one.is_trouble
+        ),
+        versions=_versions(seen, ledgers) if seen.overruled else (),
+    )
+
+
+def _part(where: ClusterId, one: Standing) -> PartShown:
+    state: State = "bad" if one.is_trouble else "good" if one.phase == "Applied" else "idle"
+    return PartShown(cluster=where, state=state, text=one.reason or one.phase)
+
+
+def _versions(seen: PolicySeen, ledgers: dict[ClusterId, ConfigMap]) -> tuple[tuple[str, str], ...]:
+    """The version that counts, and those that lost against it."""
+    records = (record_in(told) for told in ledgers.values())
+    winner = merge_all(r.history for r in records if isinstance(r, Record)).winner
+    counts = () if winner is None else ((f"{seen.origin} (counts)", _text(winner.content.spec)),)
+    lost = tuple(
+        (f"{one.cluster} ({one.state.lower()}, overruled)", _text(one.spec))
+        for one in seen.overruled
+    )
+    return (*counts, *lost)
+
+
+def _text(spec: dict[str, object]) -> str:
+    return yaml.safe_dump(spec, sort_keys=True) if spec else ""

@@ -1,0 +1,25 @@
+"""What the dashboard is made of."""
+
+from hanse.web.dashboard.federated import Federated
+from hanse.web.dashboard.fleet import Clusters, Links
+from hanse.web.dashboard.gslb import Hosts
+from hanse.web.dashboard.networks import Networks, Reach
+from hanse.web.dashboard.policies import Policies
+from hanse.web.dashboard.section import Section
+from hanse.web.dashboard.services import Services
+from hanse.web.dashboard.statefulsets import StatefulSets
+
+
+def sections() -> tuple[Section, ...]:
+    """Every part of the dashboard; a new one is named here."""
+    return (
+        Clusters(),
+        Links(),
+        Services(),
+        Federated(),
+        Policies(),
+        Hosts(),
+        StatefulSets(),
+        Networks(),
+        Reach(),
+    )

@@ -1,0 +1,209 @@
+"""The dashboard over HTTP: one page, its data as they change, and what may be asked or ordered."""
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from hanse.web.dashboard.entry import COOKIE, Entry
+from hanse.web.dashboard.live import Live
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 256 * 1024
+
+_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+Ask = Callable[[Mapping[str, Any]], Awaitable[Any]]
+
+
+class Refusal(Exception):
+    """What was asked or ordered cannot be had; the text is for the person who did."""
+
+
+class Doors(Struct, frozen=True):
+    """What the page may do beside looking; what is not there is not offered."""
+
+    resolve: Ask | None = None
+    plan: Ask | None = None
+    order: Ask | None = None
+
+    @property
+    def offered(self) -> dict[str, Ask]:
+        all_ = {"resolve": self.resolve, "plan": self.plan, "order": self.order}
+        return {name: ask for name, ask in all_.items() if ask is not None}
+
+
+@asynccontextmanager
+async def serving(
+    live: Live, entry: Entry, doors: Doors, listener: socket.socket, hosts: tuple[str, ...] = ()
+) -> AsyncIterator[None]:
+    """Show the page on a socket until the block ends, under the names of hosts that are ours."""
+    port = listener.getsockname()[1]
+    names = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
+    app = web.Application(
+        client_max_size=LARGEST_BODY, middlewares=[_guarded(entry, names | set(hosts))]
+    )
+    site = _Site(live, entry, doors)
+    app.router.add_get("/", site.page)
+    app.router.add_get("/page/{file}", site.file)
+    app.router.add_get("/enter/{code}", site.enter)
+    app.router.add_post("/api/enter", site.log_in)
+    app.router.add_get("/api/may", site.may)
+    app.router.add_get("/api/board", site.board)
+    app.router.add_get("/api/events", site.events)
+    for name, ask in doors.offered.items():
+        app.router.add_post(f"/api/{name}", _asking(ask))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        async with live.running():
+            yield
+    finally:
+        await runner.cleanup()
+
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _guarded(entry: Entry, hosts: set[str]) -> Any:
+    """Refuse strange hosts (rebound names) and other sites' pages; data only to those who may."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Answer) -> web.StreamResponse:
+        if request.host not in hosts:
+            text = "this is not the name of this dashboard; see --dashboard-host\n"
+            return web.Response(status=421, text=text)
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != request.host:
+            return web.Response(status=403, text="only the dashboard's own page may ask\n")
+        needs_token = request.path.startswith("/api/") and request.path != "/api/enter"
+        if needs_token and not _may_look(request, entry):
+            return web.Response(status=401, text="the dashboard's token is missing or wrong\n")
+        answered = await handler(request)
+        if not answered.prepared:
+            answered.headers.extend(_HEADERS)
+        return answered
+
+    return guard
+
+
+def _may_look(request: web.Request, entry: Entry) -> bool:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "bearer" and entry.knows(token.strip()):
+        return True
+    cookie = request.cookies.get(COOKIE, "")
+    if not entry.knows(cookie):
+        return False
+    # A cookie goes along by itself: what changes something must come from our own page.
+    return request.method == "GET" or "X-Hanse" in request.headers
+
+
+def _asking(ask: Ask) -> Answer:
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            wish = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            told = await ask(wish)
+        except msgspec.DecodeError as error:
+            return web.json_response(
+                {"refused": f"that is not what is expected: {error}"}, status=400
+            )
+        except Refusal as refusal:
+            return web.json_response({"refused": str(refusal)}, status=422)
+        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+
+    return answer
+
+
+class _Site:
+    def __init__(self, live: Live, entry: Entry, doors: Doors) -> None:
+        self._live = live
+        self._entry = entry
+        self._offered = sorted(doors.offered)
+        page = files("hanse.web.dashboard") / "page"
+        self._files = {one.name: one.read_bytes() for one in page.iterdir() if one.is_file()}
+
+    async def page(self, _: web.Request) -> web.Response:
+        return self._sent("index.html")
+
+    async def file(self, request: web.Request) -> web.Response:
+        name = request.match_info["file"]
+        if name not in self._files:
+            return web.Response(status=404, text="there is no such file\n")
+        return self._sent(name)
+
+    def _sent(self, name: str) -> web.Response:
+        content_type = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+        charset = None if content_type.startswith("image") else "utf-8"
+        return web.Response(body=self._files[name], content_type=content_type, charset=charset)
+
+    async def enter(self, request: web.Request) -> web.Response:
+        """Exchange a code for the cookie; the token itself is never in a URL."""
+        if not self._entry.redeem(request.match_info["code"]):
+            return web.Response(status=303, headers={"Location": "/#/spent"})
+        answer = web.Response(status=303, headers={"Location": "/"})
+        self._let_in(answer)
+        return answer
+
+    async def log_in(self, request: web.Request) -> web.Response:
+        try:
+            token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
+        except msgspec.DecodeError:
+            token = ""
+        if not self._entry.knows(token.strip()):
+            return web.json_response({"refused": "that is not the dashboard's token"}, status=401)
+        answer = web.json_response({})
+        self._let_in(answer)
+        return answer
+
+    def _let_in(self, answer: web.Response) -> None:
+        answer.set_cookie(COOKIE, self._entry.token, httponly=True, samesite="Strict", path="/")
+
+    async def may(self, _: web.Request) -> web.Response:
+        """What the page can ask for, to those who may look at all."""
+        return web.json_response({"may": self._offered})
+
+    async def board(self, _: web.Request) -> web.Response:
+        """Everything at once, for those who do not stay."""
+        body = msgspec.json.encode({"may": self._offered, **await self._live.everything()})
+        return web.Response(body=body, content_type="application/json")
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Everything, and then what changes, as server-sent events."""
+        answer = web.StreamResponse(
+            headers={**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
+        )
+        with self._live.watched() as watcher:
+            if watcher is None:
+                return web.Response(status=503, text="too many look already; close some pages\n")
+            await answer.prepare(request)
+            await answer.write(_event("hello", msgspec.json.encode({"may": self._offered})))
+            try:
+                async for news in watcher:
+                    await answer.write(_event("news", news))
+            except ConnectionError:
+                log.debug("a page was closed")
+        return answer
+
+
+def _event(name: str, body: bytes) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), body)

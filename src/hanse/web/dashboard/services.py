@@ -1,0 +1,156 @@
+"""Multi-cluster services: who exports them, what is ready where, and what clusters disagree on."""
+
+from collections.abc import Iterable
+
+from hanse.features.services.fleet import IMPORTED
+from hanse.features.services.names import (
+    PRIORITY,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    SOURCE_CLUSTER,
+    WEIGHT,
+)
+from hanse.features.services.overview import Holding, ServiceSeen, port_text, service_in
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, FactChange
+from hanse.web.dashboard.section import Shown, State
+from hanse.web.dashboard.sights import Sights
+
+
+class ExporterShown(Shown, frozen=True, kw_only=True):
+    """One cluster's part of a service."""
+
+    cluster: ClusterId
+    ready: int
+    all: int
+    weight: str = ""
+    priority: str = ""
+
+
+class ProblemShown(Shown, frozen=True, kw_only=True):
+    """What one cluster says is wrong."""
+
+    cluster: ClusterId
+    reason: str
+    message: str
+
+
+class ServiceShown(Shown, frozen=True, kw_only=True):
+    """One service of the cluster set."""
+
+    namespace: str
+    name: str
+    type: str
+    state: State
+    ports: tuple[str, ...]
+    addresses: dict[ClusterId, tuple[str, ...]]
+    exporters: tuple[ExporterShown, ...]
+    importers: tuple[ClusterId, ...]
+    problems: tuple[ProblemShown, ...]
+
+
+class Services:
+    """Every service that a cluster exports or imports."""
+
+    name = "services"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return {
+            f"{obj.namespace}/{obj.name}"
+            for where in sights.members
+            for kind in (ServiceExport, ServiceImport)
+            for obj in sights.all(where, kind)
+        }
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        if isinstance(change, FactChange):
+            return ()
+        return _service_of(change.object)
+
+    def show(self, key: str, sights: Sights) -> ServiceShown | None:
+        namespace, _, name = key.partition("/")
+        held = [_held(where, namespace, name, sights) for where in sights.members]
+        if not any(one.exports or one.imports for one in held):
+            return None
+        seen = service_in(namespace, name, held)
+        return ServiceShown(
+            namespace=namespace,
+            name=name,
+            type=seen.type,
+            state=_state(seen),
+            ports=tuple(port_text(port) for port in seen.ports),
+            addresses={
+                one.cluster: one.imports[0].spec.ips
+                for one in held
+                if one.imports and one.imports[0].spec.ips
+            },
+            exporters=_exporters(seen, held),
+            importers=seen.importers,
+            problems=tuple(
+                ProblemShown(cluster=p.cluster, reason=p.reason, message=p.message)
+                for p in seen.problems
+            ),
+        )
+
+
+def _service_of(obj: Object) -> tuple[str, ...]:
+    match obj:
+        case ServiceExport() | ServiceImport() if SERVICE_NAMESPACE not in obj.metadata.labels:
+            return (f"{obj.namespace}/{obj.name}",)
+        case EndpointSlice() if SERVICE_NAME in obj.metadata.labels:
+            labels = obj.metadata.labels
+            namespace = labels.get(SERVICE_NAMESPACE, obj.namespace)
+            return (f"{namespace}/{labels[SERVICE_NAME]}",)
+        case _:
+            return ()
+
+
+def _held(where: ClusterId, namespace: str, name: str, sights: Sights) -> Holding:
+    exported = sights.get(where, ServiceExport, name, namespace)
+    imported = sights.get(where, ServiceImport, name, namespace)
+    return Holding(
+        where,
+        () if exported is None else (exported,),
+        () if imported is None else (imported,),
+        tuple(sights.by(where, IMPORTED, f"{namespace}/{name}")),
+    )
+
+
+def _exporters(seen: ServiceSeen, held: list[Holding]) -> tuple[ExporterShown, ...]:
+    shares = _shares(held)
+    shown = []
+    for cluster in sorted({*seen.exporters, *seen.endpoints}):
+        count = seen.endpoints.get(cluster)
+        weight, priority = shares.get(cluster, ("", ""))
+        shown.append(
+            ExporterShown(
+                cluster=cluster,
+                ready=count.ready if count is not None else 0,
+                all=count.all if count is not None else 0,
+                weight=weight,
+                priority=priority,
+            )
+        )
+    return tuple(shown)
+
+
+def _shares(held: list[Holding]) -> dict[ClusterId, tuple[str, str]]:
+    """The weight and priority that each exporter's slices carry."""
+    found: dict[ClusterId, tuple[str, str]] = {}
+    for one in held:
+        for piece in one.slices:
+            marks = piece.metadata.annotations
+            source = piece.metadata.labels.get(SOURCE_CLUSTER, "")
+            found.setdefault(source, (marks.get(WEIGHT, ""), marks.get(PRIORITY, "")))
+    return found
+
+
+def _state(seen: ServiceSeen) -> State:
+    ready = sum(count.ready for count in seen.endpoints.values())
+    if seen.problems:
+        return "warn" if ready else "bad"
+    if not ready:
+        return "idle" if not seen.endpoints else "bad"
+    return "good" if all(c.ready == c.all for c in seen.endpoints.values()) else "warn"

@@ -1,0 +1,111 @@
+"""StatefulSets over clusters: who runs which replicas, and by what addresses they are known."""
+
+from collections.abc import Iterable
+
+from hanse.model.facts import Role
+from hanse.model.kinds.stateful import (
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    told_newer,
+)
+from hanse.model.snapshot import Change, FactChange
+from hanse.web.dashboard.section import FeatureShown, PartShown, worst
+from hanse.web.dashboard.sights import Sights
+
+
+class StatefulSets:
+    """Every set whose replicas are shared out."""
+
+    name = "statefulsets"
+
+    def keys(self, sights: Sights) -> Iterable[str]:
+        return {
+            f"{one.namespace}/{one.name}"
+            for door in sights.having(Role.BROKER)
+            for one in sights.all(door, StatefulSetShares)
+        }
+
+    def wakes(self, change: Change) -> Iterable[str]:
+        if isinstance(change, FactChange):
+            return ()
+        match change.object:
+            case StatefulSetShares() as shares:
+                return (f"{shares.namespace}/{shares.name}",)
+            case StatefulSetPart(spec=spec):
+                return (f"{spec.namespace}/{spec.name}",)
+            case _:
+                return ()
+
+    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+        namespace, _, name = key.partition("/")
+        for door in sights.having(Role.BROKER):
+            shares = sights.get(door, StatefulSetShares, name, namespace)
+            if shares is not None:
+                told = [p.spec for p in sights.all(door, StatefulSetPart)]
+                own = {p.cluster: p for p in told if (p.namespace, p.name) == (namespace, name)}
+                return _shown(shares, own)
+        return None
+
+
+def _unread(shares: StatefulSetShares) -> FeatureShown:
+    """A set of which we cannot read more than that it is there."""
+    return FeatureShown(
+        namespace=shares.namespace,
+        name=shares.name,
+        state="bad",
+        told="cannot be read",
+        problems=(f"shares: {told_newer(shares.spec.schema)}",),
+    )
+
+
+def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> FeatureShown:
+    if shares.spec.newer:
+        return _unread(shares)
+    unread = {c: p for c, p in told.items() if p.newer}
+    told = {c: p for c, p in told.items() if not p.newer}
+    wanted = sum(share.replicas for share in shares.spec.shares)
+    ready = sum(part.ready for part in told.values())
+    parts = tuple(
+        _part(share.name, share.replicas, wanted, told.get(share.name))
+        for share in shares.spec.shares
+    )
+    return FeatureShown(
+        namespace=shares.namespace,
+        name=shares.name,
+        state=worst(part.state for part in parts) if wanted else "idle",
+        told=f"{ready}/{wanted} ready",
+        facts=(
+            ("Service", shares.spec.service),
+            ("Load balancers", "one for each replica" if shares.spec.load_balanced else "none"),
+            *(
+                (f"{cluster}", _replicas(part))
+                for cluster, part in sorted(told.items())
+                if part.replicas
+            ),
+        ),
+        parts=parts,
+        problems=(
+            *(f"{c}: its report: {told_newer(p.schema)}" for c, p in sorted(unread.items())),
+            *(f"{c}: {p.trouble}" for c, p in sorted(told.items()) if p.trouble),
+        ),
+    )
+
+
+def _part(cluster: str, replicas: int, wanted: int, told: StatefulSetPartSpec | None) -> PartShown:
+    ready = told.ready if told is not None else 0
+    return PartShown(
+        cluster=cluster,
+        state="good" if ready == replicas else "warn" if ready else "bad",
+        text=f"{ready}/{replicas}",
+        share=round(100 * replicas / wanted) if wanted else 0,
+    )
+
+
+def _replicas(part: StatefulSetPartSpec) -> str:
+    return ", ".join(
+        one.name
+        + (f" ({', '.join(one.addresses)})" if one.addresses else "")
+        + ("" if one.ready else " not ready")
+        for one in part.replicas[:50]
+    )

@@ -1,0 +1,90 @@
+"""The HTTPS server that API servers ask; what no store knows is asked for once, within a second."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from aiohttp import web
+
+from hanse.model.plan import Call, Read
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Ask, Deny, Hook, Review
+from hanse.web.webhooks.admission import NotAReview, answer, asked
+
+log = logging.getLogger(__name__)
+
+PATIENCE = timedelta(seconds=1)
+LARGEST_BODY = 8 * 1024 * 1024
+"""An AdmissionReview holds an object twice, and an object may have 3 MiB."""
+
+AskLive = Callable[[Read | Call], Awaitable[Snapshot]]
+"""Finds something out and gives the snapshot that knows it."""
+
+
+async def decide(
+    hook: Hook, review: Review, snapshot: Callable[[], Snapshot], ask: AskLive
+) -> Allow | Deny:
+    """One verdict; what the store does not know is asked for, never taken as absent."""
+    verdict = hook.review(review, snapshot())
+    if not isinstance(verdict, Ask):
+        return verdict
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            seen = await ask(verdict.question)
+    except TimeoutError:
+        return Deny("Hanse could not find out in time; try again", 503)
+    second = hook.review(review, seen)
+    if isinstance(second, Ask):
+        return Deny(f"Hanse could not find out about {second.question.id}; try again", 503)
+    return second
+
+
+@asynccontextmanager
+async def serving(
+    hooks: Sequence[Hook],
+    snapshot: Callable[[], Snapshot],
+    ask: AskLive,
+    listener: socket.socket,
+    tls: ssl.SSLContext,
+) -> AsyncIterator[None]:
+    """Answer `POST /<hook>` on a socket until the block ends."""
+    app = web.Application(client_max_size=LARGEST_BODY)
+    for hook in hooks:
+        app.router.add_post(f"/{hook.name}", _answering(hook, snapshot, ask))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener, ssl_context=tls).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def answered(
+    hook: Hook, body: bytes, snapshot: Callable[[], Snapshot], ask: AskLive
+) -> bytes:
+    """The answer to an AdmissionReview, whatever happens; raises `NotAReview`."""
+    question = asked(body)
+    try:
+        verdict = await decide(hook, question.review, snapshot, ask)
+    except Exception:
+        log.exception("webhook failed", extra={"hook": hook.name})
+        verdict = Deny(f"Hanse failed to decide ({hook.name}); its log says why", 500)
+    return answer(question, verdict)
+
+
+def _answering(
+    hook: Hook, snapshot: Callable[[], Snapshot], ask: AskLive
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def respond(request: web.Request) -> web.Response:
+        try:
+            body = await answered(hook, await request.read(), snapshot, ask)
+        except NotAReview as error:
+            return web.Response(status=400, text=f"{error}\n")
+        return web.Response(body=body, content_type="application/json")
+
+    return respond

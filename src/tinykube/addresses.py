@@ -1,0 +1,302 @@
+"""Service addresses: cluster IPs from ServiceCIDRs, held by IPAddress objects, and node ports."""
+
+from collections.abc import Iterator
+from functools import cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from random import Random
+from typing import Any, assert_never
+
+from hanse.kube.clock import Clock
+from tinykube.failures import (
+    FieldError,
+    Refusal,
+    internal_error,
+    invalid,
+    invalid_object,
+)
+from tinykube.metadata import new_uid, timestamp
+from tinykube.resources import Object
+from tinykube.storage import Change, Notice, Restored, Storage, name_of
+
+IPADDRESSES = "ipaddresses.networking.k8s.io"
+SERVICECIDRS = "servicecidrs.networking.k8s.io"
+_NODE_PORTS = range(30000, 32768)
+_TRIES = 64
+
+Network = IPv4Network | IPv6Network
+
+
+class Addresses:
+    """What is taken, and what is given next; all of it follows from what is stored."""
+
+    def __init__(self, storage: Storage, clock: Clock, random: Random) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._random = random
+        self._ports: dict[int, tuple[str, str]] = {}
+        storage.subscribe(self._note, "services")
+
+    def _note(self, notice: Notice) -> None:
+        match notice:
+            case Change():
+                for port in _node_ports(notice.before or {}):
+                    self._ports.pop(port, None)
+                if notice.type != "DELETED":
+                    self._ports |= dict.fromkeys(_node_ports(notice.object), name_of(notice.object))
+            case Restored():
+                self._ports = {
+                    port: name_of(service)
+                    for service in self._storage.objects("services")
+                    for port in _node_ports(service)
+                }
+            case _:
+                assert_never(notice)
+
+    def released(self, service: Object) -> None:
+        """Give back the cluster IPs of a Service that is gone."""
+        for address in (service.get("spec") or {}).get("clusterIPs") or ():
+            self._release(address, service)
+
+    def assigned(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
+        """The Service with every address it needs, taken and released unless it is a dry run."""
+        spec = dict(new["spec"])
+        spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
+        if not spec["ports"]:
+            del spec["ports"]
+        service = {**new, "spec": spec}
+        held = _held(old)
+        if spec.get("type") != "ExternalName":
+            self._choose_families(service, old)
+            self._choose_addresses(service, held)
+        self._choose_ports(service)
+        if not dry_run:
+            wanted = _held(service)
+            for address in wanted:
+                if address not in held:
+                    self._take(address, service)
+            for address in held:
+                if address not in wanted:
+                    self._release(address, service)
+        return service
+
+    def _choose_families(self, service: Object, old: Object | None) -> None:
+        spec = service["spec"]
+        ranges = self._ranges()
+        headless = spec.get("clusterIP") == "None"
+        open_ended = headless and not spec.get("selector")
+        if not spec.get("ipFamilyPolicy"):
+            before = (old or {}).get("spec", {}).get("ipFamilyPolicy")
+            spec["ipFamilyPolicy"] = before or ("RequireDualStack" if open_ended else "SingleStack")
+        errors = [*_family_errors(spec, old, set(ranges), open_ended=open_ended)]
+        if errors:
+            raise _refused(service, errors)
+        single = spec["ipFamilyPolicy"] == "SingleStack"
+        given = [_family(address) for address in spec.get("clusterIPs") or () if address != "None"]
+        families = list(spec.get("ipFamilies") or ())
+        families += given[len(families) :]
+        families = families or [next(iter(ranges), "IPv4")]
+        if not single and len(families) == 1 and (open_ended or len(ranges) == 2):
+            families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+        if single and old is not None:
+            families = families[:1]
+            if spec.get("clusterIPs"):
+                spec["clusterIPs"] = spec["clusterIPs"][:1]
+        spec["ipFamilies"] = families
+
+    def _choose_addresses(self, service: Object, held: list[str]) -> None:
+        spec = service["spec"]
+        if spec.get("clusterIP") == "None":
+            spec["clusterIPs"] = ["None"]
+            return
+        chosen = list(spec.get("clusterIPs") or ())
+        if not chosen and spec.get("clusterIP"):
+            chosen = [spec["clusterIP"]]
+        for at, family in enumerate(spec["ipFamilies"]):
+            if at < len(chosen):
+                self._check_free(service, chosen[at], chosen, held)
+            else:
+                chosen.append(self._next(family))
+        spec["clusterIP"], spec["clusterIPs"] = chosen[0], chosen
+
+    def _check_free(
+        self, service: Object, address: str, chosen: list[str], held: list[str]
+    ) -> None:
+        if address in held:
+            return
+        ranges = [network for networks in self._ranges().values() for network in networks]
+        parsed = ip_address(address)
+        why = ""
+        own = next((n for n in ranges if parsed.version == n.version and parsed in n), None)
+        if own is None:
+            why = "the provided network does not match the current range"
+        elif parsed == own[0] or (own.version == 4 and parsed == own[-1]):
+            valid = f"The range of valid IPs is {own}"
+            why = f"the provided IP ({address}) is not in the valid range. {valid}"
+        elif self._storage.get(IPADDRESSES, "", str(parsed)) is not None:
+            why = "provided IP is already allocated"
+        if why:
+            detail = f"failed to allocate IP {address}: {why}"
+            raise _refused(service, [invalid("spec.clusterIPs", chosen, detail)])
+
+    def _ranges(self) -> dict[str, list[Network]]:
+        """The service ranges by family, the default one first."""
+        ranges: dict[str, list[Network]] = {}
+        cidrs = [*self._storage.objects(SERVICECIDRS)]
+        cidrs.sort(key=lambda cidr: cidr["metadata"]["name"] != "kubernetes")
+        for cidr in cidrs:
+            if not cidr["metadata"].get("deletionTimestamp"):
+                for text in cidr["spec"].get("cidrs") or ():
+                    network = _network(text)
+                    ranges.setdefault(f"IPv{network.version}", []).append(network)
+        return ranges
+
+    def _next(self, family: str) -> str:
+        for network in self._ranges()[family]:
+            for offset in self._offsets(network):
+                address = str(network[offset])
+                if self._storage.get(IPADDRESSES, "", address) is None:
+                    return address
+        raise internal_error("failed to allocate a serviceIP: range is full")
+
+    def _offsets(self, network: Network) -> Iterator[int]:
+        """Where to look in a range: at random in its upper band first, then everywhere."""
+        last = network.num_addresses - (2 if network.version == 4 else 1)
+        reserved = min(max(16, network.num_addresses // 16), 256)
+        if last > reserved:
+            for _ in range(_TRIES):
+                yield self._random.randint(reserved, min(last, 1 << 40))
+        yield from range(1, min(last, 1 << 20) + 1)
+
+    def _take(self, address: str, service: Object) -> None:
+        namespace, name = name_of(service)
+        family = _family(address)
+        made: Object = {
+            "kind": "IPAddress",
+            "apiVersion": "networking.k8s.io/v1",
+            "metadata": {
+                "name": str(ip_address(address)),
+                "uid": new_uid(self._random),
+                "creationTimestamp": timestamp(self._clock.now()),
+                "labels": {
+                    "ipaddress.kubernetes.io/ip-family": family,
+                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                },
+            },
+            "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
+        }
+        self._storage.create(IPADDRESSES, made)
+
+    def _release(self, address: str, service: Object) -> None:
+        if address == "None":
+            return
+        key = str(ip_address(address))
+        held = self._storage.get(IPADDRESSES, "", key)
+        if held is None:
+            return
+        parent = held["spec"].get("parentRef") or {}
+        if (parent.get("namespace"), parent.get("name")) == name_of(service):
+            self._storage.remove(IPADDRESSES, "", key)
+
+    def _choose_ports(self, service: Object) -> None:
+        spec = service["spec"]
+        if spec.get("type") in ("NodePort", "LoadBalancer"):
+            allocate = spec.get("allocateLoadBalancerNodePorts", True)
+            if spec["type"] == "NodePort":
+                allocate = True
+            taken: set[int] = set()
+            by_port: dict[int, int] = {}
+            for at, port in enumerate(spec.get("ports") or ()):
+                shared = by_port.get(port["port"], 0)
+                if port.get("nodePort"):
+                    if port["nodePort"] != shared:
+                        self._check_port(service, at, port["nodePort"], taken)
+                elif shared:
+                    port["nodePort"] = shared
+                elif allocate:
+                    port["nodePort"] = self._next_port(taken)
+                if port.get("nodePort"):
+                    taken.add(port["nodePort"])
+                    by_port[port["port"]] = port["nodePort"]
+        if _needs_health_check(spec) and not spec.get("healthCheckNodePort"):
+            used = {port.get("nodePort", 0) for port in spec.get("ports") or ()}
+            spec["healthCheckNodePort"] = self._next_port(used)
+
+    def _check_port(self, service: Object, at: int, port: int, taken: set[int]) -> None:
+        field = f"spec.ports[{at}].nodePort"
+        if port not in _NODE_PORTS:
+            first, last = _NODE_PORTS[0], _NODE_PORTS[-1]
+            detail = (
+                "provided port is not in the valid range. "
+                f"The range of valid ports is {first}-{last}"
+            )
+            raise _refused(service, [invalid(field, port, detail)])
+        holder = self._ports.get(port)
+        if port in taken or (holder is not None and holder != name_of(service)):
+            raise _refused(service, [invalid(field, port, "provided port is already allocated")])
+
+    def _next_port(self, taken: set[int]) -> int:
+        for _ in range(_TRIES):
+            port = self._random.choice(_NODE_PORTS)
+            if port not in self._ports and port not in taken:
+                return port
+        for port in _NODE_PORTS:
+            if port not in self._ports and port not in taken:
+                return port
+        raise internal_error("failed to allocate a nodePort: range is full")
+
+
+def _family_errors(
+    spec: dict[str, Any], old: Object | None, served: set[str], *, open_ended: bool
+) -> Iterator[FieldError]:
+    policy = spec["ipFamilyPolicy"]
+    addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+    field = "spec.ipFamilyPolicy"
+    if policy == "SingleStack":
+        before = (old or {}).get("spec", {})
+        either = "must be 'RequireDualStack' or 'PreferDualStack' when multiple"
+        if len(addresses) == 2 and addresses != before.get("clusterIPs"):
+            yield invalid(field, policy, f"{either} cluster IPs are specified")
+        if len(families) == 2 and families != before.get("ipFamilies"):
+            yield invalid(field, policy, f"{either} IP families are specified")
+    if open_ended:
+        return
+    if policy == "RequireDualStack" and len(served) < 2:
+        yield invalid(field, policy, "this cluster is not configured for dual-stack services")
+    for at, family in enumerate(families):
+        if family not in served:
+            yield invalid(f"spec.ipFamilies[{at}]", family, "not configured on this cluster")
+    for at, address in enumerate(addresses):
+        if at >= len(families) and address != "None" and _family(address) not in served:
+            detail = f"{_family(address)} is not configured on this cluster"
+            yield invalid(f"spec.clusterIPs[{at}]", addresses, detail)
+
+
+def _refused(service: Object, errors: list[FieldError]) -> Refusal:
+    return invalid_object("Service", "", service["metadata"]["name"], errors)
+
+
+def _held(service: Object | None) -> list[str]:
+    spec = (service or {}).get("spec") or {}
+    return [address for address in spec.get("clusterIPs") or () if address != "None"]
+
+
+def _node_ports(service: Object) -> Iterator[int]:
+    spec = service.get("spec") or {}
+    for port in spec.get("ports") or ():
+        if port.get("nodePort"):
+            yield port["nodePort"]
+    if spec.get("healthCheckNodePort"):
+        yield spec["healthCheckNodePort"]
+
+
+def _needs_health_check(spec: dict[str, Any]) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _family(address: str) -> str:
+    return f"IPv{ip_address(address).version}"
+
+
+@cache
+def _network(text: str) -> Network:
+    return ip_network(text)

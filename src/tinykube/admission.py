@@ -1,0 +1,284 @@
+"""Admission webhooks: asked about every change that their rules name."""
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from tinykube import bodies, custom, typed
+from tinykube.calls import Call
+from tinykube.failures import Refusal, bad_request, internal_error
+from tinykube.fields import type_of
+from tinykube.jsonpatch import PatchFailed, apply_json_patch
+from tinykube.kinds import rules_of
+from tinykube.metadata import new_uid
+from tinykube.resources import Object, Registry, Resource
+from tinykube.reviews import user_info
+from tinykube.selectors import matches_labels
+from tinykube.storage import Storage
+from tinykube.versions import shown
+from tinykube.webhooks import (
+    ServiceResolver,
+    WebhookCall,
+    WebhookCaller,
+    WebhookFailed,
+)
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+_MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+_VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+_NEVER_ASKED = frozenset((_MUTATING, _VALIDATING))
+_DRY_RUN_SAFE = ("None", "NoneOnDryRun")
+
+
+class Event(Struct, frozen=True):
+    """One change that is asked for: the object as it would be, and as it is."""
+
+    call: Call
+    operation: Operation
+    object: Object | None
+    old: Object | None
+
+
+class _Hook(Struct, frozen=True):
+    """A webhook that wants to be asked, and the version in which it knows the resource."""
+
+    spec: dict[str, Any]
+    resource: Resource
+
+
+class Admission:
+    """The webhooks that a cluster's configurations name."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        registry: Registry,
+        random: Random,
+        call: WebhookCaller,
+        resolve: ServiceResolver,
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._random = random
+        self._call = call
+        self._resolve = resolve
+
+    async def mutated(self, event: Event) -> Object:
+        """The object as the mutating webhooks leave it, each seeing what those before it did."""
+        obj = event.object
+        for hook in [*self._hooks(_MUTATING, event)]:
+            current = Event(event.call, event.operation, obj, event.old)
+            response = await self._ask(hook, current)
+            if response is not None and response.get("patch") and obj is not None:
+                obj = _patched(hook, event.call.resource, obj, response)
+        return obj if obj is not None else {}
+
+    async def validated(self, event: Event) -> None:
+        """Ask the validating webhooks, all at once; the first that denies refuses the change."""
+        hooks = [*self._hooks(_VALIDATING, event)]
+        if not hooks:
+            return
+        results = await asyncio.gather(
+            *(self._ask(hook, event) for hook in hooks), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def _hooks(self, store: str, event: Event) -> Iterator[_Hook]:
+        if event.call.resource.store in _NEVER_ASKED or not self._storage.count(store):
+            return
+        for configuration in [*self._storage.objects(store)]:
+            for spec in configuration.get("webhooks") or ():
+                resource = self._matching(spec, event)
+                if resource is not None and self._selected(spec, event):
+                    yield _Hook(spec, resource)
+
+    def _matching(self, spec: dict[str, Any], event: Event) -> Resource | None:
+        """The resource in the version that a webhook's rules name, if they name it."""
+        asked = event.call.resource
+        variants = [asked]
+        if spec.get("matchPolicy") != "Exact":
+            variants += [r for r in self._registry.in_store(asked.store) if r is not asked]
+        for variant in variants:
+            if any(_rule_matches(rule, variant, event) for rule in spec.get("rules") or ()):
+                return variant
+        return None
+
+    def _selected(self, spec: dict[str, Any], event: Event) -> bool:
+        sides = [side for side in (event.object, event.old) if side is not None]
+        labels = [side["metadata"].get("labels") or {} for side in sides]
+        chosen = spec.get("objectSelector") or {}
+        if not any(matches_labels(chosen, found) for found in labels):
+            return False
+        spaces = spec.get("namespaceSelector") or {}
+        resource, namespace = event.call.resource, event.call.target.namespace
+        if resource.store == "namespaces":
+            return matches_labels(spaces, labels[0])
+        if not resource.namespaced:
+            return True
+        found_space = self._storage.get("namespaces", "", namespace)
+        if found_space is None:
+            return not spaces
+        return matches_labels(spaces, found_space["metadata"].get("labels") or {})
+
+    async def _ask(self, hook: _Hook, event: Event) -> dict[str, Any] | None:
+        """The webhook's answer, or nothing when it may be passed over."""
+        name = hook.spec["name"]
+        if event.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
+            raise bad_request(f'admission webhook "{name}" does not support dry run')
+        uid = new_uid(self._random)
+        try:
+            response = await self._answer(hook, event, uid)
+        except WebhookFailed as error:
+            if hook.spec.get("failurePolicy") == "Ignore":
+                return None
+            raise internal_error(
+                f'failed calling webhook "{name}": failed to call webhook: {error}'
+            ) from error
+        for warning in response.get("warnings") or ():
+            event.call.warn(warning)
+        if not response.get("allowed"):
+            raise _denial(name, response.get("status") or {})
+        return response
+
+    async def _answer(self, hook: _Hook, event: Event, uid: str) -> dict[str, Any]:
+        request = _review(hook, event, uid)
+        client = hook.spec.get("clientConfig") or {}
+        seconds = hook.spec.get("timeoutSeconds", 10)
+        try:
+            authority = b64decode(client.get("caBundle") or "")
+        except BadBase64 as error:
+            raise WebhookFailed(f"unable to load root certificates: {error}") from error
+        call = WebhookCall(
+            url=client.get("url") or "",
+            authority=authority,
+            body=msgspec.json.encode(request),
+            timeout=timedelta(seconds=seconds),
+        )
+        service = client.get("service")
+        if service:
+            call = self._resolve(service, call)
+        try:
+            async with asyncio.timeout(seconds):
+                answered = await self._call(call)
+        except TimeoutError as error:
+            raise WebhookFailed("context deadline exceeded") from error
+        return _response(answered, uid)
+
+
+def _response(answered: bytes, uid: str) -> dict[str, Any]:
+    try:
+        review = msgspec.json.decode(answered, type=dict[str, Any])
+        response = msgspec.convert(review.get("response"), dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise WebhookFailed("received invalid webhook response") from error
+    if response.get("uid") != uid:
+        raise WebhookFailed(f'expected response.uid="{uid}", got "{response.get("uid")}"')
+    return response
+
+
+def _rule_matches(rule: dict[str, Any], resource: Resource, event: Event) -> bool:
+    def named(field: str, value: str) -> bool:
+        allowed = rule.get(field) or ()
+        return "*" in allowed or value in allowed
+
+    scope = rule.get("scope") or "*"
+    wanted = "Namespaced" if resource.namespaced else "Cluster"
+    if resource.store == "namespaces":
+        wanted = "Cluster"
+    return (
+        named("operations", event.operation)
+        and named("apiGroups", resource.group)
+        and named("apiVersions", resource.version)
+        and scope in ("*", wanted)
+        and _resource_named(rule.get("resources") or (), resource, event.call.target.subresource)
+    )
+
+
+def _resource_named(patterns: Iterable[str], resource: Resource, subresource: str) -> bool:
+    for pattern in patterns:
+        parent, slash, endpoint = pattern.partition("/")
+        if parent not in ("*", resource.plural):
+            continue
+        if endpoint == subresource or (slash and endpoint == "*"):
+            return True
+    return False
+
+
+def _review(hook: _Hook, event: Event, uid: str) -> dict[str, Any]:
+    call, resource = event.call, hook.resource
+    asked = call.resource
+    sides = [side for side in (event.object, event.old) if side is not None]
+    metadata = sides[0]["metadata"]
+    request: dict[str, Any] = {
+        "uid": uid,
+        "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "resource": {
+            "group": resource.group,
+            "version": resource.version,
+            "resource": resource.plural,
+        },
+        "requestKind": {"group": asked.group, "version": asked.version, "kind": asked.kind},
+        "requestResource": {
+            "group": asked.group,
+            "version": asked.version,
+            "resource": asked.plural,
+        },
+        "name": metadata.get("name", ""),
+        "operation": event.operation,
+        "userInfo": user_info(call.user),
+        "object": shown(resource, event.object) if event.object is not None else None,
+        "oldObject": shown(resource, event.old) if event.old is not None else None,
+        "dryRun": call.dry_run,
+        "options": call.options_object(),
+    }
+    namespace = metadata["name"] if asked.store == "namespaces" else call.target.namespace
+    if namespace:
+        request["namespace"] = namespace
+    if call.target.subresource:
+        request["subResource"] = request["requestSubResource"] = call.target.subresource
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _denial(name: str, status: dict[str, Any]) -> Refusal:
+    denied = f'admission webhook "{name}" denied the request'
+    reason = status.get("reason") or ""
+    told = status.get("message") or reason
+    message = f"{denied}: {told}" if told else f"{denied} without explanation"
+    code = status.get("code") or 0
+    return Refusal(max(code, 400), reason, message, status.get("details"))
+
+
+def _patched(hook: _Hook, asked: Resource, obj: Object, response: dict[str, Any]) -> Object:
+    """The object with a webhook's patch, read again as its kind has it."""
+    name = hook.spec["name"]
+    if response.get("patchType") not in (None, "JSONPatch"):
+        raise internal_error(f'admission webhook "{name}" sent an unknown patchType')
+    try:
+        operations = bodies.parse_json(b64decode(response["patch"]))
+        patched = apply_json_patch(typed.clone(shown(hook.resource, obj)), operations)
+    except (BadBase64, bodies.Unreadable, PatchFailed, TypeError) as error:
+        raise internal_error(str(error)) from error
+    patched = {**patched, "apiVersion": asked.api_version, "kind": asked.kind}
+    return _read_again(asked, patched)
+
+
+def _read_again(resource: Resource, patched: Object) -> Object:
+    if resource.custom is not None:
+        return custom.shaped(resource, patched)[0]
+    try:
+        made, _ = typed.read(type_of(resource.api_version, resource.kind), patched)
+    except typed.TypeMismatch as error:
+        raise internal_error(str(error)) from error
+    made = {"kind": resource.kind, "apiVersion": resource.api_version, **made}
+    default: Callable[[Object], None] = rules_of(resource).default
+    default(made)
+    return made

@@ -1,0 +1,206 @@
+"""One cluster's API: everything about a request is decided here; HTTP only carries it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from secrets import token_bytes
+
+from hanse.kube.clock import Clock
+from hanse.kube.errors import error_of
+from hanse.kube.request import Request, Response
+from tinykube import bodies, discovery, reads
+from tinykube.addresses import Addresses
+from tinykube.admission import Admission
+from tinykube.bootstrap import Bootstrap
+from tinykube.builtins import BUILTINS
+from tinykube.calls import Call
+from tinykube.crds import Definitions
+from tinykube.deletion import Deletion
+from tinykube.failures import (
+    NoSuchPath,
+    Refusal,
+    method_not_allowed,
+    verb_not_supported,
+)
+from tinykube.paths import is_resource_path, locate
+from tinykube.render import answer, list_answer
+from tinykube.resources import Registry
+from tinykube.reviews import reviewed
+from tinykube.storage import Snapshot, Storage
+from tinykube.subresources import Endpoints
+from tinykube.tokens import SECRET_TYPE, Tokens
+from tinykube.users import ADMIN, User, impersonated
+from tinykube.watch import Watches
+from tinykube.webhooks import (
+    ServiceResolver,
+    WebhookCaller,
+    call_over_https,
+    no_services,
+)
+from tinykube.writes import Writes
+
+
+class ApiServer:
+    """A Kubernetes API over one storage; `service_range` is one CIDR or two, parted by a comma."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        service_range: str = "10.0.0.0/16",
+        advertise: str = "192.0.2.1",
+        port: int = 6443,
+        history: int = 4096,
+        seed: int | None = None,
+        snapshot: Snapshot | None = None,
+        call_webhook: WebhookCaller = call_over_https,
+        resolve_service: ServiceResolver = no_services,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.storage = Storage(history=history)
+        self.registry = Registry(BUILTINS)
+        start = None if seed is None else f"{name} {seed}"  # or two clusters had the same uids
+        random = Random(start)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
+        addresses = Addresses(self.storage, clock, random)
+        admission = Admission(self.storage, self.registry, random, call_webhook, resolve_service)
+        self._writes = Writes(self.storage, clock, admission, addresses, random)
+        self._deletion = Deletion(self.storage, clock, admission, addresses)
+        key = token_bytes(32) if seed is None else random.randbytes(32)
+        self._tokens = Tokens(self.storage, clock, random, key)
+        self._endpoints = Endpoints(self.storage, self._writes, self._deletion, self._tokens)
+        self._watches = Watches(self.storage, clock)
+        self._definitions = Definitions(self.storage, self.registry, clock, self._deletion.remove)
+        if snapshot is None:
+            bootstrap = Bootstrap(self.storage, clock, random, addresses)
+            bootstrap.fill(service_range, advertise, port)
+            self.storage.lose_history()  # nobody has seen what came before the first request
+        else:
+            self.storage.restore(snapshot)
+
+    async def send(self, request: Request, user: User = ADMIN) -> Response:
+        """Answer one request that is not a watch; any status, never a refusal as an exception."""
+        try:
+            return await self._answer(request, user)
+        except Refusal as refusal:
+            return refusal.response
+
+    @asynccontextmanager
+    async def stream(
+        self, request: Request, user: User = ADMIN
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Answer one watch, line by line; entering it raises `Refusal` for any status but 200."""
+        call = self._call(request, user)
+        if call.verb != "watch" or "watch" not in call.resource.verbs:
+            raise method_not_allowed()
+        watch = self._watches.open(call)
+        try:
+            yield watch.lines()
+        finally:
+            watch.close()
+
+    def authenticate(self, token: str) -> User | None:
+        """Whose bearer token this is, if TokenRequest issued it here and it still holds."""
+        return self._tokens.user_of(token)
+
+    def drop_watches(self) -> None:
+        """End every watch, as a server that restarts does."""
+        self._watches.drop()
+
+    def _call(self, request: Request, user: User) -> Call:
+        if not is_resource_path(request.path):
+            raise NoSuchPath
+        target = locate(self.registry, request.path)
+        return Call(request, target, impersonated(request.headers, user), self.clock.now())
+
+    async def _answer(self, request: Request, user: User) -> Response:
+        if not is_resource_path(request.path):
+            document = discovery.respond(self.registry, request)
+            if document is None:
+                raise NoSuchPath
+            return document
+        call = self._call(request, user)
+        match self._checked_verb(call):
+            case "get" if call.target.subresource != "scale":
+                return reads.get(self.storage, call, call.now)
+            case "list":
+                return reads.list_objects(self.storage, call, call.now)
+            case _:
+                pass
+        try:
+            return await self._answer_write(call)
+        finally:
+            self._definitions.settle(call.resource)
+
+    async def _answer_write(self, call: Call) -> Response:
+        now = call.now
+        outcome = await self._endpoints.answer(call)
+        if outcome is not None:
+            return answer(call, outcome.code, outcome.object, now)
+        if "list" not in call.resource.verbs:
+            review = reviewed(bodies.sent_object(call), call.user, self._tokens, now)
+            return answer(call, 201, review, now)
+        match call.verb:
+            case "create":
+                outcome = await self._writes.create(call)
+                if outcome.object.get("type") == SECRET_TYPE and not call.dry_run:
+                    self._tokens.fill(outcome.object)
+            case "update":
+                outcome = await self._writes.update(call)
+            case "patch":
+                outcome = await self._writes.patch(call)
+            case "delete":
+                removed = await self._deletion.delete(call)
+                return answer(call, removed.code, removed.object, now)
+            case "deletecollection":
+                items = await self._deletion.delete_many(call)
+                return list_answer(call, items, {"resourceVersion": str(self.storage.version)}, now)
+            case _:
+                raise method_not_allowed()
+        return answer(call, outcome.code, outcome.object, now)
+
+    def _checked_verb(self, call: Call) -> str:
+        subresource = call.resource.subresource(call.target.subresource)
+        verbs = subresource.verbs if subresource is not None else call.resource.verbs
+        if call.verb not in verbs:
+            raise method_not_allowed()
+        if call.resource.namespaced and not call.target.namespace and call.verb != "list":
+            raise NoSuchPath if call.resource.custom is not None else method_not_allowed()
+        if call.verb == "create" and self._definitions.is_leaving(call.resource):
+            why = "create not allowed while custom resource definition is terminating"
+            raise verb_not_supported(call.resource, why)
+        if call.verb == "create" and bool(call.target.name) != (subresource is not None):
+            raise method_not_allowed()
+        return call.verb
+
+
+def is_watch(request: Request) -> bool:
+    """Whether a request asks for a stream."""
+    if request.method != "GET":
+        return False
+    return "/watch/" in request.path or any(
+        key == "watch" and value.lower() not in ("false", "0") for key, value in request.query
+    )
+
+
+class InProcess:
+    """The way to one embedded cluster without sockets, as one user."""
+
+    def __init__(self, server: ApiServer, user: User = ADMIN) -> None:
+        self._server = server
+        self._user = user
+
+    async def send(self, request: Request) -> Response:
+        return await self._server.send(request, self._user)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        try:
+            async with self._server.stream(request, self._user) as lines:
+                yield lines
+        except Refusal as refusal:
+            raise error_of(refusal.response) from refusal
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,244 @@
+"""Request bodies: read by their content type, and made into objects of the kind expected."""
+
+import json
+from typing import Any
+
+import msgspec
+import yaml
+
+from hanse.kube.request import JSON, Request
+from tinykube import custom, protobuf, typed
+from tinykube.calls import Call
+from tinykube.failures import bad_request, too_large, unsupported_media_type
+from tinykube.fields import fields_of, type_of
+from tinykube.resources import Object
+
+LIMIT = 3 * 1024 * 1024
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+"""Versions no longer served, which the API server can still read."""
+_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+
+
+class Unreadable(Exception):
+    """The bytes are not what their content type says; the message is Go's."""
+
+
+def checked(request: Request) -> bytes:
+    """The body, unless it is too large."""
+    if len(request.body) > LIMIT:
+        raise too_large(LIMIT)
+    return request.body
+
+
+def media_type(request: Request) -> str:
+    """The content type without its parameters."""
+    return request.content_type.partition(";")[0].strip().lower() or JSON
+
+
+def parse(request: Request) -> Any:
+    """The body's value, whatever it is; raises `Unreadable`."""
+    body = checked(request)
+    match media_type(request):
+        case "application/json":
+            return parse_json(body)
+        case "application/yaml":
+            return _parse_yaml(body)
+        case "application/vnd.kubernetes.protobuf":
+            return protobuf.decode_body(body)
+        case _:
+            raise unsupported_media_type((JSON, YAML, PROTOBUF))
+
+
+def _parse_yaml(body: bytes) -> Any:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(body, Loader=loader)  # noqa: S506 -- both loaders are the safe one
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
+        raise Unreadable(f"yaml: line {line}: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise Unreadable(f"yaml: {error}") from error
+
+
+def parse_json(body: bytes) -> Any:
+    """The value of JSON text; raises `Unreadable` with Go's words."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Unreadable(syntax_problem(body)) from None
+
+
+def syntax_problem(body: bytes) -> str:
+    """What Go's decoder says about text that is not JSON."""
+    text = body.decode("utf-8", "replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :].lstrip()
+        if not rest:
+            return "unexpected end of JSON input"
+        return f"invalid character '{rest[0]}' {_EXPECTED.get(error.msg, _ANYTHING)}"
+    return "unexpected end of JSON input"
+
+
+_ANYTHING = "looking for beginning of value"
+_EXPECTED = {
+    "Expecting property name enclosed in double quotes": (
+        "looking for beginning of object key string"
+    ),
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Extra data": "after top-level value",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+}
+
+
+def sent_object(call: Call) -> Object:
+    """The object in the body, of the target's kind, with what its type does not know dropped.
+
+    Custom resources come as they were sent: their schema decides what is kept.
+    """
+    value = _sent_value(call)
+    resource = call.resource
+    subresource = resource.subresource(call.target.subresource)
+    kind, api_version = resource.kind, resource.api_version
+    if subresource is not None and subresource.group:
+        kind, api_version = subresource.kind, f"{subresource.group}/{subresource.version}"
+    elif subresource is not None:
+        kind = subresource.kind
+    if (resource.custom is not None and subresource is None) or fields_of(
+        type_of(api_version, kind)
+    ) is None:
+        return _custom(call, value)
+    return _builtin(call, value, kind, api_version)
+
+
+def _sent_value(call: Call) -> Object:
+    kind = call.resource.kind
+    try:
+        value = parse(call.request)
+    except Unreadable as error:
+        summary = _summary(call.request.body)
+        prefix = "couldn't get version/kind; json parse error: "
+        if media_type(call.request) == YAML:
+            prefix = ""
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"{prefix}{error} ({summary})"
+        ) from error
+    if not isinstance(value, dict):
+        summary = _summary(call.request.body)
+        go_kind = (
+            "array" if isinstance(value, list) else "string" if isinstance(value, str) else "number"
+        )
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; json parse error: json: cannot unmarshal {go_kind} into Go value of "
+            f'type struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            f'Kind string "json:\\"kind,omitempty\\"" }} ({summary})'
+        )
+    return value
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    told = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
+    return f"{told} ..." if len(body) > 30 else told
+
+
+def _builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
+    sent_kind = value.get("kind") or kind
+    sent_version = value.get("apiVersion") or api_version
+    version = str(sent_version).rpartition("/")[2]
+    handled = f'{sent_kind} in version "{version}" cannot be handled as a {kind}'
+    if sent_kind == kind and sent_version in _FORMER_VERSIONS:
+        raise bad_request(
+            f"the API version in the data ({sent_version}) does not match the expected "
+            f"API version ({api_version})"
+        )
+    if (sent_kind, sent_version) != (kind, api_version):
+        raise bad_request(f"{handled}: {_wrong_kind(sent_kind, str(sent_version), kind)}")
+    type_name = type_of(api_version, kind)
+    try:
+        shaped, unknown = typed.read(type_name, value)
+    except typed.TypeMismatch as error:
+        raise bad_request(f"{handled}: {error}") from error
+    problems = [f'unknown field "{path}"' for path in unknown]
+    if call.field_validation != "Ignore" and media_type(call.request) == JSON:
+        problems = duplicate_fields(call.request.body) + problems
+    tell_strict(call, problems, handled)
+    return {"kind": kind, "apiVersion": api_version, **shaped}
+
+
+def tell_strict(call: Call, problems: list[str], handled: str) -> None:
+    """Refuse, warn of or pass over fields that are unknown or given twice."""
+    if not problems:
+        return
+    match call.field_validation:
+        case "Strict":
+            raise bad_request(f"{handled}: strict decoding error: {', '.join(problems)}")
+        case "Warn":
+            for problem in problems:
+                call.warn(problem)
+        case "Ignore":
+            pass
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """The fields that stand twice in one object of JSON text."""
+    if body.count(b'":') < 2:
+        return []
+    found: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(items)
+        if len(made) != len(items):
+            seen: set[str] = set()
+            for key, _ in items:
+                if key in seen:
+                    found.append(f'duplicate field "{key}"')
+                seen.add(key)
+        return made
+
+    json.loads(body, object_pairs_hook=pairs)
+    return found
+
+
+def _wrong_kind(sent_kind: str, sent_version: str, kind: str) -> str:
+    if fields_of(type_of(sent_version, sent_kind)) is None:
+        return (
+            f'no kind "{sent_kind}" is registered for version "{sent_version}" '
+            f'in scheme "{_SCHEME}"'
+        )
+    version = sent_version.rpartition("/")[2]
+    return f"converting ({version}.{sent_kind}) to (core.{kind}): unknown conversion"
+
+
+def _custom(call: Call, value: Object) -> Object:
+    resource = call.resource
+    kind = resource.kind
+    if not value.get("kind"):
+        text = call.request.body.decode("utf-8", "replace")
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"Object 'Kind' is missing in '{text}' ({_summary(call.request.body)})"
+        )
+    sent_version = value.get("apiVersion") or ""
+    if sent_version != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({sent_version}) does not match the expected "
+            f"API version ({resource.api_version})"
+        )
+    shaped, unknown = custom.shaped(resource, value)
+    problems = [f'unknown field "{path}"' for path in unknown]
+    if call.field_validation != "Ignore" and media_type(call.request) == JSON:
+        problems = duplicate_fields(call.request.body) + problems
+    version = resource.version
+    tell_strict(call, problems, f'{kind} in version "{version}" cannot be handled as a {kind}')
+    if resource.custom is not None and resource.custom.deprecation_warning:
+        call.warn(resource.custom.deprecation_warning)
+    return shaped

@@ -1,0 +1,139 @@
+"""What every cluster holds before anyone asked for anything."""
+
+from ipaddress import ip_network
+from random import Random
+
+from hanse.kube.clock import Clock
+from tinykube.addresses import SERVICECIDRS, Addresses
+from tinykube.metadata import new_uid, timestamp
+from tinykube.resources import Object
+from tinykube.storage import Storage
+
+_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
+_PRIORITIES = (
+    (
+        "system-node-critical",
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2000000000,
+        (
+            "Used for system critical pods that must run in the cluster, but can be moved to "
+            "another node if necessary."
+        ),
+    ),
+)
+
+
+class Bootstrap:
+    """Fills an empty storage."""
+
+    def __init__(
+        self, storage: Storage, clock: Clock, random: Random, addresses: Addresses
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._random = random
+        self._addresses = addresses
+
+    def fill(self, service_range: str, advertise: str, port: int) -> None:
+        """Make the namespaces, the service range, and the API's own Service at `advertise`."""
+        for name in _NAMESPACES:
+            self._create(
+                "namespaces",
+                "v1",
+                "Namespace",
+                {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}},
+            )
+        for name, value, description in _PRIORITIES:
+            self._create(
+                "priorityclasses.scheduling.k8s.io",
+                "scheduling.k8s.io/v1",
+                "PriorityClass",
+                {"name": name, "generation": 1},
+                {
+                    "value": value,
+                    "description": description,
+                    "preemptionPolicy": "PreemptLowerPriority",
+                },
+            )
+        self._service_range(service_range)
+        self._own_service(service_range, advertise, port)
+
+    def _service_range(self, service_range: str) -> None:
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": timestamp(self._clock.now()),
+            "reason": "",
+            "message": "Kubernetes Service CIDR is ready",
+        }
+        cidrs = [part.strip() for part in service_range.split(",")]
+        self._create(
+            SERVICECIDRS,
+            "networking.k8s.io/v1",
+            "ServiceCIDR",
+            {"name": "kubernetes", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]},
+            {"spec": {"cidrs": cidrs}, "status": {"conditions": [ready]}},
+        )
+
+    def _own_service(self, service_range: str, advertise: str, port: int) -> None:
+        first = str(ip_network(service_range.split(",", maxsplit=1)[0].strip())[1])
+        labels = {"component": "apiserver", "provider": "kubernetes"}
+        metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
+        spec = {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "clusterIP": first,
+            "clusterIPs": [first],
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+        }
+        service: Object = {"metadata": metadata, "spec": spec}
+        service = self._addresses.assigned(service, None, dry_run=False)
+        body = {"spec": service["spec"], "status": {"loadBalancer": {}}}
+        self._create("services", "v1", "Service", metadata, body)
+        ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+        family = "IPv6" if ":" in advertise else "IPv4"
+        self._create(
+            "endpointslices.discovery.k8s.io",
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+                "generation": 1,
+            },
+            {
+                "addressType": family,
+                "endpoints": [{"addresses": [advertise], "conditions": {"ready": True}}],
+                "ports": ports,
+            },
+        )
+        self._create(
+            "endpoints",
+            "v1",
+            "Endpoints",
+            {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+            },
+            {"subsets": [{"addresses": [{"ip": advertise}], "ports": ports}]},
+        )
+
+    def _create(
+        self, store: str, api_version: str, kind: str, metadata: Object, body: Object
+    ) -> None:
+        made = {
+            **metadata,
+            "uid": new_uid(self._random),
+            "creationTimestamp": timestamp(self._clock.now()),
+        }
+        self._storage.create(
+            store, {"kind": kind, "apiVersion": api_version, "metadata": made, **body}
+        )

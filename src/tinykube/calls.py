@@ -1,0 +1,113 @@
+"""One request being answered: where it points, what it asks, who sent it."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from hanse.kube.request import Request
+from tinykube.failures import Refusal, bad_request, invalid_object, unsupported
+from tinykube.paths import Target
+from tinykube.resources import Resource
+from tinykube.users import User
+
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+
+
+class Call:
+    """A request read as far as its path and query go; warnings gather while it is answered."""
+
+    __slots__ = ("_query", "now", "request", "target", "user", "verb", "warnings")
+
+    def __init__(self, request: Request, target: Target, user: User, now: datetime) -> None:
+        self.request = request
+        self.now = now
+        self.target = target
+        self.user = user
+        self._query = dict(request.query)
+        self.verb = self._verb()
+        self.warnings: list[str] = []
+
+    @property
+    def resource(self) -> Resource:
+        return self.target.resource
+
+    def _verb(self) -> str:
+        one = bool(self.target.name)
+        match self.request.method:
+            case "DELETE":
+                return "delete" if one else "deletecollection"
+            case "GET" | "HEAD" if self.flag("watch") or "/watch/" in self.request.path:
+                return "watch"
+            case "GET" | "HEAD" if not one:
+                return "list"
+            case method:
+                return _VERBS.get(method, method.lower())
+
+    def option(self, name: str) -> str:
+        """A query parameter, empty when it is not given."""
+        return self._query.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        """A boolean query parameter, read as the API server reads them."""
+        return name in self._query and self._query[name].lower() not in ("false", "0")
+
+    def number(self, name: str) -> int:
+        """A whole-number query parameter, zero when it is not given."""
+        text = self.option(name)
+        if not text:
+            return 0
+        try:
+            return int(text)
+        except ValueError:
+            message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+            raise bad_request(message) from None
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether everything happens but the writing."""
+        asked = self.option("dryRun")
+        if asked not in ("", "All"):
+            raise self._bad_option("dryRun", [asked], ("All",))
+        return asked == "All"
+
+    @property
+    def field_validation(self) -> FieldValidation:
+        """What happens to fields that the kind does not have."""
+        match self.option("fieldValidation"):
+            case "" | "Warn":
+                return "Warn"
+            case "Strict":
+                return "Strict"
+            case "Ignore":
+                return "Ignore"
+            case other:
+                allowed = ("", "Ignore", "Strict", "Warn")
+                raise self._bad_option("fieldValidation", other, allowed)
+
+    def _bad_option(self, field: str, value: str | list[str], allowed: tuple[str, ...]) -> Refusal:
+        kind = _OPTIONS.get(self.verb, "DeleteOptions")
+        error = unsupported(field, value, allowed)
+        return invalid_object(kind, "meta.k8s.io", "", [error])
+
+    def warn(self, text: str) -> None:
+        """Say something to the caller beside the answer."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def header(self, name: str) -> tuple[str, ...]:
+        """The values of a request header, whose name is given in lower case."""
+        return tuple(value for key, value in self.request.headers if key.lower() == name)
+
+    def options_object(self) -> dict[str, Any]:
+        """The options as admission sees them."""
+        options: dict[str, Any] = {
+            "kind": _OPTIONS.get(self.verb, "DeleteOptions"),
+            "apiVersion": "meta.k8s.io/v1",
+        }
+        if self.option("dryRun"):
+            options["dryRun"] = [self.option("dryRun")]
+        for name in ("fieldManager", "fieldValidation"):
+            if self.option(name):
+                options[name] = self.option(name)
+        return options

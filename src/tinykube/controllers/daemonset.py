@@ -1,0 +1,189 @@
+"""DaemonSets: one pod of a template on every node that fits."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from math import ceil
+
+from tinykube.controllers.adoption import claim
+from tinykube.controllers.conditions import status_patch
+from tinykube.controllers.contract import (
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    NODES,
+    PODS,
+    SETTLED,
+    Create,
+    Delete,
+    Key,
+    Outcome,
+    View,
+    Write,
+)
+from tinykube.controllers.objects import (
+    created_at,
+    generation_of,
+    is_active,
+    is_available,
+    is_deleting,
+    is_ready,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    unavailable_for,
+)
+from tinykube.controllers.revisions import history_of, name_of_new, surplus
+from tinykube.controllers.rollout import share
+from tinykube.controllers.scheduler import accepts
+from tinykube.controllers.templates import REVISION_LABEL, pod_from
+from tinykube.controllers.waking import owner_key, selecting_keys
+from tinykube.resources import Object
+from tinykube.storage import Change
+
+_TOLERATED = tuple(
+    {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": effect}
+    for trouble, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+
+
+class DaemonSets:
+    """Wakes with a DaemonSet and its pods, and all of them with a node."""
+
+    name = "daemonset"
+    follows = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
+
+    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+        if change.store == DAEMON_SETS:
+            yield Key(DAEMON_SETS, namespace_of(change.object), name_of(change.object))
+        elif change.store == NODES:
+            for one in view.objects(DAEMON_SETS):
+                yield Key(DAEMON_SETS, namespace_of(one), name_of(one))
+        else:
+            yield from owner_key(change, "DaemonSet", DAEMON_SETS)
+            if change.store == PODS:
+                yield from selecting_keys(change, DAEMON_SETS, view)
+
+    def reconcile(self, key: Key, view: View) -> Outcome:
+        daemon_set = view.get(DAEMON_SETS, key.namespace, key.name)
+        if daemon_set is None:
+            return SETTLED
+        pods = claim(daemon_set, PODS, view)
+        revisions = claim(daemon_set, CONTROLLER_REVISIONS, view)
+        if pods.writes or revisions.writes:
+            return Outcome((*pods.writes, *revisions.writes))
+        taken = view.get(CONTROLLER_REVISIONS, key.namespace, name_of_new(daemon_set))
+        occupied = taken is not None and all(one is not taken for one in revisions.held)
+        history = history_of(daemon_set, revisions.held, occupied=occupied)
+        update = history.update
+        outcome = decide(daemon_set, update, pods.held, tuple(view.objects(NODES)), view.now)
+        old = surplus(daemon_set, revisions.held, (name_of(update),), pods.held)
+        return Outcome((*history.writes, *outcome.writes, *old), outcome.again_after)
+
+
+def decide(
+    daemon_set: Object,
+    revision: Object,
+    pods: Sequence[Object],
+    nodes: Sequence[Object],
+    now: datetime,
+) -> Outcome:
+    """Pods for nodes that lack one, away with those that should not be, then the update."""
+    fitting = {name_of(node) for node in nodes if accepts(node, _pod(daemon_set, revision, node))}
+    active = sorted((pod for pod in pods if is_active(pod)), key=created_at)
+    on_node: dict[str, Object] = {}
+    writes: list[Write] = []
+    for pod in active:
+        node = spec_of(pod).get("nodeName", "")
+        if node in fitting and node not in on_node:
+            on_node[node] = pod
+        else:
+            writes.append(Delete(PODS, pod))
+    writes += [
+        Delete(PODS, pod)
+        for pod in pods
+        if status_of(pod).get("phase") in ("Failed", "Succeeded") and not is_deleting(pod)
+    ]
+    going = {spec_of(pod).get("nodeName") for pod in pods if pod not in active}
+    writes += [
+        Create(PODS, _pod(daemon_set, revision, node))
+        for node in nodes
+        if name_of(node) in fitting - going and name_of(node) not in on_node
+    ]
+    writes += _updates(daemon_set, name_of(revision), on_node, len(fitting), now)
+    status = _status(daemon_set, name_of(revision), on_node, fitting, active, now)
+    waits = (unavailable_for(pod, _min_ready(daemon_set), now) for pod in active)
+    if is_deleting(daemon_set):
+        writes = []
+    return Outcome(
+        (*writes, *status_patch(DAEMON_SETS, daemon_set, status)),
+        min((wait for wait in waits if wait), default=None),
+    )
+
+
+def _pod(daemon_set: Object, revision: Object, node: Object) -> Object:
+    template = spec_of(daemon_set)["template"]
+    given = (template.get("spec") or {}).get("tolerations") or []
+    spec = {"nodeName": name_of(node), "tolerations": [*given, *_TOLERATED]}
+    labels = {REVISION_LABEL: name_of(revision)}
+    metadata = {"generateName": f"{name_of(daemon_set)}-", "labels": labels}
+    return pod_from(template, daemon_set, metadata, spec)
+
+
+def _updates(
+    daemon_set: Object, revision: str, on_node: dict[str, Object], wanted: int, now: datetime
+) -> list[Write]:
+    strategy = spec_of(daemon_set).get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete":
+        return []
+    rolling = strategy.get("rollingUpdate") or {}
+    may_miss = max(1, ceil(share(rolling.get("maxUnavailable") or 1, wanted)))
+    min_ready = _min_ready(daemon_set)
+    good = sum(is_available(pod, min_ready, now) for pod in on_node.values())
+    budget = max(0, may_miss - (wanted - good))
+    writes: list[Write] = []
+    for pod in on_node.values():
+        if labels_of(pod).get(REVISION_LABEL) == revision:
+            continue
+        if not is_available(pod, min_ready, now):
+            writes.append(Delete(PODS, pod))
+        elif budget:
+            writes.append(Delete(PODS, pod))
+            budget -= 1
+    return writes
+
+
+def _status(
+    daemon_set: Object,
+    revision: str,
+    on_node: dict[str, Object],
+    fitting: set[str],
+    active: Sequence[Object],
+    now: datetime,
+) -> Object:
+    available = sum(is_available(pod, _min_ready(daemon_set), now) for pod in on_node.values())
+    updated = sum(labels_of(pod).get(REVISION_LABEL) == revision for pod in on_node.values())
+    optional = {
+        "updatedNumberScheduled": updated,
+        "numberAvailable": available,
+        "numberUnavailable": len(fitting) - available,
+    }
+    return {
+        "observedGeneration": generation_of(daemon_set),
+        "desiredNumberScheduled": len(fitting),
+        "currentNumberScheduled": len(on_node),
+        "numberMisscheduled": len(active) - len(on_node),
+        "numberReady": sum(map(is_ready, on_node.values())),
+        **{name: count for name, count in optional.items() if count},
+    }
+
+
+def _min_ready(daemon_set: Object) -> int:
+    return int(spec_of(daemon_set).get("minReadySeconds") or 0)

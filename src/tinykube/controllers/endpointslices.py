@@ -1,0 +1,190 @@
+"""EndpointSlices: where the pods that a Service selects can be reached."""
+
+from collections.abc import Iterable, Mapping
+
+from tinykube.controllers.contract import (
+    ENDPOINT_SLICES,
+    NODES,
+    PODS,
+    SERVICES,
+    SETTLED,
+    Key,
+    Outcome,
+    View,
+)
+from tinykube.controllers.nodes import ZONE
+from tinykube.controllers.objects import (
+    is_deleting,
+    is_finished,
+    is_ready,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from tinykube.controllers.slices import (
+    MANAGED_BY,
+    MANAGER,
+    SERVICE_NAME,
+    Group,
+    plan_slices,
+)
+from tinykube.resources import Object
+from tinykube.storage import Change
+
+
+class EndpointSlices:
+    """Wakes with a Service, its slices, and pods that it selects or selected."""
+
+    name = "endpointslice"
+    follows = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
+
+    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+        if change.store == SERVICES:
+            yield key_of(SERVICES, change.object)
+        elif change.store == ENDPOINT_SLICES:
+            if labels_of(change.object).get(MANAGED_BY) == MANAGER:
+                service = labels_of(change.object).get(SERVICE_NAME, "")
+                yield Key(SERVICES, namespace_of(change.object), service)
+        else:
+            yield from services_of(change, view)
+
+    def reconcile(self, key: Key, view: View) -> Outcome:
+        service = view.get(SERVICES, key.namespace, key.name)
+        if service is None or is_deleting(service) or not selector_of(service):
+            return SETTLED  # slices go with their Service by garbage collection
+        ours = [
+            one
+            for one in view.controlled(ENDPOINT_SLICES, service)
+            if labels_of(one).get(MANAGED_BY) == MANAGER
+        ]
+        pods = selected_pods(service, view)
+        nodes = {name_of(node): node for node in view.objects(NODES)}
+        return Outcome(tuple(plan_slices(service, groups(service, pods, nodes), ours)))
+
+
+def services_of(change: Change, view: View) -> Iterable[Key]:
+    """The Services whose endpoints a change of a pod may alter."""
+    pod, before = change.object, change.before
+    if change.type == "MODIFIED" and before is not None and _reached(before) == _reached(pod):
+        return
+    found = view.services_for(namespace_of(pod), labels_of(pod))
+    if before is not None and labels_of(before) != labels_of(pod):
+        found += view.services_for(namespace_of(pod), labels_of(before))
+    for service in found:
+        yield key_of(SERVICES, service)
+
+
+def selected_pods(service: Object, view: View) -> list[Object]:
+    """The pods that are endpoints of a Service, by name."""
+    found = view.pods_with(namespace_of(service), selector_of(service))
+    return [pod for pod in found if is_reachable(pod)]
+
+
+def selector_of(service: Object) -> Mapping[str, str]:
+    """The labels that a Service selects; empty when its endpoints are not ours to make."""
+    if spec_of(service).get("type") == "ExternalName":
+        return {}
+    return spec_of(service).get("selector") or {}
+
+
+def is_reachable(pod: Object) -> bool:
+    """Whether a pod can be an endpoint: it has an address and is not at its end."""
+    return bool(status_of(pod).get("podIP")) and not is_finished(pod)
+
+
+def _reached(pod: Object) -> tuple[object, ...]:
+    """All of a pod that its endpoints tell."""
+    status = status_of(pod)
+    return (
+        status.get("podIPs"),
+        is_ready(pod),
+        is_deleting(pod),
+        is_finished(pod),
+        spec_of(pod).get("nodeName"),
+        pod["metadata"].get("labels"),
+    )
+
+
+def groups(
+    service: Object, pods: Iterable[Object], nodes: Mapping[str, Object]
+) -> dict[Group, list[Object]]:
+    """The endpoints by address family and by the ports that pods serve."""
+    found: dict[Group, list[Object]] = {}
+    families = spec_of(service).get("ipFamilies") or ["IPv4"]
+    for pod in pods:
+        ports = tuple(_ports(service, pod))
+        for family in families:
+            address = _address(pod, family)
+            if address:
+                node = nodes.get(spec_of(pod).get("nodeName", ""))
+                told = _endpoint(service, pod, address, node)
+                found.setdefault(Group(family, ports), []).append(told)
+    for family in families:
+        if not any(group.family == family for group in found):
+            found[Group(family, ())] = []
+    return found
+
+
+def _address(pod: Object, family: str) -> str:
+    addresses = (str(one["ip"]) for one in status_of(pod).get("podIPs") or ())
+    return next((one for one in addresses if (":" in one) == (family == "IPv6")), "")
+
+
+def _endpoint(service: Object, pod: Object, address: str, node: Object | None) -> Object:
+    serving = is_ready(pod)
+    terminating = is_deleting(pod)
+    anyway = bool(spec_of(service).get("publishNotReadyAddresses"))
+    endpoint: Object = {
+        "addresses": [address],
+        "conditions": {
+            "ready": anyway or (serving and not terminating),
+            "serving": serving,
+            "terminating": terminating,
+        },
+        "targetRef": {
+            "kind": "Pod",
+            "namespace": namespace_of(pod),
+            "name": name_of(pod),
+            "uid": uid_of(pod),
+        },
+    }
+    hostname = spec_of(pod).get("hostname")
+    if hostname and spec_of(pod).get("subdomain") == name_of(service):
+        endpoint["hostname"] = hostname
+    if spec_of(pod).get("nodeName"):
+        endpoint["nodeName"] = spec_of(pod)["nodeName"]
+    if node is not None and (zone := labels_of(node).get(ZONE)):
+        endpoint["zone"] = zone
+    return endpoint
+
+
+def _ports(service: Object, pod: Object) -> Iterable[tuple[str, str, int, str]]:
+    """A Service's ports as one pod serves them; a name that the pod does not have is left out."""
+    for port in spec_of(service).get("ports") or ():
+        protocol = port.get("protocol") or "TCP"
+        number = target_port(port, protocol, pod)
+        if number:
+            yield (port.get("name") or "", protocol, number, port.get("appProtocol") or "")
+
+
+def target_port(port: Object, protocol: str, pod: Object) -> int:
+    """The number that a Service port stands for on a pod; zero when there is none."""
+    target = port.get("targetPort") or port["port"]
+    if isinstance(target, int):
+        return target
+    for container in _containers(pod):
+        for one in container.get("ports") or ():
+            if one.get("name") == target and (one.get("protocol") or "TCP") == protocol:
+                return int(one["containerPort"])
+    return 0
+
+
+def _containers(pod: Object) -> Iterable[Object]:
+    yield from spec_of(pod).get("containers") or ()
+    for one in spec_of(pod).get("initContainers") or ():
+        if one.get("restartPolicy") == "Always":
+            yield one

@@ -1,0 +1,142 @@
+"""Jobs: pods that run to their end, as many as asked for."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.contract import (
+    JOBS,
+    PODS,
+    SETTLED,
+    Create,
+    Delete,
+    Key,
+    Outcome,
+    Tell,
+    View,
+    Write,
+)
+from tinykube.controllers.objects import (
+    condition as standing_condition,
+)
+from tinykube.controllers.objects import (
+    is_active,
+    is_deleting,
+    key_of,
+    name_of,
+    parse_time,
+    spec_of,
+    stamp,
+    status_of,
+    uid_of,
+)
+from tinykube.controllers.templates import pod_from
+from tinykube.controllers.waking import owner_key
+from tinykube.resources import Object
+from tinykube.storage import Change
+
+_BY = "job-controller"
+
+
+class Jobs:
+    """Wakes with a Job and its pods."""
+
+    name = "job"
+    follows = frozenset((JOBS, PODS))
+
+    def wakes(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+        if change.store == JOBS:
+            yield key_of(JOBS, change.object)
+        else:
+            yield from owner_key(change, "Job", JOBS)
+
+    def reconcile(self, key: Key, view: View) -> Outcome:
+        job = view.get(JOBS, key.namespace, key.name)
+        if job is None or is_deleting(job):
+            return SETTLED
+        return decide(job, view.controlled(PODS, job), view.now)
+
+
+def decide(job: Object, pods: Sequence[Object], now: datetime) -> Outcome:
+    """Start what is missing, count what has ended, and say when all is done."""
+    if _verdict(job) is not None:
+        return _expiry(job, now)
+    active = [pod for pod in pods if is_active(pod)]
+    succeeded = sum(status_of(pod).get("phase") == "Succeeded" for pod in pods)
+    failed = sum(status_of(pod).get("phase") == "Failed" for pod in pods)
+    spec = spec_of(job)
+    parallelism = int(spec.get("parallelism", 1))
+    completions = spec.get("completions")
+    needed = int(completions) if completions is not None else 1
+    ending: list[Object] = []
+    wanted = min(parallelism, max(0, needed - succeeded))
+    if succeeded >= needed and not active:
+        ending = [
+            condition("SuccessCriteriaMet", True, "CompletionsReached", _REACHED),
+            condition("Complete", True, "CompletionsReached", _REACHED),
+        ]
+    elif failed > int(spec.get("backoffLimit", 6)):
+        ending = [
+            condition("FailureTarget", True, "BackoffLimitExceeded", _EXCEEDED),
+            condition("Failed", True, "BackoffLimitExceeded", _EXCEEDED),
+        ]
+        wanted = 0
+    if spec.get("suspend"):
+        wanted = 0
+    writes = _sized(job, active, wanted)
+    status = _status(job, (len(active), succeeded, failed), ending, now)
+    return Outcome((*writes, *status_patch(JOBS, job, status)))
+
+
+_REACHED = "Reached expected number of succeeded pods"
+_EXCEEDED = "Job has reached the specified backoff limit"
+
+
+def _sized(job: Object, active: Sequence[Object], wanted: int) -> list[Write]:
+    template = spec_of(job).get("template") or {}
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid_of(job),
+        "batch.kubernetes.io/job-name": name_of(job),
+        "controller-uid": uid_of(job),
+        "job-name": name_of(job),
+    }
+    metadata = {"generateName": f"{name_of(job)}-", "labels": labels}
+    missing = wanted - len(active)
+    writes: list[Write] = [Create(PODS, pod_from(template, job, metadata)) for _ in range(missing)]
+    if missing > 0:
+        text = f"Created {missing} pods" if missing > 1 else "Created 1 pod"
+        writes.append(Tell(job, "SuccessfulCreate", text, _BY))
+    surplus = active[: max(0, -missing)]
+    return [*writes, *(Delete(PODS, pod) for pod in surplus)]
+
+
+def _status(
+    job: Object, counts: tuple[int, int, int], ending: Sequence[Object], now: datetime
+) -> Object:
+    active, succeeded, failed = counts
+    standing = status_of(job)
+    found = {"active": active, "succeeded": succeeded, "failed": failed}
+    status: Object = {name: count for name, count in found.items() if count}
+    if not spec_of(job).get("suspend") or standing.get("startTime"):
+        status["startTime"] = standing.get("startTime") or stamp(now)
+    if ending:
+        status["conditions"] = timed(standing.get("conditions") or (), ending, now)
+        if ending[-1]["type"] == "Complete":
+            status["completionTime"] = stamp(now)
+    return {"ready": 0, **status}
+
+
+def _verdict(job: Object) -> Object | None:
+    return standing_condition(job, "Complete") or standing_condition(job, "Failed")
+
+
+def _expiry(job: Object, now: datetime) -> Outcome:
+    """A finished Job goes after its time to live, if it has one."""
+    seconds = spec_of(job).get("ttlSecondsAfterFinished")
+    since = parse_time((_verdict(job) or {}).get("lastTransitionTime"))
+    if seconds is None or since is None:
+        return SETTLED
+    left = since + timedelta(seconds=int(seconds)) - now
+    if left > timedelta():
+        return Outcome(again_after=left)
+    return Outcome((Delete(JOBS, job),))

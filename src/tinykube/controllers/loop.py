@@ -1,0 +1,219 @@
+"""One small work loop for all controllers of a cluster: keys in, writes out, nothing when idle."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hanse.kube.errors import Conflict, KubeError
+from tinykube.api import ApiServer
+from tinykube.controllers.contract import Controller, Key, Outcome, Write
+from tinykube.controllers.events import Recorder
+from tinykube.controllers.objects import name_of, namespace_of
+from tinykube.controllers.observed import Observed
+from tinykube.controllers.writing import Writer
+from tinykube.resources import Object
+from tinykube.storage import Change, Notice, Restored
+
+log = logging.getLogger(__name__)
+
+Work = tuple[Controller, Key]
+_AT_ONCE = 16
+_BREATH = 32
+_LONGEST = timedelta(seconds=30)
+
+
+def pause_after(error: Exception, attempt: int) -> timedelta:
+    """How long to wait before a key is tried again; one that was overtaken hardly waits."""
+    first = timedelta(milliseconds=1 if isinstance(error, Conflict) else 20)
+    return min(first * 2.0 ** min(attempt, 20), _LONGEST)
+
+
+class WorkLoop:
+    """Wakes controllers by storage's changes and sends what they want written.
+
+    Keys are queued once however often they are woken, and a key is never worked on twice at the
+    same time. While nothing happens there is one waiting task and no timer.
+    """
+
+    def __init__(self, api: ApiServer, controllers: Sequence[Controller]) -> None:
+        self._storage = api.storage
+        self._view = Observed(api.storage, api.registry, api.clock)
+        self._recorder = Recorder(api.clock)
+        self._writer = Writer(api, self._recorder)
+        self._everywhere = [one for one in controllers if not one.follows]
+        self._by_store: dict[str, list[Controller]] = {}
+        self._controllers = controllers
+        self._inbox: deque[Notice] = deque()
+        self._queue: deque[Work] = deque()
+        self._queued: set[Work] = set()
+        self._active: set[Work] = set()
+        self._again: set[Work] = set()
+        self._attempts: dict[Work, int] = {}
+        self._timers: dict[Work, asyncio.TimerHandle] = {}
+        self._stirred = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    async def run(self, first: Sequence[Work] = ()) -> None:
+        """Work until cancelled; `first` is done before anything that storage already holds."""
+        unsubscribe = self._storage.subscribe(self._hear)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for work in first:
+                    self._enqueue(work)
+                self._inbox.append(Restored(self._storage.version))
+                self._stirred.set()
+                while True:
+                    await self._stirred.wait()
+                    self._stirred.clear()
+                    await self._work(group)
+        finally:
+            unsubscribe()
+            for timer in self._timers.values():
+                timer.cancel()
+            self._timers.clear()
+
+    async def idle(self) -> None:
+        """Wait until nothing is queued or under way; what waits for a time does not count."""
+        await self._idle.wait()
+
+    def _hear(self, notice: Notice) -> None:
+        self._inbox.append(notice)
+        self._idle.clear()
+        self._stirred.set()
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        done = 0
+        while self._read() or self._queue or await self._told_or_done():
+            if not self._queue:
+                continue
+            if len(self._active) >= _AT_ONCE:
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            self._take_up(self._queue.popleft(), group)
+            done += 1
+            if done % _BREATH == 0:
+                await asyncio.sleep(0)
+        if not self._active:
+            self._idle.set()
+
+    async def _told_or_done(self) -> bool:
+        """Tell one event while nothing else is to be done; whether there may be more to do."""
+        if self._active or not self._recorder:
+            return False
+        write = self._recorder.next_write(self._standing_event)
+        if write is not None:
+            try:
+                await self._writer.send_all((write,))
+            except KubeError:
+                log.debug("an event was refused", exc_info=True)
+        await asyncio.sleep(0)
+        return True
+
+    def _standing_event(self, event: Object) -> Object | None:
+        return self._storage.get("events", namespace_of(event), name_of(event))
+
+    def _read(self) -> bool:
+        """Take in what storage told; whether there was anything."""
+        read = bool(self._inbox)
+        while self._inbox:
+            match self._inbox.popleft():
+                case Change() as change:
+                    self._view.take(change)
+                    self._wake(change)
+                case Restored():
+                    self._inbox.clear()
+                    for change in self._view.start_over():
+                        self._wake(change)
+        return read
+
+    def _wake(self, change: Change) -> None:
+        followers = self._by_store.get(change.store)
+        if followers is None:
+            followers = [one for one in self._controllers if change.store in one.follows]
+            followers = self._by_store[change.store] = [*self._everywhere, *followers]
+        for controller in followers:
+            for key in controller.wakes(change, self._view):
+                self._enqueue((controller, key))
+
+    def _enqueue(self, work: Work) -> None:
+        if work in self._active:
+            self._again.add(work)
+        elif work not in self._queued:
+            self._queued.add(work)
+            self._queue.append(work)
+
+    def _take_up(self, work: Work, group: asyncio.TaskGroup) -> None:
+        self._queued.discard(work)
+        controller, key = work
+        timer = self._timers.pop(work, None)
+        if timer is not None:
+            timer.cancel()
+        try:
+            outcome = controller.reconcile(key, self._view)
+        except Exception as error:
+            log.exception("a controller failed", extra={"controller": controller.name, "key": key})
+            self._retry(work, error)
+            return
+        self._look_again(work, outcome)
+        if outcome.writes:
+            self._active.add(work)
+            self._idle.clear()
+            group.create_task(self._send(work, outcome.writes), name=f"{controller.name} writes")
+        else:
+            self._succeeded(work)
+
+    async def _send(self, work: Work, writes: Sequence[Write]) -> None:
+        controller, key = work
+        failed: Exception | None = None
+        try:
+            await self._writer.send_all(writes)
+        except KubeError as error:
+            failed = error
+        except Exception as error:
+            log.exception("a write failed", extra={"controller": controller.name, "key": key})
+            failed = error
+        finally:
+            self._active.discard(work)
+        if failed is None:
+            self._succeeded(work)
+        else:
+            if not isinstance(failed, Conflict):
+                self._view.refusals[(controller.name, key)] = str(failed)
+            self._retry(work, failed)
+        if work in self._again:
+            self._again.discard(work)
+            if failed is None:
+                self._enqueue(work)
+        self._freed.set()
+        self._stirred.set()
+
+    def _succeeded(self, work: Work) -> None:
+        controller, key = work
+        self._attempts.pop(work, None)
+        self._view.refusals.pop((controller.name, key), None)
+
+    def _look_again(self, work: Work, outcome: Outcome) -> None:
+        if outcome.again_after is not None:
+            self._later(work, outcome.again_after)
+
+    def _retry(self, work: Work, error: Exception) -> None:
+        attempt = self._attempts.get(work, 0)
+        self._attempts[work] = attempt + 1
+        self._later(work, pause_after(error, attempt))
+
+    def _later(self, work: Work, wait: timedelta) -> None:
+        before = self._timers.pop(work, None)
+        if before is not None:
+            before.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[work] = loop.call_later(wait.total_seconds(), self._due, work)
+
+    def _due(self, work: Work) -> None:
+        self._timers.pop(work, None)
+        self._enqueue(work)
+        self._idle.clear()
+        self._stirred.set()

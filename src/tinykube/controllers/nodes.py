@@ -1,0 +1,155 @@
+"""Simulated nodes: as many as asked for, spread over zones, with addresses of their own."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import islice
+
+from msgspec import Struct
+
+from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.contract import (
+    NODES,
+    SETTLED,
+    Create,
+    Key,
+    Outcome,
+    View,
+)
+from tinykube.controllers.objects import annotations_of, name_of, status_of
+from tinykube.resources import Object
+from tinykube.storage import Change
+
+READY = "sim.hanse.dev/ready"
+SIMULATED = "sim.hanse.dev/node"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+_ZONES = "abc"
+_QUIET = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+class NodeRanges(Struct, frozen=True):
+    """Where nodes and their pods get addresses; a second pod range makes pods dual-stack."""
+
+    pods: tuple[str, ...] = ("10.128.0.0/16",)
+    internal: str = "172.30.0.0/24"
+    external: str = "198.18.0.0/24"
+
+
+class Nodes:
+    """Makes a cluster's nodes once, and turns them unready and back by their annotation."""
+
+    name = "node"
+    follows = frozenset((NODES,))
+
+    def __init__(self, cluster: str, count: int, ranges: NodeRanges) -> None:
+        self._planned = {name_of(node): node for node in plan_nodes(cluster, count, ranges)}
+
+    @property
+    def first_keys(self) -> list[Key]:
+        """The nodes that must be there before anything else can run."""
+        return [Key(NODES, "", name) for name in self._planned]
+
+    def wakes(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+        if change.type != "DELETED":
+            yield Key(NODES, "", name_of(change.object))
+
+    def reconcile(self, key: Key, view: View) -> Outcome:
+        node = view.get(NODES, "", key.name)
+        if node is None:
+            planned = self._planned.get(key.name)
+            return Outcome((Create(NODES, planned),)) if planned is not None else SETTLED
+        if SIMULATED not in annotations_of(node):
+            return SETTLED
+        planned = self._planned.get(key.name, node)
+        addresses = status_of(node).get("addresses") or status_of(planned).get("addresses")
+        status = {**node_status(node, view.now), "addresses": addresses}
+        return Outcome(status_patch(NODES, node, status))
+
+
+def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
+    """The nodes of one cluster: names, zones and addresses follow from the cluster's ranges."""
+    internal = list(islice(ip_network(ranges.internal).hosts(), count))
+    external = list(islice(ip_network(ranges.external).hosts(), count))
+    parts = [list(islice(_parts(ip_network(pods), count), count)) for pods in ranges.pods]
+    return [
+        _node(
+            cluster,
+            number,
+            [str(subnets[number]) for subnets in parts],
+            (str(internal[number]), str(external[number])),
+        )
+        for number in range(count)
+    ]
+
+
+def _parts(network: IPv4Network | IPv6Network, count: int) -> Iterable[IPv4Network | IPv6Network]:
+    return network.subnets(prefixlen_diff=max(0, (count - 1).bit_length()))
+
+
+def _node(cluster: str, number: int, pods: list[str], addresses: tuple[str, str]) -> Object:
+    name = f"{cluster}-node-{number + 1}"
+    internal, external = addresses
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        REGION: cluster,
+        ZONE: f"{cluster}-{_ZONES[number % len(_ZONES)]}",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": {SIMULATED: "true"}},
+        "spec": {
+            "podCIDR": pods[0],
+            "podCIDRs": pods,
+            "providerID": f"sim://{cluster}/{name}",
+        },
+        "status": {
+            "addresses": [
+                {"type": "InternalIP", "address": internal},
+                {"type": "ExternalIP", "address": external},
+                {"type": "Hostname", "address": name},
+            ],
+        },
+    }
+
+
+def node_status(node: Object, now: datetime) -> Object:
+    """A healthy node's status, unless its annotation says that it is not ready."""
+    room = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
+    standing = status_of(node)
+    ready = annotations_of(node).get(READY) != "false"
+    wanted = [condition(kind, not ready and None, why, text) for kind, why, text in _QUIET]
+    if ready:
+        wanted.append(condition("Ready", True, "KubeletReady", "kubelet is posting ready status"))
+    else:
+        text = f"node is held unready by the annotation {READY}"
+        wanted.append(condition("Ready", False, "KubeletNotReady", text))
+    return {
+        **standing,
+        "capacity": standing.get("capacity") or room,
+        "allocatable": standing.get("allocatable") or room,
+        "conditions": timed(standing.get("conditions") or (), wanted, now),
+        "nodeInfo": _node_info(name_of(node)),
+    }
+
+
+def _node_info(name: str) -> Object:
+    return {
+        "architecture": "amd64",
+        "bootID": name,
+        "containerRuntimeVersion": "sim://1",
+        "kernelVersion": "6.1.0",
+        "kubeProxyVersion": "",
+        "kubeletVersion": "v1.35.4",
+        "machineID": name,
+        "operatingSystem": "linux",
+        "osImage": "Simulated",
+        "systemUUID": name,
+    }

@@ -1,0 +1,132 @@
+"""The pods and volume claims of a StatefulSet: names, identities, who owns the claims."""
+
+from collections.abc import Mapping
+
+from tinykube.controllers.contract import VOLUME_CLAIMS, Create, Patch, Write
+from tinykube.controllers.objects import (
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    owners_of,
+    replicas_of,
+    spec_of,
+    uid_of,
+)
+from tinykube.controllers.revisions import template_of
+from tinykube.controllers.templates import REVISION_LABEL, pod_from
+from tinykube.resources import Object
+
+NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL = "apps.kubernetes.io/pod-index"
+
+
+def first_ordinal(stateful_set: Object) -> int:
+    return int((spec_of(stateful_set).get("ordinals") or {}).get("start") or 0)
+
+
+def ordinals_of(stateful_set: Object) -> range:
+    """The ordinals that should have a pod."""
+    start = first_ordinal(stateful_set)
+    return range(start, start + replicas_of(stateful_set))
+
+
+def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
+    """A pod's ordinal, or None when its name is not one the set gives."""
+    parent, _, number = name_of(pod).rpartition("-")
+    return int(number) if parent == name_of(stateful_set) and number.isdecimal() else None
+
+
+def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object:
+    """The pod of one ordinal as a revision's template says."""
+    name = f"{name_of(stateful_set)}-{ordinal}"
+    template = template_of(revision)
+    labels = {NAME_LABEL: name, INDEX_LABEL: str(ordinal), REVISION_LABEL: name_of(revision)}
+    spec: Object = {"hostname": name}
+    if subdomain := spec_of(stateful_set).get("serviceName"):
+        spec["subdomain"] = subdomain
+    claims = spec_of(stateful_set).get("volumeClaimTemplates") or ()
+    if claims:
+        spec["volumes"] = _volumes(stateful_set, template, ordinal)
+    return pod_from(template, stateful_set, {"name": name, "labels": labels}, spec)
+
+
+def _volumes(stateful_set: Object, template: Object, ordinal: int) -> list[Object]:
+    """The claims' volumes, in place of any the template has under the same names."""
+    claims = claim_names(stateful_set, ordinal)
+    mounted = [
+        {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
+        for volume, claim in claims.items()
+    ]
+    given = (template.get("spec") or {}).get("volumes") or ()
+    return mounted + [volume for volume in given if volume["name"] not in claims]
+
+
+def claim_names(stateful_set: Object, ordinal: int) -> dict[str, str]:
+    """The names of one ordinal's claims by the names of their templates."""
+    templates = spec_of(stateful_set).get("volumeClaimTemplates") or ()
+    owner = name_of(stateful_set)
+    return {name_of(one): f"{name_of(one)}-{owner}-{ordinal}" for one in templates}
+
+
+def missing_claims(stateful_set: Object, ordinal: int, claims: Mapping[str, Object]) -> list[Write]:
+    """The claims of one ordinal that are not there yet."""
+    names = claim_names(stateful_set, ordinal)
+    return [
+        Create(VOLUME_CLAIMS, _claim(stateful_set, template, names[name_of(template)]))
+        for template in spec_of(stateful_set).get("volumeClaimTemplates") or ()
+        if names[name_of(template)] not in claims
+    ]
+
+
+def _claim(stateful_set: Object, template: Object, name: str) -> Object:
+    selected = (spec_of(stateful_set).get("selector") or {}).get("matchLabels") or {}
+    metadata: Object = {
+        "name": name,
+        "namespace": namespace_of(stateful_set),
+        "labels": {**labels_of(template), **selected},
+    }
+    if annotations := template["metadata"].get("annotations"):
+        metadata["annotations"] = annotations
+    if _policy(stateful_set, "whenDeleted") == "Delete":
+        metadata["ownerReferences"] = [owner_reference(stateful_set)]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": spec_of(template),
+    }
+
+
+def claim_owners(
+    stateful_set: Object, ordinal: int, pod: Object, claims: Mapping[str, Object]
+) -> list[Write]:
+    """The writes that make a pod's claims live as long as the retention policy says."""
+    writes: list[Write] = []
+    for name in claim_names(stateful_set, ordinal).values():
+        claim = claims.get(name)
+        if claim is None:
+            continue
+        wanted = _owners(stateful_set, ordinal, pod, claim)
+        if wanted != owners_of(claim):
+            body = {"metadata": {"ownerReferences": wanted or None}}
+            writes.append(Patch(VOLUME_CLAIMS, claim, body))
+    return writes
+
+
+def _owners(stateful_set: Object, ordinal: int, pod: Object, claim: Object) -> list[Object]:
+    ours = {uid_of(stateful_set), uid_of(pod)}
+    others = [ref for ref in owners_of(claim) if ref.get("uid") not in ours]
+    if any(ref.get("controller") for ref in others):
+        return others
+    scaled_down = ordinal not in ordinals_of(stateful_set)
+    if scaled_down and _policy(stateful_set, "whenScaled") == "Delete":
+        return [*others, owner_reference(pod)]
+    if _policy(stateful_set, "whenDeleted") == "Delete":
+        return [*others, owner_reference(stateful_set)]
+    return others
+
+
+def _policy(stateful_set: Object, moment: str) -> str:
+    policy = spec_of(stateful_set).get("persistentVolumeClaimRetentionPolicy") or {}
+    return str(policy.get(moment) or "Retain")

@@ -1,0 +1,64 @@
+"""Pods from templates, and the hashes by which templates are told apart."""
+
+import msgspec
+
+from tinykube.controllers.objects import namespace_of, owner_reference
+from tinykube.resources import Object
+
+HASH_LABEL = "pod-template-hash"
+REVISION_LABEL = "controller-revision-hash"
+_FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def template_hash(template: Object, collisions: int = 0) -> str:
+    """A short name for a template, in letters that cannot spell words; equal templates agree."""
+    content = msgspec.json.encode(comparable(template), order="deterministic")
+    value = _FNV_OFFSET
+    for byte in content + (str(collisions).encode() if collisions else b""):
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(value))
+
+
+def comparable(template: Object) -> Object:
+    """A template without what the controllers themselves put into it."""
+    metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v}
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
+    metadata.pop("creationTimestamp", None)
+    if labels:
+        metadata["labels"] = labels
+    else:
+        metadata.pop("labels", None)
+    return {"metadata": metadata, "spec": template.get("spec") or {}}
+
+
+def with_label(template: Object, name: str, value: str) -> Object:
+    """The template with one more label."""
+    metadata = template.get("metadata") or {}
+    labels = {**(metadata.get("labels") or {}), name: value}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def pod_from(
+    template: Object, owner: Object, metadata: Object, spec: Object | None = None
+) -> Object:
+    """A pod as a template says, with the given metadata and spec on top, and its owner."""
+    given = template.get("metadata") or {}
+    labels = {**(given.get("labels") or {}), **(metadata.get("labels") or {})}
+    annotations = {**(given.get("annotations") or {}), **(metadata.get("annotations") or {})}
+    merged: Object = {
+        **metadata,
+        "namespace": namespace_of(owner),
+        "labels": labels,
+        "ownerReferences": [owner_reference(owner)],
+    }
+    if annotations:
+        merged["annotations"] = annotations
+    if finalizers := given.get("finalizers"):
+        merged["finalizers"] = finalizers
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": merged,
+        "spec": {**(template.get("spec") or {}), **(spec or {})},
+    }

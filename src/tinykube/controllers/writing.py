@@ -1,0 +1,129 @@
+"""Writes as requests to the cluster's own API, so that its validation and admission apply."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.errors import Conflict as Stale
+from hanse.kube.errors import KubeError, NotFound, error_of
+from hanse.kube.request import MERGE_PATCH, Request
+from tinykube.api import ApiServer
+from tinykube.controllers.contract import (
+    Create,
+    Delete,
+    Patch,
+    Replace,
+    Tell,
+    Write,
+)
+from tinykube.controllers.events import Recorder
+from tinykube.controllers.objects import name_of, namespace_of, uid_of
+from tinykube.resources import Object, Resource
+from tinykube.users import CONTROLLERS
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Metadata(Struct, frozen=True, rename="camel", gc=False):
+    resource_version: str = ""
+
+
+class _Answer(Struct, frozen=True, gc=False):
+    metadata: _Metadata = _Metadata()
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+class Writer:
+    """Sends the writes of one cluster's controllers, in order, until one is refused."""
+
+    def __init__(self, api: ApiServer, recorder: Recorder) -> None:
+        self._api = api
+        self._recorder = recorder
+        self._resources: dict[str, Resource] = {}
+        self._generation = -1
+
+    async def send_all(self, writes: Sequence[Write]) -> None:
+        """Send writes one after the other; raises the first refusal that is not moot."""
+        versions: dict[str, str] = {}
+        for write in writes:
+            match write:
+                case Tell():
+                    self._recorder.tell(write)
+                case Create():
+                    await self._send(self._create(write))
+                case Replace():
+                    await self._send(self._replace(write))
+                case Patch():
+                    await self._patch(write, versions)
+                case Delete():
+                    await self._delete(write)
+                case _:
+                    assert_never(write)
+
+    async def _send(self, request: Request) -> bytes:
+        response = await self._api.send(request, CONTROLLERS)
+        if not 200 <= response.status < 300:
+            raise error_of(response)
+        return response.body
+
+    async def _patch(self, write: Patch, versions: dict[str, str]) -> None:
+        """A later patch of the same object in one outcome rests on the earlier one's result."""
+        target = write.target
+        resource = self.resource(write.store)
+        version = versions.get(uid_of(target)) or target["metadata"].get("resourceVersion")
+        metadata = {**(write.body.get("metadata") or {}), "uid": uid_of(target)}
+        if version:
+            metadata["resourceVersion"] = version
+        path = resource.path(namespace_of(target), name_of(target), write.subresource)
+        body = _encode({**write.body, "metadata": metadata})
+        try:
+            answer = await self._send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
+        except NotFound:
+            return  # gone in the meantime, which wakes whoever cares
+        versions[uid_of(target)] = _answer.decode(answer).metadata.resource_version
+
+    async def _delete(self, write: Delete) -> None:
+        options: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": write.propagation,
+            "preconditions": {"uid": uid_of(write.target)},
+        }
+        if write.grace_seconds is not None:
+            options["gracePeriodSeconds"] = write.grace_seconds
+        resource = self.resource(write.store)
+        path = resource.path(namespace_of(write.target), name_of(write.target))
+        try:
+            await self._send(Request("DELETE", path, body=_encode(options)))
+        except (NotFound, Stale):
+            return  # it is gone, or another has its name: both are what was wanted
+
+    def _create(self, write: Create) -> Request:
+        namespace = namespace_of(write.object)
+        name = name_of(write.object) if write.subresource else ""
+        path = self.resource(write.store).path(namespace, name, write.subresource)
+        return Request("POST", path, body=_encode(write.object))
+
+    def _replace(self, write: Replace) -> Request:
+        resource = self.resource(write.store)
+        path = resource.path(namespace_of(write.object), name_of(write.object), write.subresource)
+        return Request("PUT", path, body=_encode(write.object))
+
+    def resource(self, store: str) -> Resource:
+        """The resource whose objects a store keeps."""
+        registry = self._api.registry
+        if self._generation != registry.generation:
+            self._resources = {one.store: one for one in reversed(list(registry.stored()))}
+            self._generation = registry.generation
+        found = self._resources.get(store)
+        if found is None:
+            raise KindWithdrawn(store)
+        return found
+
+
+class KindWithdrawn(KubeError):
+    """A store's kind is no longer served; its objects are on their way out."""

@@ -1,0 +1,395 @@
+"""CustomResourceDefinitions: what they must say, and the resources they make."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.clock import Clock
+from tinykube.failures import (
+    FieldError,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+)
+from tinykube.metadata import timestamp
+from tinykube.names import dns1035_problems, subdomain_problems
+from tinykube.resources import (
+    Column,
+    CustomVersion,
+    Object,
+    Registry,
+    Resource,
+    ScalePaths,
+    Subresource,
+    version_rank,
+)
+from tinykube.rules import Rules
+from tinykube.schema import schema_errors
+from tinykube.storage import Change, Notice, Storage
+
+CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+Remove = Callable[[Resource, Object], object]
+"""Deletes one stored object as a DELETE without options would."""
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+class Definitions:
+    """Keeps a registry in step with the CRDs that are stored."""
+
+    def __init__(self, storage: Storage, registry: Registry, clock: Clock, remove: Remove) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._clock = clock
+        self._remove = remove
+        self._leaving: set[str] = set()
+        self._unsettled: set[str] = set()
+        """Groups in which a CRD came, changed or went: names are taken within their group."""
+        storage.subscribe(self._note, CRDS)
+
+    def settle(self, resource: Resource) -> None:
+        """After a write: accept a CRD's names, or go on cleaning up one that is leaving."""
+        if resource.store == CRDS:
+            groups, self._unsettled = self._unsettled, set()
+            for crd in [*self._storage.objects(CRDS)]:
+                if crd["spec"]["group"] in groups:
+                    self._settle_one(crd)
+        if self._leaving and (resource.store == CRDS or resource.store in self._leaving):
+            for name in [*self._leaving]:
+                self._clean_up(name)
+
+    def is_leaving(self, resource: Resource) -> bool:
+        """Whether a resource's CRD is being deleted, so that nothing new may come."""
+        return resource.store in self._leaving
+
+    def _settle_one(self, crd: Object) -> None:
+        if crd["metadata"].get("deletionTimestamp"):
+            return
+        settled = accepted(crd, self._registry, self._clock)
+        if settled != crd:
+            self._storage.replace(CRDS, settled)
+
+    def _clean_up(self, name: str) -> None:
+        """Delete the objects of a CRD that is leaving, and the CRD after the last of them."""
+        crd = self._storage.get(CRDS, "", name)
+        if crd is None:
+            self._leaving.discard(name)
+            return
+        versions = resources_of(crd)
+        for obj in [*self._storage.objects(name)]:
+            if versions and not obj["metadata"].get("deletionTimestamp"):
+                self._remove(versions[0], obj)
+        finalizers = crd["metadata"].get("finalizers") or []
+        if self._storage.count(name) or CRD_CLEANUP not in finalizers:
+            return
+        left = [finalizer for finalizer in finalizers if finalizer != CRD_CLEANUP]
+        metadata = {key: v for key, v in crd["metadata"].items() if key != "finalizers"}
+        if left:
+            self._storage.replace(CRDS, {**crd, "metadata": {**metadata, "finalizers": left}})
+        else:
+            self._storage.remove(CRDS, "", name, {**crd, "metadata": metadata})
+
+    def _note(self, notice: Notice) -> None:
+        if isinstance(notice, Change):
+            self._serve(notice.object, gone=notice.type == "DELETED")
+            return
+        self._leaving.clear()
+        present = {crd["metadata"]["name"]: crd for crd in self._storage.objects(CRDS)}
+        for served in [versions[0].store for versions in self._registry.custom() if versions]:
+            if served not in present:
+                self._registry.withdraw(served)
+        for crd in present.values():
+            self._serve(crd, gone=False)
+
+    def _serve(self, crd: Object, *, gone: bool) -> None:
+        name = crd["metadata"]["name"]
+        self._unsettled.add(crd["spec"]["group"])
+        if gone:
+            self._leaving.discard(name)
+        elif crd["metadata"].get("deletionTimestamp"):
+            self._leaving.add(name)
+        if gone or not _established(crd):
+            self._registry.withdraw(name)
+        else:
+            self._registry.define(name, resources_of(crd))
+
+
+def _established(crd: Object) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def resources_of(crd: Object) -> tuple[Resource, ...]:
+    """The resources that a CRD serves, one per served version, the preferred one first."""
+    spec = crd["spec"]
+    stored = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    served = [version for version in spec["versions"] if version.get("served")]
+    served.sort(key=lambda version: version_rank(version["name"]))
+    return tuple(_resource(crd, version, f"{spec['group']}/{stored}") for version in served)
+
+
+def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
+    spec, names = crd["spec"], crd["spec"]["names"]
+    endpoints = version.get("subresources") or {}
+    subresources: list[Subresource] = []
+    if "scale" in endpoints:
+        subresources.append(Subresource("scale", "Scale", group="autoscaling", version="v1"))
+    if "status" in endpoints:
+        subresources.append(Subresource("status", names["kind"]))
+    warning = ""
+    if version.get("deprecated"):
+        kind = f"{spec['group']}/{version['name']} {names['kind']}"
+        warning = version.get("deprecationWarning") or f"{kind} is deprecated"
+    scale = endpoints.get("scale")
+    columns = version.get("additionalPrinterColumns") or []
+    fields = version.get("selectableFields") or []
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        namespaced=spec["scope"] == "Namespaced",
+        subresources=tuple(subresources),
+        categories=tuple(names.get("categories") or ()),
+        store=crd["metadata"]["name"],
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        custom=CustomVersion(
+            schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
+            columns=msgspec.convert(columns, tuple[Column, ...]),
+            scale=msgspec.convert(scale, ScalePaths) if scale else None,
+            selectable_fields=tuple(field["jsonPath"].lstrip(".") for field in fields),
+            deprecation_warning=warning,
+            crd=crd["metadata"]["name"],
+            stored_as=stored_as,
+        ),
+    )
+
+
+def with_defaults(crd: Object) -> None:
+    """Fill in the names and the conversion that a CRD may leave out."""
+    spec = crd.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    if names.get("kind"):
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def accepted(crd: Object, registry: Registry, clock: Clock) -> Object:
+    """The CRD with the status that says whether its names are free and it is served."""
+    before = crd.get("status") or {}
+    taken = _taken_name(crd, registry)
+    stored = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
+    history = list(before.get("storedVersions") or ())
+    if stored not in history:
+        history.append(stored)
+    names = crd["spec"]["names"]
+    if taken is not None:
+        names = before.get("acceptedNames", {"plural": "", "kind": ""})
+    conditions = _conditions(before.get("conditions") or [], taken, timestamp(clock.now()))
+    status = {"conditions": conditions, "acceptedNames": names, "storedVersions": history}
+    return {**crd, "status": status}
+
+
+class _Verdict(Struct, frozen=True):
+    """Why a name is taken."""
+
+    reason: str
+    message: str
+
+
+def _conditions(before: list[Object], taken: _Verdict | None, now: str) -> list[Object]:
+    known = {condition["type"]: condition for condition in before}
+    free = "True" if taken is None else "False"
+    verdict = taken or _Verdict("NoConflicts", "no conflicts found")
+    made = [_condition("NamesAccepted", free, verdict, known, now)]
+    established = known.get("Established")
+    if established is None or established["status"] != "True":
+        told = _Verdict("InitialNamesAccepted", "the initial names have been accepted")
+        if taken is not None:
+            told = _Verdict("NotAccepted", "not all names are accepted")
+        established = _condition("Established", free, told, known, now)
+    others = [c for c in before if c["type"] not in ("NamesAccepted", "Established")]
+    return [*others, *made, established]
+
+
+def _condition(
+    kind: str, status: str, verdict: _Verdict, known: dict[str, Object], now: str
+) -> Object:
+    old = known.get(kind)
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": old["lastTransitionTime"] if old and old["status"] == status else now,
+        "reason": verdict.reason,
+        "message": verdict.message,
+    }
+
+
+def _taken_name(crd: Object, registry: Registry) -> _Verdict | None:
+    spec, name = crd["spec"], crd["metadata"]["name"]
+    names = spec["names"]
+    for other in registry:
+        if other.group != spec["group"] or other.store == name:
+            continue
+        if names["plural"] == other.plural:
+            return _Verdict("PluralConflict", f'"{names["plural"]}" is already in use')
+        if names["kind"] == other.kind:
+            return _Verdict("KindConflict", f'"{names["kind"]}" is already in use')
+        if names.get("listKind") == other.list_kind:
+            return _Verdict("ListKindConflict", f'"{names["listKind"]}" is already in use')
+    return None
+
+
+def crd_errors(crd: Object) -> Iterator[FieldError]:
+    """What is wrong with a CRD."""
+    spec = crd.get("spec") or {}
+    names = spec.get("names") or {}
+    expected = f"{names.get('plural', '')}.{spec.get('group', '')}"
+    if crd["metadata"]["name"] != expected:
+        detail = 'must be spec.names.plural+"."+spec.group'
+        yield invalid("metadata.name", crd["metadata"]["name"], detail)
+    yield from _spec_errors(spec)
+    for field in ("plural", "singular", "kind", "listKind"):
+        value = names.get(field) or ""
+        if not value and field in ("plural", "kind"):
+            yield required(f"spec.names.{field}")
+        for problem in dns1035_problems(value.lower()) if value else ():
+            prefix = "may have mixed case, but should otherwise match: " * (field.endswith("ind"))
+            yield invalid(f"spec.names.{field}", value, f"{prefix}{problem}")
+    versions = spec.get("versions") or []
+    alone = len(versions) == 1
+    for at, version in enumerate(versions):
+        yield from _version_errors(version, f"spec.versions[{at}]", alone=alone)
+    stored = [version["name"] for version in versions if version.get("storage")]
+    if not stored:
+        detail = "must have at least one stored version"
+        yield invalid("status.storedVersions", None, detail)
+    elif len(stored) > 1:
+        detail = f"must have the storage version {stored[-1]}"
+        yield invalid("status.storedVersions", stored[:1], detail)
+
+
+def _spec_errors(spec: dict[str, Any]) -> Iterator[FieldError]:
+    group = spec.get("group") or ""
+    if not group:
+        yield required("spec.group")
+    for problem in subdomain_problems(group) if group else ():
+        yield invalid("spec.group", group, problem)
+    if group and "." not in group:
+        yield invalid("spec.group", group, "should be a domain with at least one dot")
+    scope = spec.get("scope") or ""
+    if not scope:
+        yield required("spec.scope")
+    elif scope not in ("Cluster", "Namespaced"):
+        yield unsupported("spec.scope", scope, ("Cluster", "Namespaced"))
+    versions = spec.get("versions") or []
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        detail = "must have exactly one version marked as storage version"
+        yield invalid("spec.versions", versions, detail)
+    if len({version.get("name") for version in versions}) != len(versions):
+        yield invalid("spec.versions", versions, "must contain unique version names")
+
+
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+
+
+def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
+    """What is said of the only version is said of the whole, as in the API server."""
+    name = version.get("name") or ""
+    for problem in dns1035_problems(name):
+        yield invalid(f"{field}.name", name, problem)
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        yield required(f"{field}.schema.openAPIV3Schema")
+        return
+    where = "spec.validation.openAPIV3Schema" if alone else f"{field}.schema.openAPIV3Schema"
+    for at, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        if column.get("type") not in _COLUMN_TYPES:
+            prefix = "spec" if alone else field
+            spot = f"{prefix}.additionalPrinterColumns[{at}].type"
+            detail = f"must be one of {','.join(_COLUMN_TYPES)}"
+            yield invalid(spot, column.get("type", ""), detail)
+    if schema.get("type") != "object":
+        if not schema.get("type"):
+            yield required(f"{where}.type", "must not be empty at the root")
+        else:
+            yield invalid(f"{where}.type", schema["type"], "must be object at the root")
+    yield from _structure_errors(schema, where)
+
+
+def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
+    """Every value has a type, or says that it has none."""
+    for key, inner in (schema.get("properties") or {}).items():
+        spot = f"{field}.properties[{key}]"
+        yield from _typed_errors(inner, spot)
+        yield from _structure_errors(inner, spot)
+    items = schema.get("items")
+    if schema.get("type") == "array" and not items:
+        yield required(f"{field}.items", "must be specified")
+    if isinstance(items, dict):
+        yield from _typed_errors(items, f"{field}.items")
+        yield from _structure_errors(items, f"{field}.items")
+    more = schema.get("additionalProperties")
+    if isinstance(more, dict):
+        if schema.get("properties"):
+            yield forbidden(
+                f"{field}.additionalProperties",
+                "additionalProperties and properties are mutual exclusive",
+            )
+        yield from _typed_errors(more, f"{field}.additionalProperties")
+        yield from _structure_errors(more, f"{field}.additionalProperties")
+
+
+def _typed_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
+    untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
+    if "default" in schema:
+        for error in schema_errors({**schema, "default": None}, schema["default"]):
+            yield FieldError(error.type, f"{field}.default{error.field}", error.body)
+    if not schema.get("type") and not any(schema.get(mark) for mark in untyped):
+        yield required(f"{field}.type", "must not be empty for specified object fields")
+
+
+def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """What may not change of a CRD that is served."""
+    if not _established(old):
+        return
+    for field in ("scope", "group"):
+        if new["spec"].get(field) != old["spec"].get(field):
+            yield invalid(f"spec.{field}", new["spec"].get(field), "field is immutable")
+    for field in ("plural", "kind"):
+        value = new["spec"]["names"].get(field)
+        if value != old["spec"]["names"].get(field):
+            yield invalid(f"spec.names.{field}", value, "field is immutable")
+    served = {version["name"] for version in new["spec"].get("versions") or ()}
+    history = (old.get("status") or {}).get("storedVersions") or ()
+    for at, version in enumerate(history):
+        if version not in served:
+            detail = (
+                f"missing from spec.versions; {version} was previously a storage version, and "
+                "must remain in spec.versions until a storage migration ensures no data remains "
+                f"persisted in {version} and removes {version} from status.storedVersions"
+            )
+            yield invalid(f"status.storedVersions[{at}]", version, detail)
+
+
+def with_history(crd: Object) -> None:
+    """A new CRD has stored nothing but what it will store."""
+    stored = [
+        version["name"] for version in crd["spec"].get("versions") or () if version.get("storage")
+    ]
+    crd["status"] = {**crd.get("status", {}), "storedVersions": stored}
+
+
+CRD_RULES = Rules(
+    default=with_defaults,
+    prepare_create=with_history,
+    validate=crd_errors,
+    validate_update=crd_update_errors,
+    generation=True,
+    unconditional=False,
+)

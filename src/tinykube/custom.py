@@ -1,0 +1,87 @@
+"""Custom resources: shaped and checked by the schema of their CRD."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tinykube import typed
+from tinykube.failures import FieldError, bad_request, invalid
+from tinykube.resources import CustomVersion, Object, Resource
+from tinykube.schema import fill_defaults, prune, schema_errors
+
+_INT32_MAX = 2**31 - 1
+
+
+def shaped(resource: Resource, value: Object) -> tuple[Object, list[str]]:
+    """The object with unknown fields dropped (and named) and defaults filled in; a copy."""
+    custom = _custom(resource)
+    made: Object = typed.clone(value)
+    try:
+        metadata, unknown_metadata = typed.read(
+            "meta/v1.ObjectMeta", made.pop("metadata", {}) or {}
+        )
+    except (typed.TypeMismatch, AttributeError) as error:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}: {error}"
+        ) from error
+    kind = {key: made.pop(key, "") for key in ("apiVersion", "kind")}
+    unknown = [f"metadata.{path}" for path in unknown_metadata]
+    unknown = sorted([*unknown, *prune(custom.schema, made)])
+    fill_defaults(custom.schema, made)
+    return {**kind, "metadata": metadata, **made}, unknown
+
+
+def _custom(resource: Resource) -> CustomVersion:
+    assert resource.custom is not None
+    return resource.custom
+
+
+def errors(
+    resource: Resource, obj: Object, old: Object | None = None, subresource: str = ""
+) -> list[FieldError]:
+    """What the schema finds wrong with an object, or with its status alone."""
+    custom = _custom(resource)
+    wrong_kind = [*_kind_errors(resource, obj)]
+    if wrong_kind:
+        return wrong_kind
+    if subresource == "status":
+        status_schema = (custom.schema.get("properties") or {}).get("status")
+        if status_schema is None or "status" not in obj:
+            return []
+        found = [*schema_errors(status_schema, obj["status"], "status")]
+    else:
+        found = [*schema_errors(custom.schema, obj)]
+        found += _scale_errors(custom, obj)
+    if old is not None and found:
+        # what was wrong before may stay as it is (ratcheting)
+        before = {error.text for error in schema_errors(custom.schema, old)}
+        found = [error for error in found if error.text not in before]
+    return found
+
+
+def _kind_errors(resource: Resource, obj: Object) -> Iterator[FieldError]:
+    if obj.get("kind") != resource.kind:
+        yield invalid("kind", obj.get("kind", ""), f"must be {resource.kind}")
+    if obj.get("apiVersion") != resource.api_version:
+        yield invalid("apiVersion", obj.get("apiVersion", ""), f"must be {resource.api_version}")
+
+
+def _scale_errors(custom: CustomVersion, obj: Object) -> Iterator[FieldError]:
+    if custom.scale is None:
+        return
+    for path in (custom.scale.spec_replicas_path, custom.scale.status_replicas_path):
+        count = at_path(obj, path)
+        if isinstance(count, int) and count < 0:
+            yield invalid(path, count, "should be a non-negative integer")
+        elif isinstance(count, int) and count > _INT32_MAX:
+            yield invalid(path, count, f"should be less than or equal to {_INT32_MAX}")
+
+
+def at_path(obj: Object, path: str) -> Any:
+    """The value at a simple JSON path like `.spec.replicas`, None when nothing is there."""
+    value: Any = obj
+    for part in path.strip(".").split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(part)
+    return value

@@ -1,0 +1,339 @@
+"""Deleting: preconditions, grace, finalizers, and what is to become of dependents."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from hanse.kube.clock import Clock
+from tinykube import bodies
+from tinykube.addresses import Addresses
+from tinykube.admission import Admission, Event
+from tinykube.calls import Call
+from tinykube.crds import CRD_CLEANUP, CRDS
+from tinykube.failures import (
+    Refusal,
+    bad_request,
+    invalid,
+    invalid_object,
+    not_allowed,
+    not_found,
+    unsupported,
+)
+from tinykube.kinds import rules_of
+from tinykube.metadata import timestamp
+from tinykube.namespaces import IMMORTAL
+from tinykube.reads import check_list_options, selected_by
+from tinykube.resources import Object, Resource
+from tinykube.storage import Storage
+from tinykube.versions import kept, shown
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_POLICIES = ("Foreground", "Background", "Orphan", "nil")
+
+
+class Preconditions(Struct, frozen=True, rename="camel"):
+    """What must still be true of an object that is to go."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(Struct, frozen=True, rename="camel"):
+    """How to delete."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    preconditions: Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+PLAIN = DeleteOptions()
+
+
+class Removed(Struct, frozen=True):
+    """What a deletion answers, and whether the object is gone."""
+
+    object: Object
+    gone: bool
+    code: int = 200
+
+
+def read_options(call: Call) -> DeleteOptions:
+    """The options of a DELETE, from its body or else from its query."""
+    try:
+        value = bodies.parse(call.request) if call.request.body else _from_query(call)
+    except bodies.Unreadable as error:
+        raise bad_request(str(error)) from error
+    return read_value(value)
+
+
+def read_value(value: object) -> DeleteOptions:
+    """Delete options from their object; refuses what contradicts itself."""
+    kind = value.get("kind", "DeleteOptions") if isinstance(value, dict) else "DeleteOptions"
+    if kind != "DeleteOptions" and isinstance(value, dict):
+        version = value.get("apiVersion", "v1")
+        raise bad_request(f'no kind "{kind}" is registered for version "{version}" in scheme ""')
+    try:
+        options = msgspec.convert(value, DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(str(error)) from error
+    errors = []
+    policy = options.propagation_policy
+    if policy is not None and options.orphan_dependents is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", policy, detail))
+    if policy is not None and policy not in _POLICIES[:3]:
+        errors.append(unsupported("propagationPolicy", policy, _POLICIES))
+    errors += [
+        unsupported("dryRun", [asked], ("All",))
+        for asked in options.dry_run or ()
+        if asked != "All"
+    ]
+    if errors:
+        raise invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
+    return options
+
+
+def _from_query(call: Call) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    if call.option("gracePeriodSeconds"):
+        value["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
+    if call.option("propagationPolicy"):
+        value["propagationPolicy"] = call.option("propagationPolicy")
+    if call.option("orphanDependents"):
+        value["orphanDependents"] = call.flag("orphanDependents")
+    if call.option("dryRun"):
+        value["dryRun"] = [call.option("dryRun")]
+    return value
+
+
+class Deletion:
+    """The deleting verbs over one cluster's storage."""
+
+    def __init__(
+        self, storage: Storage, clock: Clock, admission: Admission, addresses: Addresses
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._admission = admission
+        self._addresses = addresses
+
+    async def delete(self, call: Call) -> Removed:
+        """DELETE of one object."""
+        options = read_options(call)
+        target = call.target
+        removed = await self.delete_object(call, target.namespace, target.name, options)
+        accepted = not removed.gone and options.orphan_dependents is False
+        return Removed(removed.object, removed.gone, 202 if accepted else 200)
+
+    async def delete_many(self, call: Call) -> list[Object]:
+        """DELETE of a collection, or of what the selectors leave of it."""
+        check_list_options(call)
+        options, selected = read_options(call), selected_by(call)
+        store = call.resource.store
+        chosen = [
+            obj
+            for obj in self._storage.objects(store, call.target.namespace)
+            if selected.matches(obj)
+        ]
+        for obj in chosen:
+            metadata = obj["metadata"]
+            try:
+                await self.delete_object(
+                    call, metadata.get("namespace", ""), metadata["name"], options
+                )
+            except Refusal as refusal:
+                if refusal.code != 404:
+                    raise
+        return [shown(call.resource, obj) for obj in chosen]
+
+    async def delete_object(
+        self, call: Call, namespace: str, name: str, options: DeleteOptions
+    ) -> Removed:
+        """Delete one object once admission agreed."""
+        resource = call.resource
+        while True:
+            stored = self._storage.get(resource.store, namespace, name)
+            if stored is None:
+                raise not_found(resource, name)
+            if resource.store == "namespaces" and name in IMMORTAL:
+                raise not_allowed(resource, name, "this namespace may not be deleted")
+            old = shown(resource, stored)
+            _check_preconditions(resource, old, options)
+            event = Event(call, "DELETE", None, old)
+            await self._admission.mutated(event)
+            await self._admission.validated(event)
+            if self._storage.get(resource.store, namespace, name) is stored:
+                return self.remove(resource, stored, options)
+
+    def remove(self, resource: Resource, stored: Object, options: DeleteOptions = PLAIN) -> Removed:
+        """Delete a stored object as far as finalizers and grace allow, at once."""
+        dry = bool(options.dry_run)
+        now = self._clock.now()
+        metadata = stored["metadata"]
+        finalizers = _finalizers(resource, metadata, options)
+        grace = _grace(resource, stored, options)
+        if grace is not UNSET and grace is None:
+            return Removed(shown(resource, stored), gone=False)
+        held = bool(finalizers) or _held_by_spec(resource, stored)
+        if isinstance(grace, UnsetType) and not held:
+            return self._gone(resource, stored, dry=dry)
+        seconds = 0 if isinstance(grace, UnsetType) or grace is None else grace
+        marked = _marked(resource, stored, finalizers, seconds, now)
+        if not dry and marked != stored:
+            marked = self._storage.replace(resource.store, marked)
+        if held or seconds:
+            return Removed(shown(resource, marked), gone=False)
+        return self._gone(resource, marked, dry=dry)
+
+    def _gone(self, resource: Resource, stored: Object, *, dry: bool) -> Removed:
+        metadata = stored["metadata"]
+        last = stored
+        if not dry:
+            namespace, name = metadata.get("namespace", ""), metadata["name"]
+            last = self._storage.remove(resource.store, namespace, name)
+            if resource.store == "services":
+                self._addresses.released(stored)
+        if rules_of(resource).returns_deleted:
+            return Removed(shown(resource, last), gone=True)
+        details = {
+            "name": metadata["name"],
+            "group": resource.group,
+            "kind": resource.plural,
+            "uid": metadata["uid"],
+        }
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {key: value for key, value in details.items() if value},
+        }
+        return Removed(status, gone=True)
+
+
+def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
+    wanted = options.preconditions
+    if wanted is None:
+        return
+    metadata = obj["metadata"]
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    why = ""
+    if wanted.uid is not None and wanted.uid != metadata["uid"]:
+        why = (
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record "
+            f"({metadata['uid']}). The object might have been deleted and then recreated"
+        )
+    elif wanted.resource_version not in (None, metadata["resourceVersion"]):
+        why = (
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
+            f"the ResourceVersion in record ({metadata['resourceVersion']}). The object might "
+            "have been modified"
+        )
+    if why:
+        details = {"name": metadata["name"], "group": resource.group, "kind": resource.kind}
+        raise Refusal(
+            409,
+            "Conflict",
+            f'Operation cannot be fulfilled on {kind} "{metadata["name"]}": {why}',
+            {key: value for key, value in details.items() if value},
+        )
+
+
+def _finalizers(resource: Resource, metadata: dict[str, Any], options: DeleteOptions) -> list[str]:
+    """The object's finalizers, with the garbage collector's own as the options ask."""
+    present = metadata.get("finalizers") or []
+    kept_on = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
+    if resource.store == CRDS:
+        kept_on = list(dict.fromkeys([*kept_on, CRD_CLEANUP]))
+    match _dependents(resource, present, options):
+        case "orphan":
+            return [*kept_on, ORPHAN]
+        case "foreground":
+            return [*kept_on, FOREGROUND]
+        case _:
+            return kept_on
+
+
+def _dependents(resource: Resource, present: list[str], options: DeleteOptions) -> str:
+    if resource.store == "events":
+        return ""
+    if options.orphan_dependents is not None:
+        return "orphan" if options.orphan_dependents else ""
+    match options.propagation_policy:
+        case "Orphan":
+            return "orphan"
+        case "Foreground":
+            return "foreground"
+        case "Background":
+            return ""
+    if ORPHAN in present:
+        return "orphan"
+    if FOREGROUND in present:
+        return "foreground"
+    return "orphan" if resource.store == "jobs.batch" else ""
+
+
+def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int | UnsetType | None:
+    """Seconds that a pod is given; none when it is going already, unset for what has no grace."""
+    if resource.store != "pods":
+        return UNSET
+    asked = options.grace_period_seconds
+    if asked is not None and asked < 0:
+        asked = 1
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    if metadata.get("deletionTimestamp"):
+        present = metadata.get("deletionGracePeriodSeconds") or 0
+        if not present:
+            return UNSET
+        return asked if asked is not None and asked < present else None
+    period = asked if asked is not None else spec.get("terminationGracePeriodSeconds", 30)
+    phase = (obj.get("status") or {}).get("phase")
+    if not spec.get("nodeName") or phase in ("Failed", "Succeeded"):
+        return 0
+    return int(period)
+
+
+def _held_by_spec(resource: Resource, obj: Object) -> bool:
+    """A namespace waits for its content to go."""
+    return resource.store == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _marked(
+    resource: Resource, stored: Object, finalizers: list[str], grace: int, now: datetime
+) -> Object:
+    """The object as one that is being deleted."""
+    metadata = dict(stored["metadata"])
+    if not metadata.get("deletionTimestamp") and metadata.get("generation"):
+        metadata["generation"] += 1
+    first = not metadata.get("deletionTimestamp")
+    if first or grace or metadata.get("deletionGracePeriodSeconds"):
+        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
+    if resource.store != "namespaces":
+        metadata["deletionGracePeriodSeconds"] = grace
+    metadata.pop("finalizers", None)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    marked = {**stored, "metadata": metadata}
+    if resource.store == "namespaces":
+        marked["status"] = {**stored.get("status", {}), "phase": "Terminating"}
+    if resource.store == CRDS and first:
+        marked["status"] = _terminating(stored.get("status", {}), now)
+    return kept(resource, marked) if resource.custom else marked
+
+
+def _terminating(status: Object, now: datetime) -> Object:
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": timestamp(now),
+        "reason": "InstanceDeletionPending",
+        "message": (
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        ),
+    }
+    others = [c for c in status.get("conditions") or () if c["type"] != "Terminating"]
+    return {**status, "conditions": [*others, condition]}

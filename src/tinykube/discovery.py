@@ -1,0 +1,278 @@
+"""The documents by which clients learn what a cluster is and serves; made from its registry."""
+
+import hashlib
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from hanse.kube.request import JSON, Request, Response
+from tinykube import openapi
+from tinykube.resources import Group, Object, Registry, Resource, Subresource
+
+VERSION = "v1.35.4"
+"""The Kubernetes release whose behaviour the embedded cluster follows."""
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+_CHECKS = {"/healthz": "healthz", "/livez": "livez", "/readyz": "readyz"}
+_kept: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]] = (
+    WeakKeyDictionary()
+)
+
+
+def respond(registry: Registry, request: Request) -> Response | None:
+    """The answer to a request for a document that is no object, or None for any other path."""
+    if request.method not in ("GET", "HEAD"):
+        return None
+    path = request.path.rstrip("/") or "/"
+    if check := _health(path, request):
+        return check
+    if path == "/openapi/v2":
+        return _openapi_v2(request.accept)
+    answer = _document(registry, path, _aggregated_version(request.accept))
+    if answer is None:
+        return None
+    return _unless_known(request, answer)
+
+
+def _document(registry: Registry, path: str, aggregated: str) -> Response | None:
+    """The document at a path; kept until what is served changes."""
+    generation, documents = _kept.get(registry, (-1, {}))
+    if generation != registry.generation:
+        documents = {}
+        _kept[registry] = (registry.generation, documents)
+    key = (path, aggregated if path in ("/api", "/apis") else "")
+    if key not in documents:
+        made = _make(registry, path, aggregated)
+        if made is None:
+            return None
+        documents[key] = made
+    return documents[key]
+
+
+def _make(registry: Registry, path: str, aggregated: str) -> Response | None:
+    match path.split("/")[1:]:
+        case [""]:
+            return _json({"paths": _paths(registry)})
+        case ["version"]:
+            return _json(_version())
+        case ["api"]:
+            return _aggregate(registry, [Group("", ("v1",))], aggregated) or _json(_CORE_VERSIONS)
+        case ["apis"]:
+            groups = registry.groups()
+            return _aggregate(registry, groups, aggregated) or _json(_group_list(groups))
+        case ["api", version]:
+            return _resource_list(registry, "", version)
+        case ["apis", name]:
+            return _group(registry, name)
+        case ["apis", group, version]:
+            return _resource_list(registry, group, version)
+        case ["openapi", "v3", *place]:
+            found = openapi.document(registry, "/".join(place), VERSION)
+            return None if found is None else _json(found)
+        case _:
+            return None
+
+
+def _json(document: Any, content_type: str = JSON) -> Response:
+    body = msgspec.json.encode(document)
+    etag = hashlib.sha256(body).hexdigest().upper()
+    headers = {"content-type": content_type, "etag": f'"{etag}"', "vary": "Accept"}
+    return Response(200, body, headers)
+
+
+def _openapi_v2(accept: str) -> Response:
+    """A document that describes nothing: kubectl wants one for `kind: List`, and then goes on.
+
+    All schemas are in version 3; what kubectl finds in neither, it leaves to the server to judge.
+    """
+    if "protobuf" not in accept:
+        info = {"title": "Kubernetes", "version": VERSION}
+        return _json({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+    headers = {"content-type": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
+    return Response(200, b"\x0a\x032.0", headers)
+
+
+def _unless_known(request: Request, answer: Response) -> Response:
+    """304 when the client says that it has this very document."""
+    known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
+    etag = answer.headers["etag"]
+    return Response(304, b"", {"etag": etag}) if etag in known else answer
+
+
+def _health(path: str, request: Request) -> Response | None:
+    """An embedded cluster that answers at all is well."""
+    root, _, part = path[1:].partition("/")
+    name = _CHECKS.get(f"/{root}")
+    if name is None or part not in ("", "ping"):
+        return None
+    verbose = any(key == "verbose" for key, _ in request.query) and not part
+    text = f"[+]ping ok\n[+]storage ok\n{name} check passed\n" if verbose else "ok"
+    return Response(200, text.encode(), {"content-type": "text/plain; charset=utf-8"})
+
+
+def _version() -> Object:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    _, minor, _ = VERSION[1:].split(".")
+    return {
+        "major": "1",
+        "minor": minor,
+        "gitVersion": f"{VERSION}+hanse",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{machine}",
+    }
+
+
+def _paths(registry: Registry) -> list[str]:
+    groups = registry.groups()
+    named = [f"/apis/{group.name}" for group in groups]
+    versions = [f"/apis/{group.name}/{version}" for group in groups for version in group.versions]
+    other = ["/api", "/api/v1", "/apis", "/openapi/v2", "/openapi/v3", "/version", *_CHECKS]
+    return sorted([*other, *named, *versions])
+
+
+_CORE_VERSIONS: Object = {
+    "kind": "APIVersions",
+    "versions": ["v1"],
+    "serverAddressByClientCIDRs": [],
+}
+
+
+def _group_list(groups: Iterable[Group]) -> Object:
+    shown = [_group_versions(group) for group in groups]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": shown}
+
+
+def _group(registry: Registry, name: str) -> Response | None:
+    found = next((group for group in registry.groups() if group.name == name), None)
+    if found is None:
+        return None
+    return _json({"kind": "APIGroup", "apiVersion": "v1", **_group_versions(found)})
+
+
+def _group_versions(group: Group) -> Object:
+    versions = [
+        {"groupVersion": f"{group.name}/{version}", "version": version}
+        for version in group.versions
+    ]
+    return {"name": group.name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resources(registry: Registry, group: str, version: str) -> list[Resource]:
+    found = [one for one in registry if (one.group, one.version) == (group, version)]
+    return sorted(found, key=lambda one: one.plural)
+
+
+def _resource_list(registry: Registry, group: str, version: str) -> Response | None:
+    found = _resources(registry, group, version)
+    if not found:
+        return None
+    shown = [entry for resource in found for entry in _classic(resource)]
+    head = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
+    return _json({**head, "groupVersion": found[0].api_version, "resources": shown})
+
+
+def _classic(resource: Resource) -> Iterable[Object]:
+    """A resource's entry in an APIResourceList, then those of its subresources."""
+    yield {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+        **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
+        **({"categories": list(resource.categories)} if resource.categories else {}),
+    }
+    for sub in sorted(resource.subresources, key=lambda sub: sub.name):
+        yield {
+            "name": f"{resource.plural}/{sub.name}",
+            "singularName": "",
+            "namespaced": resource.namespaced,
+            **({"group": sub.group, "version": sub.version} if sub.group else {}),
+            "kind": sub.kind,
+            "verbs": list(sub.verbs),
+        }
+
+
+def _aggregated_version(accept: str) -> str:
+    """The first version of aggregated discovery that a client prefers to plain JSON, or nothing."""
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        given = dict(parameter.partition("=")[::2] for parameter in parameters)
+        asked = (given.get("g"), given.get("as"))
+        if asked == ("apidiscovery.k8s.io", "APIGroupDiscoveryList"):
+            if media == JSON and given.get("v") in ("v2", "v2beta1"):
+                return given["v"]
+        elif media in (JSON, "*/*"):
+            return ""
+    return ""
+
+
+def _aggregate(registry: Registry, groups: list[Group], version: str) -> Response | None:
+    if not version:
+        return None
+    document = {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": [_discovered_group(registry, group) for group in groups],
+    }
+    return _json(document, _AGGREGATED.format(version=version))
+
+
+def _discovered_group(registry: Registry, group: Group) -> Object:
+    def resources(version: str) -> list[Object]:
+        return [_discovered(one) for one in _resources(registry, group.name, version)]
+
+    return {
+        "metadata": {"name": group.name} if group.name else {},
+        "versions": [
+            {"version": version, "resources": resources(version), "freshness": "Current"}
+            for version in group.versions
+        ],
+    }
+
+
+def _discovered(resource: Resource) -> Object:
+    return {
+        "resource": resource.plural,
+        "responseKind": _own_kind(resource, resource.kind),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+        **_unless_empty("shortNames", resource.short_names, str),
+        **_unless_empty("categories", resource.categories, str),
+        **_unless_empty(
+            "subresources",
+            sorted(resource.subresources, key=lambda sub: sub.name),
+            lambda sub: _discovered_subresource(resource, sub),
+        ),
+    }
+
+
+def _discovered_subresource(resource: Resource, sub: Subresource) -> Object:
+    foreign = {"group": sub.group, "version": sub.version, "kind": sub.kind}
+    return {
+        "subresource": sub.name,
+        "responseKind": foreign if sub.group else _own_kind(resource, sub.kind),
+        "verbs": list(sub.verbs),
+    }
+
+
+def _unless_empty(name: str, values: Iterable[Any], shown: Callable[[Any], Any]) -> Object:
+    found = [shown(value) for value in values]
+    return {name: found} if found else {}
+
+
+def _own_kind(resource: Resource, kind: str) -> Object:
+    """The API server names its built-ins' group and version once, above the resource."""
+    if resource.custom is None:
+        return {"group": "", "version": "", "kind": kind}
+    return {"group": resource.group, "version": resource.version, "kind": kind}

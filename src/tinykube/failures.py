@@ -1,0 +1,250 @@
+"""How requests are refused: Kubernetes Statuses, in the API server's own words."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.request import Response
+from tinykube.resources import Resource
+
+
+class FieldError(Struct, frozen=True):
+    """One thing wrong with one field: the Status's cause, and a part of its message."""
+
+    type: str
+    field: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        """As it stands in a message."""
+        return f"{self.field}: {self.body}"
+
+
+def quoted(value: Any) -> str:
+    """A value as messages show it: strings in quotes, anything else as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    """The value is not allowed there."""
+    return FieldError("FieldValueInvalid", field, f"Invalid value: {quoted(value)}: {detail}")
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """There must be a value."""
+    return FieldError("FieldValueRequired", field, "Required value" + (detail and f": {detail}"))
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """There may be no such value, or no such change of it."""
+    return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    """The value is there already, where each may stand once."""
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {quoted(value)}")
+
+
+def unsupported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
+    """The value is none of those that may stand there."""
+    choices = ", ".join(quoted(choice) for choice in allowed)
+    return FieldError(
+        "FieldValueNotSupported",
+        field,
+        f"Unsupported value: {quoted(value)}: supported values: {choices}",
+    )
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """The text has too many bytes."""
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(field: str, found: int, limit: int) -> FieldError:
+    """The list has too many elements."""
+    body = f"Too many: {found}: must have at most {limit} items"
+    return FieldError("FieldValueTooMany", field, body)
+
+
+class Refusal(Exception):
+    """A request was refused; carries the whole Status that says so."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.headers = headers or {}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The Status object, in the field order that the API server uses."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+    @property
+    def response(self) -> Response:
+        """The Status as an answer."""
+        headers = {"content-type": "application/json", **self.headers}
+        return Response(self.code, msgspec.json.encode(self.status), headers)
+
+
+class NoSuchPath(Refusal):
+    """Nothing is served at that path; the answer is plain text, as a mux gives it."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+    @property
+    def response(self) -> Response:
+        headers = {"content-type": "text/plain; charset=utf-8"}
+        return Response(404, b"404 page not found\n", headers)
+
+
+def _details(resource: Resource, name: str) -> dict[str, Any]:
+    named = {"name": name, "group": resource.group, "kind": resource.plural}
+    return {key: value for key, value in named.items() if value}
+
+
+def not_found(resource: Resource, name: str) -> Refusal:
+    """There is no such object."""
+    message = f'{resource.group_resource} "{name}" not found'
+    return Refusal(404, "NotFound", message, _details(resource, name))
+
+
+def already_exists(resource: Resource, name: str) -> Refusal:
+    """A create found an object of that name."""
+    message = f'{resource.group_resource} "{name}" already exists'
+    return Refusal(409, "AlreadyExists", message, _details(resource, name))
+
+
+def name_not_generated(resource: Resource, name: str) -> Refusal:
+    """A name that the server made is taken."""
+    message = (
+        f'{resource.group_resource} "{name}" already exists, '
+        "the server was not able to generate a unique name for the object"
+    )
+    details = {**_details(resource, name), "retryAfterSeconds": 1}
+    return Refusal(409, "AlreadyExists", message, details, {"retry-after": "1"})
+
+
+def conflict(resource: Resource, name: str, why: str) -> Refusal:
+    """A precondition does not hold."""
+    message = f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {why}'
+    return Refusal(409, "Conflict", message, _details(resource, name))
+
+
+def stale(resource: Resource, name: str) -> Refusal:
+    """The resourceVersion sent is not the present one."""
+    why = (
+        "the object has been modified; please apply your changes to the latest version "
+        "and try again"
+    )
+    return conflict(resource, name, why)
+
+
+def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> Refusal:
+    """Admission refused it."""
+    subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
+    details = _details(resource, name)
+    if causes:
+        details["causes"] = list(causes)
+    return Refusal(403, "Forbidden", f"{subject} is forbidden: {why}", details)
+
+
+def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> Refusal:
+    """The object breaks rules of its kind."""
+    found = list(errors)
+    texts = list(dict.fromkeys(error.text for error in found))
+    summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    causes = [{"reason": e.type, "message": e.body, "field": e.field} for e in found]
+    named = {"name": name, "group": group, "kind": kind}
+    details: dict[str, Any] = {key: value for key, value in named.items() if value}
+    details["causes"] = causes
+    return Refusal(422, "Invalid", f'{qualified} "{name}" is invalid: {summary}', details)
+
+
+def bad_request(message: str) -> Refusal:
+    """The request makes no sense."""
+    return Refusal(400, "BadRequest", message)
+
+
+def expired(message: str) -> Refusal:
+    """What was asked for is older than the history."""
+    return Refusal(410, "Expired", message)
+
+
+def too_large_version(asked: int, present: int) -> Refusal:
+    """The resourceVersion is one that this server has not reached."""
+    message = f"Timeout: Too large resource version: {asked}, current: {present}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    details = {"causes": causes, "retryAfterSeconds": 1}
+    return Refusal(504, "Timeout", message, details, {"retry-after": "1"})
+
+
+def unknown_resource() -> Refusal:
+    """The group and version are served, the resource is not."""
+    message = "the server could not find the requested resource"
+    return Refusal(404, "NotFound", message, {})
+
+
+def method_not_allowed() -> Refusal:
+    """The path is served, the method is not."""
+    message = "the server does not allow this method on the requested resource"
+    return Refusal(405, "MethodNotAllowed", message, {})
+
+
+def verb_not_supported(resource: Resource, verb: str) -> Refusal:
+    """The resource exists but cannot do that."""
+    message = f'{verb} is not supported on resources of kind "{resource.group_resource}"'
+    return Refusal(405, "MethodNotAllowed", message, _details(resource, ""))
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> Refusal:
+    """The body is of a type that is not read here."""
+    message = (
+        "the body of the request was in an unknown format - "
+        f"accepted media types include: {', '.join(accepted)}"
+    )
+    return Refusal(415, "UnsupportedMediaType", message)
+
+
+def too_large(limit: int) -> Refusal:
+    """The body has too many bytes."""
+    message = f"Request entity too large: limit is {limit}"
+    return Refusal(413, "RequestEntityTooLarge", message)
+
+
+def unprocessable(message: str = "") -> Refusal:
+    """A patch that cannot be applied to what is there."""
+    told = message or "the server rejected our request due to an error in our request"
+    return Refusal(422, "Invalid", told, {})
+
+
+def internal_error(message: str) -> Refusal:
+    """Something behind the server failed."""
+    details = {"causes": [{"message": message}]}
+    return Refusal(500, "InternalError", f"Internal error occurred: {message}", details)

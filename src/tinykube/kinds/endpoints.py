@@ -1,0 +1,114 @@
+"""EndpointSlices: defaults, checks, and the addresses that endpoints may have."""
+
+from collections.abc import Iterator
+from ipaddress import IPv6Address, ip_address
+from typing import Any
+
+from tinykube.failures import (
+    FieldError,
+    duplicate,
+    invalid,
+    required,
+    too_many,
+    unsupported,
+)
+from tinykube.names import label_problems, subdomain_problems
+from tinykube.resources import Object
+from tinykube.rules import Rules
+
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
+    """Addresses of endpoints are real ones, of their slice's family."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield invalid(field, address, detail)
+        return
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        yield invalid(field, address, "must not be an IPv4-mapped IPv6 address")
+        return
+    if kind and f"IPv{parsed.version}" != kind:
+        yield invalid(field.rpartition("[")[0], address, f"must be an {kind} address")
+    if parsed.is_unspecified:
+        yield invalid(field, address, f"may not be unspecified ({address})")
+    if parsed.is_loopback:
+        detail = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        yield invalid(field, address, detail)
+    if parsed.is_link_local:
+        detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        yield invalid(field, address, detail)
+
+
+def default_slice(found: Object) -> None:
+    """Ports have a name and a protocol even when they are left out."""
+    for port in found.get("ports") or ():
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def slice_errors(found: Object) -> Iterator[FieldError]:
+    """What is wrong with an EndpointSlice."""
+    kind = found.get("addressType", "")
+    if not kind:
+        yield required("addressType")
+    elif kind not in ("FQDN", "IPv4", "IPv6"):
+        yield unsupported("addressType", kind, ("FQDN", "IPv4", "IPv6"))
+    endpoints = found.get("endpoints") or []
+    if len(endpoints) > 1000:
+        yield too_many("endpoints", len(endpoints), 1000)
+        return
+    for at, endpoint in enumerate(endpoints):
+        yield from _endpoint_errors(endpoint, f"endpoints[{at}]", kind)
+    names: set[str] = set()
+    for at, port in enumerate(found.get("ports") or ()):
+        field, name = f"ports[{at}]", port.get("name", "")
+        for problem in label_problems(name) if name else ():
+            yield invalid(f"{field}.name", name, problem)
+        if name in names:
+            yield duplicate(f"{field}.name", name)
+        names.add(name)
+        if port.get("protocol") not in PROTOCOLS:
+            yield unsupported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS)
+
+
+def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterator[FieldError]:
+    addresses = endpoint.get("addresses") or []
+    if not addresses:
+        yield required(f"{field}.addresses", "must contain at least 1 address")
+    elif len(addresses) > 100:
+        yield too_many(f"{field}.addresses", len(addresses), 100)
+    for at, address in enumerate(addresses):
+        if kind in ("IPv4", "IPv6"):
+            yield from address_errors(address, f"{field}.addresses[{at}]", kind)
+    hostname = endpoint.get("hostname")
+    if hostname:
+        for problem in label_problems(hostname):
+            yield invalid(f"{field}.hostname", hostname, problem)
+    node = endpoint.get("nodeName")
+    if node:
+        for problem in subdomain_problems(node):
+            yield invalid(f"{field}.nodeName", node, problem)
+
+
+def slice_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """A slice keeps its family."""
+    if new.get("addressType") != old.get("addressType"):
+        yield invalid("addressType", new.get("addressType"), "field is immutable")
+
+
+def slice_warnings(found: Object) -> Iterator[str]:
+    """What the author of a slice should know."""
+    if found.get("addressType") == "FQDN":
+        yield "spec.addressType: FQDN endpoints are deprecated"
+
+
+SLICE_RULES = Rules(
+    warnings=slice_warnings,
+    default=default_slice,
+    validate=slice_errors,
+    validate_update=slice_update_errors,
+    generation=True,
+)

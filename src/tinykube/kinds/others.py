@@ -1,0 +1,378 @@
+"""The rules of the smaller kinds: namespaces, configuration, leases, claims, roles and so on."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from tinykube.failures import (
+    FieldError,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+    unsupported,
+)
+from tinykube.names import label_problems, path_segment_problems
+from tinykube.resources import Object
+from tinykube.rules import Rules
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_TOLD = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+    "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_TOTAL = 1024 * 1024
+_IMMUTABLE = "field is immutable when `immutable` is set"
+
+
+def prepare_namespace(namespace: Object) -> None:
+    """A namespace carries its own name as a label, and waits for its content before it goes."""
+    metadata = namespace["metadata"]
+    labels = metadata.get("labels") or {}
+    metadata["labels"] = {**labels, "kubernetes.io/metadata.name": metadata["name"]}
+    finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+    if "kubernetes" not in finalizers:
+        finalizers = [*finalizers, "kubernetes"]
+    namespace["spec"] = {"finalizers": finalizers}
+    namespace["status"] = {"phase": "Active"}
+
+
+def prepare_namespace_update(new: Object, old: Object) -> None:
+    """The name label stays, and finalizers have an endpoint of their own."""
+    labels = new["metadata"].get("labels") or {}
+    name = new["metadata"]["name"]
+    new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": name}
+    new["spec"] = old.get("spec", {})
+
+
+NAMESPACE_RULES = Rules(
+    prepare_create=prepare_namespace,
+    prepare_update=prepare_namespace_update,
+    name_problems=label_problems,
+    returns_deleted=True,
+)
+
+
+def _key_errors(entries: dict[str, str], field: str) -> Iterator[FieldError]:
+    for key in entries:
+        if len(key) > 253:
+            yield invalid(f"{field}[{key}]", key, "must be no more than 253 characters")
+        if not _KEY.fullmatch(key):
+            yield invalid(f"{field}[{key}]", key, _KEY_TOLD)
+        elif key in (".", ".."):
+            yield invalid(f"{field}[{key}]", key, f"must not be '{key}'")
+
+
+def config_map_errors(found: Object) -> Iterator[FieldError]:
+    """What is wrong with a ConfigMap."""
+    text, binary = found.get("data") or {}, found.get("binaryData") or {}
+    yield from _key_errors(text, "data")
+    for key in text:
+        if key in binary:
+            detail = "duplicate of key present in binaryData"
+            yield invalid(f"data[{key}]", key, detail)
+    yield from _key_errors(binary, "binaryData")
+    if sum(len(value) for value in (*text.values(), *binary.values())) > _TOTAL:
+        yield too_long("", _TOTAL)
+
+
+def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[FieldError]:
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield forbidden("immutable", _IMMUTABLE)
+    for field in fields:
+        if new.get(field) != old.get(field):
+            yield forbidden(field, _IMMUTABLE)
+
+
+def config_map_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """An immutable ConfigMap stays as it is."""
+    yield from _frozen(new, old, ("data", "binaryData"))
+
+
+CONFIG_MAP_RULES = Rules(validate=config_map_errors, validate_update=config_map_update_errors)
+
+
+def default_secret(secret: Object) -> None:
+    """Plain strings become data; a Secret without a type is opaque."""
+    strings = secret.pop("stringData", None)
+    if strings:
+        encoded = {key: b64encode(text.encode()).decode() for key, text in strings.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
+    secret.setdefault("type", "Opaque")
+
+
+_SECRET_KEYS = {
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+def secret_errors(secret: Object) -> Iterator[FieldError]:
+    """What is wrong with a Secret."""
+    entries = secret.get("data") or {}
+    yield from _key_errors(entries, "data")
+    if sum(len(value) * 3 // 4 for value in entries.values()) > _TOTAL:
+        yield too_long("data", _TOTAL)
+    for key in _SECRET_KEYS.get(secret.get("type", ""), ()):
+        if key not in entries:
+            yield required(f"data[{key}]")
+    if secret.get("type") == "kubernetes.io/service-account-token":
+        notes = secret["metadata"].get("annotations") or {}
+        if not notes.get("kubernetes.io/service-account.name"):
+            yield required("metadata.annotations[kubernetes.io/service-account.name]")
+
+
+def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """A Secret keeps its type, and an immutable one everything."""
+    if new.get("type") != old.get("type"):
+        yield invalid("type", new.get("type"), "field is immutable")
+    yield from _frozen(new, old, ("data",))
+
+
+SECRET_RULES = Rules(
+    default=default_secret, validate=secret_errors, validate_update=secret_update_errors
+)
+
+
+def lease_errors(lease: Object) -> Iterator[FieldError]:
+    """What is wrong with a Lease."""
+    spec = lease.get("spec") or {}
+    for field in ("leaseDurationSeconds", "leaseTransitions"):
+        value = spec.get(field)
+        if value is None:
+            continue
+        if field == "leaseDurationSeconds" and value <= 0:
+            yield invalid(f"spec.{field}", value, "must be greater than 0")
+        if field == "leaseTransitions" and value < 0:
+            yield invalid(f"spec.{field}", value, "must be greater than or equal to 0")
+
+
+LEASE_RULES = Rules(validate=lease_errors, update_creates=True, unconditional=False)
+
+
+def default_claim(claim: Object) -> None:
+    """A claim asks for a file system unless it says otherwise."""
+    claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+
+def prepare_claim(claim: Object) -> None:
+    """A new claim waits for its volume."""
+    claim["status"] = {"phase": "Pending"}
+
+
+def claim_errors(claim: Object) -> Iterator[FieldError]:
+    """What is wrong with a claim."""
+    spec = claim["spec"]
+    if not spec.get("accessModes"):
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+        yield required("spec.resources[storage]")
+
+
+def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """Of a claim only the size it asks for, and once its volume, may change."""
+    free = ("resources", "volumeAttributesClassName")
+    sides = [
+        {key: value for key, value in side["spec"].items() if key not in free}
+        for side in (new, old)
+    ]
+    if not old["spec"].get("volumeName"):
+        sides[0].pop("volumeName", None)
+    if sides[0] != sides[1]:
+        detail = (
+            "spec is immutable after creation except resources.requests and "
+            "volumeAttributesClassName for bound claims"
+        )
+        yield forbidden("spec", detail)
+
+
+CLAIM_RULES = Rules(
+    default=default_claim,
+    prepare_create=prepare_claim,
+    validate=claim_errors,
+    validate_update=claim_update_errors,
+    returns_deleted=True,
+)
+
+
+def default_volume(volume: Object) -> None:
+    """A volume is kept after its claim unless it says otherwise."""
+    spec = volume.setdefault("spec", {})
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+
+
+def prepare_volume(volume: Object) -> None:
+    """A new volume is not yet looked at."""
+    volume["status"] = {"phase": "Pending"}
+
+
+VOLUME_RULES = Rules(default=default_volume, prepare_create=prepare_volume, returns_deleted=True)
+
+
+def default_binding(binding: Object) -> None:
+    """References and subjects of RBAC name their group when it can only be one."""
+    group = "rbac.authorization.k8s.io"
+    reference = binding.get("roleRef") or {}
+    if reference and not reference.get("apiGroup"):
+        reference["apiGroup"] = group
+    for subject in binding.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", group)
+
+
+def binding_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """A binding keeps the role that it gives."""
+    if new.get("roleRef") != old.get("roleRef"):
+        yield invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
+
+
+ROLE_RULES = Rules(name_problems=path_segment_problems, update_creates=True)
+BINDING_RULES = Rules(
+    default=default_binding,
+    validate_update=binding_update_errors,
+    name_problems=path_segment_problems,
+    update_creates=True,
+)
+
+
+def default_webhooks(configuration: Object) -> None:
+    """What a webhook is when its author did not say."""
+    mutating = configuration.get("kind") == "MutatingWebhookConfiguration"
+    for webhook in configuration.get("webhooks") or ():
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        if mutating:
+            webhook.setdefault("reinvocationPolicy", "Never")
+        for rule in webhook.get("rules") or ():
+            rule.setdefault("scope", "*")
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if service:
+            service.setdefault("port", 443)
+
+
+def webhook_errors(configuration: Object) -> Iterator[FieldError]:
+    """What is wrong with a webhook configuration."""
+    for at, webhook in enumerate(configuration.get("webhooks") or ()):
+        field = f"webhooks[{at}]"
+        name = webhook.get("name", "")
+        if name.count(".") < 2:
+            detail = "should be a domain with at least three segments separated by dots"
+            yield invalid(f"{field}.name", name, detail)
+        client = webhook.get("clientConfig") or {}
+        if bool(client.get("url")) == bool(client.get("service")):
+            detail = "exactly one of url or service is required"
+            yield required(f"{field}.clientConfig", detail)
+        if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            value = webhook.get("sideEffects", "")
+            yield unsupported(f"{field}.sideEffects", value, ("None", "NoneOnDryRun"))
+        if not webhook.get("admissionReviewVersions"):
+            detail = "must specify one of v1, v1beta1"
+            yield required(f"{field}.admissionReviewVersions", detail)
+        if webhook.get("failurePolicy") not in ("Fail", "Ignore"):
+            value = webhook.get("failurePolicy", "")
+            yield unsupported(f"{field}.failurePolicy", value, ("Fail", "Ignore"))
+        if not 1 <= webhook.get("timeoutSeconds", 10) <= 30:
+            detail = "the timeout value must be between 1 and 30 seconds"
+            yield invalid(f"{field}.timeoutSeconds", webhook["timeoutSeconds"], detail)
+
+
+WEBHOOK_RULES = Rules(
+    default=default_webhooks, validate=webhook_errors, generation=True, unconditional=False
+)
+
+
+def service_range_errors(cidr: Object) -> Iterator[FieldError]:
+    """What is wrong with a ServiceCIDR."""
+    cidrs = (cidr.get("spec") or {}).get("cidrs") or []
+    if not cidrs:
+        yield required("spec.cidrs", "at least one CIDR required")
+    for at, text in enumerate(cidrs):
+        try:
+            ip_network(text)
+        except ValueError:
+            detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            yield invalid(f"spec.cidrs[{at}]", text, detail)
+
+
+def service_range_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """A range keeps its primary CIDR."""
+    given = (new.get("spec") or {}).get("cidrs") or []
+    held = (old.get("spec") or {}).get("cidrs") or []
+    if given[:1] != held[:1] or len(given) < len(held):
+        yield invalid("spec.cidrs", given, "field is immutable")
+
+
+SERVICE_RANGE_RULES = Rules(
+    validate=service_range_errors, validate_update=service_range_update_errors
+)
+
+
+def address_name_problems(name: str) -> list[str]:
+    """An IPAddress is named by the address, in its normal form."""
+    try:
+        normal = str(ip_address(name))
+    except ValueError:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    return [] if normal == name else ["must be a valid address in canonical format"]
+
+
+ADDRESS_RULES = Rules(name_problems=address_name_problems)
+
+
+def default_policy(policy: Object) -> None:
+    """A network policy is about ingress, and about egress when it says something of it."""
+    spec = policy.setdefault("spec", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+    for side in ("ingress", "egress"):
+        for rule in spec.get(side) or ():
+            for port in rule.get("ports") or ():
+                port.setdefault("protocol", "TCP")
+
+
+def default_priority(priority: Object) -> None:
+    """A priority class preempts unless it says otherwise."""
+    priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def default_storage_class(found: Object) -> None:
+    """Volumes of a class go with their claims, and are bound at once."""
+    found.setdefault("reclaimPolicy", "Delete")
+    found.setdefault("volumeBindingMode", "Immediate")
+
+
+def prepare_node(node: Object) -> None:
+    """Nodes may bring their status."""
+    node.setdefault("spec", {})
+    node.setdefault("status", {})
+
+
+def event_errors(event: Object) -> Iterator[FieldError]:
+    """An event is kept in the namespace of what it is about."""
+    core = event["apiVersion"] == "v1"
+    about = event.get("involvedObject" if core else "regarding") or {}
+    namespace = about.get("namespace", "")
+    if (namespace or "default") != event["metadata"]["namespace"]:
+        field = "involvedObject.namespace"
+        yield invalid(field, namespace, "does not match event.namespace")
+
+
+NODE_RULES = Rules(prepare_create=prepare_node, keeps_status=True)
+ENDPOINTS_RULES = Rules(update_creates=True)
+EVENT_RULES = Rules(validate=event_errors, update_creates=True)
+ACCOUNT_RULES = Rules(returns_deleted=True)
+POLICY_RULES = Rules(default=default_policy, generation=True)
+BUDGET_RULES = Rules(generation=True, unconditional=False)
+COUNTED_RULES = Rules(generation=True)
+VALIDATING_POLICY_RULES = Rules(generation=True, unconditional=False)
+PRIORITY_RULES = Rules(default=default_priority, generation=True)
+STORAGE_CLASS_RULES = Rules(default=default_storage_class, returns_deleted=True)

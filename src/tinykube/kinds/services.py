@@ -1,0 +1,314 @@
+"""Services and EndpointSlices: defaults, checks, and what may not change."""
+
+import re
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from tinykube.failures import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+)
+from tinykube.kinds.endpoints import PROTOCOLS, address_errors
+from tinykube.metadata import label_errors
+from tinykube.names import (
+    dns1035_problems,
+    label_key_problems,
+    label_problems,
+    subdomain_problems,
+)
+from tinykube.resources import Object
+from tinykube.rules import Rules
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_EXPOSED = ("NodePort", "LoadBalancer")
+_ADDRESSING = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+_PORT_RANGE = "must be between 1 and 65535, inclusive"
+
+
+def default_service(service: Object) -> None:
+    """What a Service is when its author did not say."""
+    spec = service.setdefault("spec", {})
+    kind = spec.setdefault("type", "ClusterIP")
+    affinity = spec.setdefault("sessionAffinity", "None")
+    if affinity == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif affinity == "ClientIP":
+        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if port.get("targetPort", 0) in (0, ""):
+            port["targetPort"] = port.get("port", 0)
+    if kind in _EXPOSED or spec.get("externalIPs"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        status = service.get("status") or {}
+        for ingress in (status.get("loadBalancer") or {}).get("ingress") or ():
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+
+def prepare_service(service: Object) -> None:
+    """The plural of clusterIP follows the singular."""
+    spec = dict(service["spec"])
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    service["spec"] = spec
+
+
+def prepare_service_update(service: Object, old: Object) -> None:
+    """Keep what was allocated unless the change gives it up."""
+    spec, before = dict(service["spec"]), old["spec"]
+    if spec.get("ports"):
+        spec["ports"] = [dict(port) for port in spec["ports"]]
+    service["spec"] = spec
+    _follow_cluster_ip(spec, before)
+    was, now = before.get("type"), spec.get("type")
+    if was != "ExternalName" and now == "ExternalName":
+        _give_up(spec, before, (*_ADDRESSING, "internalTrafficPolicy"))
+    elif "ExternalName" not in (was, now):
+        for field in ("clusterIP", "clusterIPs"):
+            if not spec.get(field) and before.get(field):
+                spec[field] = before[field]
+    _keep_node_ports(spec, before)
+    if was == "LoadBalancer" != now:
+        _give_up(spec, before, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
+        service["status"] = {**service.get("status", {}), "loadBalancer": {}}
+    if was in _EXPOSED and now not in _EXPOSED:
+        _give_up(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
+
+
+def _give_up(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
+    """Drop fields that the new type has no use for, unless the change set them."""
+    for field in fields:
+        if spec.get(field) == before.get(field):
+            spec.pop(field, None)
+
+
+def _follow_cluster_ip(spec: dict[str, Any], before: dict[str, Any]) -> None:
+    same_list = spec.get("clusterIPs", []) == before.get("clusterIPs", [])
+    if spec.get("clusterIP", "") == before.get("clusterIP", ""):
+        if before.get("clusterIPs") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = before["clusterIPs"]
+    elif same_list:
+        spec.pop("clusterIPs", None)
+        if spec.get("clusterIP"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
+    ports, old_ports = spec.get("ports") or [], before.get("ports") or []
+    was, now = before.get("type") in _EXPOSED, spec.get("type") in _EXPOSED
+    held = {port.get("name", ""): port.get("nodePort", 0) for port in old_ports}
+    if was and now:
+        used = {port.get("nodePort", 0) for port in ports} & set(held.values())
+        for port in ports:
+            known = held.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and known and known not in used:
+                port["nodePort"] = known
+    elif was and not now:
+        sent = {port.get("nodePort", 0) for port in ports}
+        if sent <= {0, *held.values()}:
+            for port in ports:
+                port.pop("nodePort", None)
+
+
+def service_errors(service: Object) -> Iterator[FieldError]:
+    """What is wrong with a Service."""
+    spec = service["spec"]
+    kind = spec.get("type", "")
+    ports = spec.get("ports") or []
+    headless = spec.get("clusterIP") == "None"
+    if not ports and not headless and kind != "ExternalName":
+        yield required("spec.ports")
+    yield from _type_errors(spec, kind)
+    names: set[str] = set()
+    for at, port in enumerate(ports):
+        yield from _port_errors(port, f"spec.ports[{at}]", names, several=len(ports) > 1)
+    yield from label_errors(spec.get("selector") or {}, "spec.selector")
+    if not spec.get("sessionAffinity"):
+        yield required("spec.sessionAffinity")
+    elif spec["sessionAffinity"] not in ("ClientIP", "None"):
+        yield unsupported("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None"))
+    yield from _cluster_ip_errors(spec, kind)
+    yield from _traffic_errors(spec, kind)
+    if kind not in _EXPOSED:
+        for at, port in enumerate(ports):
+            if port.get("nodePort"):
+                detail = f"may not be used when `type` is '{kind}'"
+                yield forbidden(f"spec.ports[{at}].nodePort", detail)
+    yield from _repeated_ports(ports)
+
+
+def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    policies = ("Cluster", "Local")
+    for at, address in enumerate(spec.get("externalIPs") or ()):
+        yield from address_errors(address, f"spec.externalIPs[{at}]", "")
+    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
+        detail = "may only be used when `type` is 'LoadBalancer'"
+        yield forbidden("spec.LoadBalancerSourceRanges", detail)
+    internal, external = spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")
+    if internal and internal not in policies:
+        yield unsupported("spec.internalTrafficPolicy", internal, policies)
+    field = "spec.externalTrafficPolicy"
+    if external and kind not in _EXPOSED and not spec.get("externalIPs"):
+        yield invalid(field, external, "may only be set for externally-accessible services")
+    elif external and external not in policies:
+        yield unsupported(field, external, policies)
+    if spec.get("loadBalancerClass") and kind != "LoadBalancer":
+        detail = "may only be used when `type` is 'LoadBalancer'"
+        yield forbidden("spec.loadBalancerClass", detail)
+
+
+def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    if not kind:
+        yield required("spec.type")
+    elif kind not in _TYPES:
+        yield unsupported("spec.type", kind, _TYPES)
+    if kind == "LoadBalancer" and spec.get("clusterIP") == "None":
+        yield invalid(
+            "spec.clusterIPs[0]", "None", "may not be set to 'None' for LoadBalancer services"
+        )
+    if kind == "NodePort" and spec.get("clusterIP") == "None":
+        yield invalid(
+            "spec.clusterIPs[0]", "None", "may not be set to 'None' for NodePort services"
+        )
+    if kind == "ExternalName":
+        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(field):
+                detail = "may not be set for ExternalName services"
+                yield forbidden(f"spec.{field}", detail)
+        name = (spec.get("externalName") or "").rstrip(".")
+        if not name:
+            yield required("spec.externalName")
+        for problem in subdomain_problems(name) if name else ():
+            yield invalid("spec.externalName", name, problem)
+
+
+def _port_errors(
+    port: dict[str, Any], field: str, names: set[str], *, several: bool
+) -> Iterator[FieldError]:
+    name = port.get("name", "")
+    if several and not name:
+        yield required(f"{field}.name")
+    elif name:
+        for problem in label_problems(name):
+            yield invalid(f"{field}.name", name, problem)
+        if name in names:
+            yield duplicate(f"{field}.name", name)
+        names.add(name)
+    number = port.get("port", 0)
+    if not 1 <= number <= 65535:
+        yield invalid(f"{field}.port", number, _PORT_RANGE)
+    if port.get("protocol") not in PROTOCOLS:
+        yield unsupported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS)
+    yield from _target_errors(port.get("targetPort", 0), f"{field}.targetPort")
+    if port.get("appProtocol"):
+        for problem in label_key_problems(port["appProtocol"]):
+            yield invalid(f"{field}.appProtocol", port["appProtocol"], problem)
+
+
+def _target_errors(target: Any, field: str) -> Iterator[FieldError]:
+    if isinstance(target, int):
+        if not 1 <= target <= 65535:
+            yield invalid(field, target, _PORT_RANGE)
+        return
+    if len(target) > 15:
+        yield invalid(field, target, "must be no more than 15 characters")
+    if not re.fullmatch(r"[-a-z0-9]*", target):
+        detail = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+        yield invalid(field, target, detail)
+    elif not any(letter.isalpha() for letter in target):
+        yield invalid(field, target, "must contain at least one letter (a-z)")
+
+
+def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    if kind == "ExternalName":
+        return
+    single, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
+    field = "spec.clusterIPs"
+    if single and several and several[0] != single:
+        yield invalid(field, several, "first value must match `clusterIP`")
+    if not single and several:
+        yield invalid(field, several, "must be empty when `clusterIP` is not specified")
+    families = spec.get("ipFamilies") or []
+    yield from _family_errors(families, spec.get("ipFamilyPolicy") or "")
+    if "None" in several[:1] and len(several) > 1:
+        yield invalid(field, several, "'None' must be the first and only value")
+    if len(several) > 2:
+        yield invalid(field, several, "may only hold up to 2 values")
+    for at, address in enumerate(several):
+        if address != "None":
+            yield from _family_mismatch(address, at, families)
+
+
+def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
+    for at, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            yield unsupported(f"spec.ipFamilies[{at}]", family, ("IPv4", "IPv6"))
+        if family in families[:at]:
+            yield duplicate(f"spec.ipFamilies[{at}]", family)
+    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
+    if policy and policy not in policies:
+        yield unsupported("spec.ipFamilyPolicy", policy, policies)
+
+
+def _family_mismatch(address: str, at: int, families: list[str]) -> Iterator[FieldError]:
+    field = f"spec.clusterIPs[{at}]"
+    try:
+        family = f"IPv{ip_address(address).version}"
+    except ValueError:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield invalid(field, address, detail)
+        return
+    if at < len(families) and families[at] != family:
+        wanted = families[at]
+        detail = f"expected an {wanted} value as indicated by `ipFamilies[{at}]`"
+        yield invalid(field, address, detail)
+
+
+def _repeated_ports(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
+    seen: set[tuple[str, int]] = set()
+    for at, port in enumerate(ports):
+        mark = (port.get("protocol", ""), port.get("port", 0))
+        if mark in seen:
+            told = {"Name": "", "Protocol": mark[0], "AppProtocol": None, "Port": mark[1]}
+            yield duplicate(f"spec.ports[{at}]", {**told, "TargetPort": 0, "NodePort": 0})
+        seen.add(mark)
+
+
+def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """Addresses and families stay, once they were given."""
+    spec, before = new["spec"], old["spec"]
+    if "ExternalName" in (spec.get("type"), before.get("type")):
+        return
+    for field in ("clusterIPs", "ipFamilies"):
+        given, held = spec.get(field) or [], before.get(field) or []
+        if given and held and given[0] != held[0]:
+            yield invalid(f"spec.{field}[0]", given, "may not change once set")
+        elif len(given) > 1 and len(held) > 1 and given[1] != held[1]:
+            yield invalid(f"spec.{field}[1]", given, "may not change once set")
+    if spec.get("type") == "LoadBalancer" == before.get("type") and spec.get(
+        "loadBalancerClass"
+    ) != before.get("loadBalancerClass"):
+        value = spec.get("loadBalancerClass")
+        yield invalid("spec.loadBalancerClass", value, "may not change once set")
+
+
+SERVICE_RULES = Rules(
+    default=default_service,
+    prepare_create=prepare_service,
+    prepare_update=prepare_service_update,
+    validate=service_errors,
+    validate_update=service_update_errors,
+    name_problems=dns1035_problems,
+    update_creates=True,
+    returns_deleted=True,
+)

@@ -1,0 +1,215 @@
+"""What every object carries: system fields, names, labels, finalizers, owners."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from tinykube.failures import (
+    FieldError,
+    bad_request,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from tinykube.names import (
+    label_key_problems,
+    label_problems,
+    label_value_problems,
+    path_segment_problems,
+)
+from tinykube.resources import Object, Resource
+
+_WIPED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "managedFields",
+)
+_RANDOM_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_BASE = 58
+_ANNOTATIONS_LIMIT = 256 * 1024
+_OTHER_NAMESPACE = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
+_OWN_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
+
+NameRule = Callable[[str], list[str]]
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment as objects carry it: RFC 3339, UTC, whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def metadata_of(obj: Object) -> dict[str, Any]:
+    """An object's metadata, made if there is none."""
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata must be an object")
+    return metadata
+
+
+def wipe(metadata: dict[str, Any]) -> None:
+    """Forget the system fields that a new object may not bring."""
+    for name in _WIPED:
+        metadata.pop(name, None)
+
+
+def new_uid(random: Random) -> str:
+    """A uid nobody has."""
+    return str(UUID(int=random.getrandbits(128), version=4))
+
+
+def generated_name(base: str, random: Random) -> str:
+    """A name from generateName: the base, cut if need be, and five letters."""
+    return base[:_GENERATED_BASE] + "".join(random.choices(_RANDOM_LETTERS, k=5))
+
+
+def settle_namespace(metadata: dict[str, Any], resource: Resource, namespace: str) -> None:
+    """Make the object's namespace that of the request, or refuse it if they disagree."""
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+    elif metadata.setdefault("namespace", namespace) != namespace:
+        raise bad_request(_OTHER_NAMESPACE)
+
+
+def metadata_errors(
+    metadata: dict[str, Any], rule: NameRule, *, builtin: bool = True
+) -> Iterator[FieldError]:
+    """What is wrong with a new object's metadata."""
+    base = metadata.get("generateName")
+    if base:
+        for problem in rule(base.removesuffix("-")):
+            yield invalid("metadata.generateName", base, problem)
+    name = metadata.get("name")
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        for problem in rule(name):
+            yield invalid("metadata.name", name, problem)
+    namespace = metadata.get("namespace")
+    if namespace:
+        for problem in label_problems(namespace):
+            yield invalid("metadata.namespace", namespace, problem)
+    yield from _common_errors(metadata)
+    if builtin:
+        yield from _finalizer_errors(metadata)
+
+
+def path_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+    """What is wrong with a name as a part of paths, for kinds with no rule of their own."""
+    name = metadata.get("name", "")
+    for problem in path_segment_problems(name):
+        yield invalid("metadata.name", name, problem)
+
+
+def _common_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+    yield from label_errors(metadata.get("labels") or {}, "metadata.labels")
+    yield from _annotation_errors(metadata.get("annotations") or {})
+    yield from _owner_errors(metadata.get("ownerReferences") or ())
+    for finalizer in metadata.get("finalizers") or ():
+        for problem in label_key_problems(finalizer):
+            yield invalid("metadata.finalizers", finalizer, problem)
+
+
+def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+    """The built-in kinds know by name the finalizers that have no domain."""
+    for at, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{at}]", finalizer, detail)
+
+
+def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
+    """What is wrong with labels."""
+    for key, value in labels.items():
+        for problem in label_key_problems(key):
+            yield invalid(field, key, problem)
+        for problem in label_value_problems(value):
+            yield invalid(field, value, problem)
+
+
+def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
+    size = 0
+    for key, value in annotations.items():
+        for problem in label_key_problems(key.lower()):
+            yield invalid("metadata.annotations", key, problem)
+        size += len(key) + len(value)
+    if size > _ANNOTATIONS_LIMIT:
+        yield too_long("metadata.annotations", _ANNOTATIONS_LIMIT)
+
+
+def _owner_errors(owners: list[dict[str, Any]] | tuple[()]) -> Iterator[FieldError]:
+    field = "metadata.ownerReferences"
+    controllers: list[str] = []
+    for owner in owners:
+        if not owner.get("apiVersion"):
+            yield invalid(f"{field}.apiVersion", "", "version must not be empty")
+        for name in ("kind", "name", "uid"):
+            if not owner.get(name):
+                yield invalid(f"{field}.{name}", "", "must not be empty")
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        first, last = controllers[0], controllers[-1]
+        detail = (
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {first} and {last}'
+        )
+        yield invalid(field, [_in_order(owner) for owner in owners], detail)
+
+
+def _in_order(owner: dict[str, Any]) -> dict[str, Any]:
+    """An owner as Go writes one."""
+    names = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+    return {name: owner[name] for name in names if name in owner}
+
+
+def metadata_update_errors(
+    new: dict[str, Any], old: dict[str, Any], rule: NameRule, *, builtin: bool = True
+) -> Iterator[FieldError]:
+    """What is wrong with changed metadata, told as often as the API server looks at it."""
+    for problem in rule(new["name"]):
+        yield invalid("metadata.name", new["name"], problem)
+    for _ in range(4 if builtin else 3):
+        yield from _common_errors(new)
+    for _ in range(2):
+        yield from _change_errors(new, old)
+
+
+def _change_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
+    if old.get("deletionTimestamp"):
+        known = old.get("finalizers") or ()
+        added = [finalizer for finalizer in new.get("finalizers") or () if finalizer not in known]
+        if added:
+            listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+            yield forbidden(
+                "metadata.finalizers",
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listed}}}",
+            )
+    if new.get("uid") != old.get("uid"):
+        yield invalid("metadata.uid", new.get("uid"), "field is immutable")
+
+
+def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
+    """Give an updated object the system fields that no update may change."""
+    new["uid"] = new.get("uid") or old["uid"]
+    new["creationTimestamp"] = old["creationTimestamp"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if name in old:
+            new[name] = old[name]
+        else:
+            new.pop(name, None)
+    for name in ("generation", "generateName"):
+        if name in old:
+            new[name] = old[name]
+        elif name == "generation":
+            new.pop(name, None)
+    for name in ("managedFields", "selfLink"):
+        new.pop(name, None)

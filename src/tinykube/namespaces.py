@@ -1,0 +1,33 @@
+"""Namespaces as everything else sees them: they must exist, and not be going."""
+
+from typing import Any
+
+from tinykube.builtins import BUILTINS
+from tinykube.failures import not_allowed, not_found
+from tinykube.resources import Resource
+from tinykube.storage import Storage
+
+NAMESPACES = BUILTINS.paths["", "v1", "namespaces"]
+IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
+
+
+def check_namespace(
+    storage: Storage, resource: Resource, namespace: str, metadata: dict[str, Any]
+) -> None:
+    """Refuse new content where there is no namespace, or one that is being deleted."""
+    if not resource.namespaced or not namespace or "list" not in resource.verbs:
+        return
+    found = storage.get("namespaces", "", namespace)
+    if found is None:
+        raise not_found(NAMESPACES, namespace)
+    if found["metadata"].get("deletionTimestamp"):
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        why = (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
+        name = metadata.get("name") or metadata.get("generateName", "")
+        raise not_allowed(resource, name, why, [cause])

@@ -1,0 +1,148 @@
+"""The three kinds of patch: JSON patch, merge patch, strategic merge patch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hanse.kube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from hanse.model.merging import merge
+from tinykube import custom, typed
+from tinykube.bodies import Unreadable, checked, media_type, parse_json
+from tinykube.calls import Call
+from tinykube.failures import (
+    FieldError,
+    Refusal,
+    bad_request,
+    invalid,
+    invalid_object,
+    unprocessable,
+    unsupported_media_type,
+)
+from tinykube.fields import type_of
+from tinykube.jsonpatch import PatchFailed, apply_json_patch
+from tinykube.resources import Object
+from tinykube.strategic import BadDirective, KeyMissing, go_text, strategic_merge
+
+_OPERATIONS_LIMIT = 10_000
+
+
+def reader(call: Call) -> Callable[[Object], Object]:
+    """Read the patch of a request; what comes back applies it to an object."""
+    kind = media_type(call.request)
+    accepted = [JSON_PATCH, MERGE_PATCH]
+    if call.resource.custom is None:
+        accepted.append(STRATEGIC_MERGE_PATCH)
+    if kind not in accepted:
+        if call.resource.custom is None:
+            raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise unsupported_media_type(accepted)
+    return patch_function(kind, checked(call.request), type_of(*_kind_of(call)))
+
+
+def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object], Object]:
+    """The change that a patch of that media type describes; refuses a body that is none."""
+    try:
+        patch = parse_json(body)
+    except Unreadable as error:
+        prefix = "" if kind == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+        raise bad_request(f"{prefix}{error}") from error
+    if kind == JSON_PATCH:
+        return lambda old: _json_patched(old, patch)
+    if not isinstance(patch, dict):
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {_go_kind(patch)} into Go value of "
+            "type map[string]interface {}"
+        )
+    if kind == MERGE_PATCH:
+        return lambda old: merge(old, patch)
+    return lambda old: _strategic(type_name, old, patch)
+
+
+def _json_patched(old: Object, patch: Any) -> Object:
+    if not isinstance(patch, list):
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {_go_kind(patch)} into Go value of "
+            "type []handlers.jsonPatchOp"
+        )
+    if len(patch) > _OPERATIONS_LIMIT:
+        raise Refusal(
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{_OPERATIONS_LIMIT}, got {len(patch)}",
+        )
+    try:
+        patched = apply_json_patch(typed.clone(old), patch)
+    except PatchFailed as error:
+        raise unprocessable() from error
+    if not isinstance(patched, dict):
+        raise unprocessable()
+    return patched
+
+
+def _strategic(type_name: str, old: Object, patch: Object) -> Object:
+    try:
+        return strategic_merge(type_name, old, patch)
+    except BadDirective as error:
+        raise bad_request(str(error)) from error
+    except KeyMissing as error:
+        raise Refusal(500, "", str(error)) from error
+
+
+def _go_kind(value: Any) -> str:
+    match value:
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case _:
+            return "number"
+
+
+def _kind_of(call: Call) -> tuple[str, str]:
+    subresource = call.resource.subresource(call.target.subresource)
+    if subresource is not None and subresource.group:
+        return f"{subresource.group}/{subresource.version}", subresource.kind
+    return call.resource.api_version, call.resource.kind
+
+
+def settled(call: Call, patched: Object) -> Object:
+    """A patched object as its kind has it, sharing nothing with what was patched."""
+    resource = call.resource
+    api_version, kind = _kind_of(call)
+    if resource.custom is not None and (api_version, kind) == (resource.api_version, resource.kind):
+        shaped, unknown = custom.shaped(resource, patched)
+    else:
+        sent = (patched.get("apiVersion", api_version), patched.get("kind", kind))
+        if sent != (api_version, kind):
+            detail = f'no kind "{sent[1]}" can stand for {kind} of version "{api_version}"'
+            raise _bad_patch(_json(patched), detail)
+        try:
+            shaped, unknown = typed.read(type_of(api_version, kind), patched)
+        except typed.TypeMismatch as error:
+            if media_type(call.request) == STRATEGIC_MERGE_PATCH:
+                text = go_text(parse_json(call.request.body))
+                raise _bad_patch(text, error.in_conversion) from error
+            raise _bad_patch(_json(patched), str(error)) from error
+        shaped = {"kind": kind, "apiVersion": api_version, **shaped}
+    problems = [f'unknown field "{path}"' for path in unknown]
+    if problems and call.field_validation == "Strict":
+        raise _bad_patch(_json(patched), f"strict decoding error: {', '.join(problems)}")
+    if call.field_validation == "Warn":
+        for problem in problems:
+            call.warn(problem)
+    return shaped
+
+
+def _json(patched: Object) -> str:
+    return msgspec.json.encode({key: patched[key] for key in sorted(patched)}).decode()
+
+
+def _bad_patch(text: str, detail: str) -> Refusal:
+    error: FieldError = invalid("patch", text, detail)
+    return invalid_object("", "", "", [error])

@@ -1,0 +1,79 @@
+"""Where a request points: paths to resources, objects and subresources."""
+
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from tinykube.failures import NoSuchPath, Refusal, not_found, unknown_resource
+from tinykube.resources import Registry, Resource
+
+
+class Target(Struct, frozen=True):
+    """One resource, narrowed to a namespace, an object, or an endpoint of an object."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class _Place(Struct, frozen=True):
+    """The path of a group and version, and what follows it."""
+
+    group: str
+    version: str
+    rest: tuple[str, ...]
+
+
+def is_resource_path(path: str) -> bool:
+    """Whether a path goes below a group and version, where resources are."""
+    parts = path.strip("/").split("/")
+    return (parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)
+
+
+def locate(registry: Registry, path: str) -> Target:
+    """What a resource path points at; refuses one that points nowhere."""
+    place = _place(path)
+    namespace, rest = _split_namespace(place)
+    if not 1 <= len(rest) <= 3:
+        raise _nowhere(registry, place)
+    resource = registry.find(place.group, place.version, rest[0])
+    if resource is None or (namespace and not resource.namespaced):
+        raise _nowhere(registry, place)
+    name, subresource = (*rest[1:], "", "")[:2]
+    if resource.namespaced and name and not namespace:
+        raise _nowhere(registry, place)
+    if subresource and resource.subresource(subresource) is None:
+        raise not_found(resource, name) if resource.custom else unknown_resource()
+    if name and "list" not in resource.verbs:
+        raise unknown_resource()
+    return Target(resource, namespace, name, subresource)
+
+
+def _place(path: str) -> _Place:
+    parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
+    if parts[0] == "api":
+        return _Place("", parts[1], _without_watch(parts[2:]))
+    return _Place(parts[1], parts[2], _without_watch(parts[3:]))
+
+
+def _without_watch(rest: list[str]) -> tuple[str, ...]:
+    """The old /watch/ prefix says nothing about the place."""
+    return tuple(rest[1:] if rest[:1] == ["watch"] else rest)
+
+
+def _split_namespace(place: _Place) -> tuple[str, tuple[str, ...]]:
+    """A namespace's own path and endpoints are not those of something inside it."""
+    rest = place.rest
+    if rest[0] != "namespaces" or len(rest) < 3:
+        return "", rest
+    if len(rest) == 3 and not place.group and rest[2] in ("status", "finalize"):
+        return "", rest
+    return rest[1], rest[2:]
+
+
+def _nowhere(registry: Registry, place: _Place) -> Refusal:
+    builtin = any(
+        resource.group == place.group and resource.custom is None for resource in registry
+    )
+    return unknown_resource() if builtin else NoSuchPath()

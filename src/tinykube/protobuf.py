@@ -1,0 +1,193 @@
+"""Kubernetes protobuf request bodies (`k8s\\0` and a runtime.Unknown) as JSON objects."""
+
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tinykube.fields import Field, fields_of, type_of
+
+MAGIC = b"k8s\0"
+CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
+
+Wire = int | bytes
+"""A varint or fixed number, or the bytes of a length-delimited field."""
+
+
+class NotDecodable(ValueError):
+    """The body is not protobuf, or holds a kind whose fields are not known."""
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """The object in a request body, as a client would have sent it in JSON."""
+    if not body.startswith(MAGIC):
+        raise NotDecodable(
+            "provided data does not appear to be a protobuf message, "
+            f"expected prefix {list(MAGIC)}".replace(",", "")
+        )
+    envelope = dict(_wire_fields(memoryview(body)[len(MAGIC) :]))
+    type_meta = dict(_wire_fields(_buffer(envelope.get(1, b""))))
+    api_version, kind = (_text(type_meta.get(number, b"")) for number in (1, 2))
+    type_name = type_of(api_version, kind)
+    if fields_of(type_name) is None:
+        raise NotDecodable(f'no kind "{kind}" is registered for version "{api_version}"')
+    decoded = _message(type_name, _buffer(envelope.get(2, b"")))
+    return {"apiVersion": api_version, "kind": kind, **decoded}
+
+
+def _message(type_name: str, buffer: memoryview) -> dict[str, Any]:
+    """One message by its table; a field that the table does not know is skipped."""
+    fields = {field.number: field for field in fields_of(type_name) or ()}
+    decoded: dict[str, Any] = {}
+    for number, wire in _wire_fields(buffer):
+        field = fields.get(number)
+        if field is None:
+            continue
+        if not field.name:
+            decoded |= _message(field.type, _buffer(wire))
+        elif field.shape == "list":
+            decoded.setdefault(field.name, []).append(_value(field.type, wire))
+        elif field.shape == "map":
+            key, value = _entry(field, wire)
+            decoded.setdefault(field.name, {})[key] = value
+        else:
+            value = _value(field.type, wire)
+            if not _is_left_out(field, value):
+                decoded[field.name] = value
+    return decoded
+
+
+def _is_left_out(field: Field, value: Any) -> bool:
+    """Whether Go would leave a value out of JSON: on the wire even unset fields are present."""
+    if value is None:
+        return True
+    return not (field.pointer or field.kept or field.is_message) and value in ("", 0)
+
+
+def _entry(field: Field, wire: Wire) -> tuple[str, Any]:
+    """One entry of a map, which travels as a message of key and value."""
+    entry = dict(_wire_fields(_buffer(wire)))
+    default: Wire = 0 if field.type in ("bool", "int32", "int64") else b""
+    return _text(entry.get(1, b"")), _value(field.type, entry.get(2, default))
+
+
+def _value(type_name: str, wire: Wire) -> Any:
+    """One value of a type; those with a JSON form of their own are messages on the wire."""
+    match type_name:
+        case "string":
+            return _text(wire)
+        case "bool":
+            return bool(_number(wire))
+        case "int32" | "int64":
+            return _signed(_number(wire))
+        case "bytes":
+            return base64.b64encode(_buffer(wire)).decode()
+        case _ if "." in type_name:
+            return _message(type_name, _buffer(wire))
+        case _:
+            return _special(type_name, dict(_wire_fields(_buffer(wire))), wire)
+
+
+def _special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
+    match type_name:
+        case "time" | "microtime":
+            return _timestamp(parts, digits=6 if type_name == "microtime" else 0)
+        case "quantity":
+            return _text(parts.get(1, b"0"))
+        case "intorstring":
+            is_text = parts.get(1, 0) == 1
+            return _text(parts.get(3, b"")) if is_text else _signed(_number(parts.get(2, 0)))
+        case "json":
+            raw = bytes(_buffer(parts.get(1, b"")))
+            return _json(raw) if raw else None
+        case "items":
+            return [_text(item) for number, item in _wire_fields(_buffer(wire)) if number == 1]
+        case _:
+            raise NotDecodable(f"a {type_name} cannot be sent as protobuf")
+
+
+def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
+    """RFC 3339 in UTC, or None for Go's zero time, which travels as an empty message."""
+    seconds, nanos = (_signed(_number(parts.get(number, 0))) for number in (1, 2))
+    if not seconds and not nanos:
+        return None
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, OSError, ValueError) as error:
+        raise NotDecodable("a timestamp is outside all calendars") from error
+    return f"{moment}.{nanos // 1000:06d}Z" if digits else f"{moment}Z"
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise NotDecodable(f"an embedded object is not JSON: {error}") from error
+
+
+def _wire_fields(buffer: memoryview) -> Iterator[tuple[int, Wire]]:
+    """The numbered fields of one message, in the order in which they were written."""
+    at = 0
+    while at < len(buffer):
+        tag, at = _varint(buffer, at)
+        number, wire_type = tag >> 3, tag & 7
+        match wire_type:
+            case 0:
+                value, at = _varint(buffer, at)
+                yield number, value
+            case 1 | 5:
+                size = 8 if wire_type == 1 else 4
+                yield number, int.from_bytes(_slice(buffer, at, size), "little")
+                at += size
+            case 2:
+                size, at = _varint(buffer, at)
+                yield number, bytes(_slice(buffer, at, size))
+                at += size
+            case _:
+                raise NotDecodable(f"proto: illegal wireType {wire_type}")
+
+
+def _varint(buffer: memoryview, at: int) -> tuple[int, int]:
+    """The number that starts at an offset, and the offset after it."""
+    value = shift = 0
+    while True:
+        if at >= len(buffer) or shift > 63:
+            raise NotDecodable("unexpected EOF")
+        byte = buffer[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _slice(buffer: memoryview, at: int, size: int) -> memoryview:
+    if at + size > len(buffer):
+        raise NotDecodable("unexpected EOF")
+    return buffer[at : at + size]
+
+
+def _signed(number: int) -> int:
+    """Negative numbers travel as 64-bit two's complement."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _buffer(wire: Wire) -> memoryview:
+    if isinstance(wire, int):
+        raise NotDecodable("proto: wrong wireType for a message or string")
+    return memoryview(wire)
+
+
+def _text(wire: Wire) -> str:
+    try:
+        return bytes(_buffer(wire)).decode()
+    except UnicodeDecodeError as error:
+        raise NotDecodable("proto: a string is not UTF-8") from error
+
+
+def _number(wire: Wire) -> int:
+    if not isinstance(wire, int):
+        raise NotDecodable("proto: wrong wireType for a number")
+    return wire

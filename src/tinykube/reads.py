@@ -1,0 +1,213 @@
+"""Reading objects: one by name, or lists in consistent pages."""
+
+import base64
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.request import Response
+from tinykube.bodies import syntax_problem
+from tinykube.calls import Call
+from tinykube.failures import (
+    FieldError,
+    Refusal,
+    bad_request,
+    expired,
+    forbidden,
+    invalid_object,
+    not_found,
+    too_large_version,
+    unsupported,
+)
+from tinykube.render import answer, list_answer
+from tinykube.resources import Object
+from tinykube.selectors import Selection, selection
+from tinykube.storage import Compacted, Storage
+from tinykube.versions import shown
+
+_PAGE_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can "
+    "start a new list without the continue parameter, or use the continue token in this response "
+    "to retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+class _Token(Struct, frozen=True):
+    """Where the next page starts, and at which version; -1 means whatever is current."""
+
+    v: str
+    rv: int
+    start: str
+
+
+def get(storage: Storage, call: Call, now: datetime) -> Response:
+    """One object by its name."""
+    obj = found(storage, call)
+    wanted = version_of(call.option("resourceVersion"))
+    if wanted > storage.version:
+        raise too_large_version(wanted, storage.version)
+    return answer(call, 200, obj, now)
+
+
+def found(storage: Storage, call: Call) -> Object:
+    """The object that a request names; refuses when it is not there."""
+    target = call.target
+    stored = storage.get(target.resource.store, target.namespace, target.name)
+    if stored is None:
+        raise not_found(target.resource, target.name)
+    return shown(target.resource, stored)
+
+
+def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
+    """A list, or the page of one that limit and continue ask for."""
+    check_list_options(call)
+    selected = selected_by(call)
+    token = _token(call.option("continue"))
+    version = _list_version(storage, call, token)
+    objects = _objects(storage, call, version, token)
+    if token is not None:
+        objects = [obj for obj in objects if _key(obj) >= token.start]
+    if not selected.everything:
+        objects = [obj for obj in objects if selected.matches(obj)]
+    shown_version = storage.version if version < 0 else version
+    metadata: dict[str, Any] = {"resourceVersion": str(shown_version)}
+    limit = 0 if call.option("resourceVersion") == "0" else call.number("limit")
+    if 0 < limit < len(objects):
+        start = _key(objects[limit - 1]) + "\0"
+        metadata["continue"] = _text(_Token("meta.k8s.io/v1", shown_version, start))
+        if selected.everything:
+            metadata["remainingItemCount"] = len(objects) - limit
+        objects = objects[:limit]
+    resource = call.resource
+    return list_answer(call, [shown(resource, obj) for obj in objects], metadata, now)
+
+
+def selected_by(call: Call) -> Selection:
+    """The selection that a list, a watch or a deletion of many asks for."""
+    labels, fields = call.option("labelSelector"), call.option("fieldSelector")
+    return selection(call.resource, labels, fields) if labels or fields else Selection()
+
+
+def check_list_options(call: Call) -> None:
+    """Refuse combinations of options that mean nothing."""
+    errors = [*_option_errors(call)]
+    if errors:
+        raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
+
+
+def _option_errors(call: Call) -> list[FieldError]:
+    match_rule, version = call.option("resourceVersionMatch"), call.option("resourceVersion")
+    rule, field = "resourceVersionMatch", "resourceVersionMatch"
+    if call.option("sendInitialEvents") and not call.flag("watch"):
+        return [forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
+    if call.flag("watch"):
+        return _watch_errors(call, match_rule)
+    if not match_rule:
+        return []
+    if call.option("continue"):
+        return [forbidden(field, f"{rule} is forbidden when continue is provided")]
+    if not version:
+        return [forbidden(field, f"{rule} is forbidden unless resourceVersion is provided")]
+    if match_rule not in ("Exact", "NotOlderThan"):
+        return [unsupported(field, match_rule, ("Exact", "NotOlderThan", ""))]
+    if match_rule == "Exact" and version == "0":
+        detail = f'{rule} "Exact" is forbidden for resourceVersion "0"'
+        return [forbidden(field, detail)]
+    return []
+
+
+def _watch_errors(call: Call, match_rule: str) -> list[FieldError]:
+    field = "resourceVersionMatch"
+    if call.option("sendInitialEvents"):
+        if match_rule != "NotOlderThan":
+            detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            return [forbidden(field, detail)]
+        return []
+    if match_rule:
+        detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        return [forbidden(field, detail)]
+    return []
+
+
+def version_of(text: str) -> int:
+    """A resourceVersion as a number, zero when it is not given."""
+    if not text:
+        return 0
+    if not text.isdecimal():
+        problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": {problem}'
+        )
+    return int(text)
+
+
+def _list_version(storage: Storage, call: Call, token: _Token | None) -> int:
+    """The version to show; negative for the current one."""
+    if token is not None:
+        if call.option("resourceVersion") not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        return token.rv
+    wanted = version_of(call.option("resourceVersion"))
+    if wanted > storage.version:
+        raise too_large_version(wanted, storage.version)
+    rule = call.option("resourceVersionMatch")
+    pinned = rule == "Exact" or (not rule and wanted and call.number("limit"))
+    return wanted if pinned else -1
+
+
+def _objects(storage: Storage, call: Call, version: int, token: _Token | None) -> list[Object]:
+    store, namespace = call.resource.store, call.target.namespace
+    if version < 0 or version == storage.version:
+        return list(storage.objects(store, namespace))
+    try:
+        return storage.objects_at(store, namespace, version)
+    except Compacted:
+        if token is None:
+            message = "The resourceVersion for the provided list is too old."
+            raise expired(message) from None
+        raise _page_expired(token) from None
+
+
+def _page_expired(token: _Token) -> Refusal:
+    refusal = _PageExpired(410, "Expired", _PAGE_TOO_OLD)
+    refusal.token = _text(_Token(token.v, -1, token.start))
+    return refusal
+
+
+class _PageExpired(Refusal):
+    """A page that is gone; the Status says how to go on without consistency."""
+
+    token = ""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {**super().status, "metadata": {"continue": self.token}}
+
+
+def _key(obj: Object) -> str:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+def _text(token: _Token) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
+
+
+def _token(text: str) -> _Token | None:
+    if not text:
+        return None
+    problem = ""
+    read = b""
+    try:
+        read = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(read, type=_Token)
+    except msgspec.DecodeError:
+        problem = syntax_problem(read)
+    except ValueError:
+        problem = "illegal base64 data"
+    raise bad_request(f"invalid continue token: continue key is not valid: {problem}")

@@ -1,0 +1,104 @@
+"""Answers in the form that was asked for: objects, Tables, or metadata alone."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from hanse.kube.request import Response
+from tinykube import tables
+from tinykube.calls import Call
+from tinykube.resources import Object
+
+Form = Literal["object", "table", "metadata"]
+
+
+def form_of(accept: str) -> Form:
+    """The first form in an Accept header that can be given; never refused."""
+    for choice in accept.split(","):
+        parts = [part.strip() for part in choice.split(";")]
+        if parts[0] not in ("application/json", "*/*", "application/*"):
+            continue
+        wanted = next((part[3:] for part in parts[1:] if part.startswith("as=")), "")
+        match wanted:
+            case "Table":
+                return "table"
+            case "PartialObjectMetadata" | "PartialObjectMetadataList":
+                return "metadata"
+            case "":
+                return "object"
+            case _:
+                continue
+    return "object"
+
+
+def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
+    """Warnings as one header; the values of several are joined as HTTP allows."""
+    if not warnings:
+        return {}
+    shown = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    return {"warning": ", ".join(f'299 - "{text}"' for text in shown)}
+
+
+def answer(call: Call, code: int, obj: Object, now: datetime) -> Response:
+    """One object as an answer."""
+    match form_of(call.request.accept):
+        case "table" if obj.get("kind") != "Status":
+            body = one_table(call, [obj], now)
+            body["metadata"] = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        case "metadata" if obj.get("kind") != "Status":
+            body = partial(obj)
+        case _:
+            body = obj
+    headers = {"content-type": "application/json", **warning_headers(call.warnings)}
+    return Response(code, msgspec.json.encode(body), headers)
+
+
+def list_answer(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:
+    """A list as an answer."""
+    resource = call.resource
+    body: Object
+    match form_of(call.request.accept):
+        case "table":
+            body = {**one_table(call, items, now), "metadata": metadata}
+        case "metadata":
+            body = {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "items": [partial(item) for item in items],
+            }
+        case "object":
+            # Go leaves kind and apiVersion out of typed items; custom ones carry them
+            if resource.custom is None:
+                items = [_untyped(item) for item in items]
+            else:
+                metadata = {"continue": "", **metadata}
+            body = {
+                "kind": resource.list_kind,
+                "apiVersion": resource.api_version,
+                "metadata": metadata,
+                "items": items,
+            }
+    headers = {"content-type": "application/json", **warning_headers(call.warnings)}
+    return Response(200, msgspec.json.encode(body), headers)
+
+
+def _untyped(item: Object) -> Object:
+    return {key: value for key, value in item.items() if key not in ("kind", "apiVersion")}
+
+
+def one_table(call: Call, items: list[Object], now: datetime) -> dict[str, Any]:
+    """Objects as rows."""
+    include = call.option("includeObject") or "Metadata"
+    return tables.table(call.resource, items, include, now)
+
+
+def partial(obj: Object) -> Object:
+    """An object's metadata alone."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj["metadata"],
+    }

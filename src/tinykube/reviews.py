@@ -1,0 +1,65 @@
+"""Reviews: who is asking, and what they may do; everything is allowed, as RBAC is not evaluated."""
+
+from datetime import datetime
+from typing import Any
+
+from tinykube.failures import invalid, invalid_object
+from tinykube.metadata import timestamp
+from tinykube.resources import Object
+from tinykube.tokens import Tokens
+from tinykube.users import User
+
+_EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+_EVERYWHERE = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+
+
+def user_info(user: User) -> dict[str, Any]:
+    """A user as reviews and admission show one."""
+    info: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = user.extra
+    return info
+
+
+def reviewed(review: Object, user: User, tokens: Tokens, now: datetime) -> Object:
+    """A review with its answer."""
+    status: dict[str, Any]
+    _check_attributes(review)
+    match review["kind"]:
+        case "SelfSubjectReview":
+            metadata = {**review["metadata"], "creationTimestamp": timestamp(now)}
+            review = {**review, "metadata": metadata}
+            status = {"userInfo": user_info(user)}
+        case "TokenReview":
+            status = _token_status((review.get("spec") or {}).get("token", ""), tokens)
+        case "SelfSubjectRulesReview":
+            status = {
+                "resourceRules": _EVERYTHING,
+                "nonResourceRules": _EVERYWHERE,
+                "incomplete": False,
+            }
+        case _:
+            status = {"allowed": True}
+    return {**review, "status": status}
+
+
+def _check_attributes(review: Object) -> None:
+    if not review["kind"].endswith("SubjectAccessReview"):
+        return
+    spec = review.get("spec") or {}
+    given = [spec.get(field) for field in ("resourceAttributes", "nonResourceAttributes")]
+    if sum(value is not None for value in given) != 1:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        error = invalid("spec.resourceAttributes", given[0], detail)
+        raise invalid_object("", "authorization.k8s.io", "", [error])
+
+
+def _token_status(token: str, tokens: Tokens) -> dict[str, Any]:
+    user = tokens.user_of(token)
+    if user is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    return {"authenticated": True, "user": user_info(user)}

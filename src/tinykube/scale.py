@@ -1,0 +1,68 @@
+"""The scale endpoint: replicas of anything that has them, in one shape."""
+
+from typing import Any
+
+from tinykube.custom import at_path
+from tinykube.failures import internal_error, invalid, invalid_object
+from tinykube.resources import Object, Resource
+from tinykube.selectors import selector_text
+
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(resource: Resource, obj: Object) -> Object:
+    """An object's replicas, wanted and present, as a Scale."""
+    metadata = {key: obj["metadata"][key] for key in _SHOWN if key in obj["metadata"]}
+    wanted, present, selector = _counts(resource, obj)
+    status: dict[str, Any] = {"replicas": present}
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": wanted} if wanted else {},
+        "status": status,
+    }
+
+
+def _counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
+    if resource.custom is None:
+        selector = selector_text(obj["spec"].get("selector") or {})
+        present = (obj.get("status") or {}).get("replicas", 0)
+        return obj["spec"].get("replicas", 0), present, selector
+    paths = resource.custom.scale
+    assert paths is not None
+    wanted = at_path(obj, paths.spec_replicas_path)
+    if wanted is None:
+        raise internal_error(f'the spec replicas field "{paths.spec_replicas_path}" does not exist')
+    selector = at_path(obj, paths.label_selector_path) if paths.label_selector_path else ""
+    return wanted, at_path(obj, paths.status_replicas_path) or 0, selector or ""
+
+
+def rescaled(resource: Resource, obj: Object, scale: Object) -> Object:
+    """The object with the replicas that a Scale asks for; a copy where it differs."""
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    name = obj["metadata"]["name"]
+    if replicas < 0:
+        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid_object("Scale", "autoscaling", name, [error])
+    path = ".spec.replicas"
+    if resource.custom is not None and resource.custom.scale is not None:
+        path = resource.custom.scale.spec_replicas_path
+    made = _with(obj, path.strip(".").split("."), replicas)
+    sent = scale.get("metadata") or {}
+    metadata = dict(obj["metadata"])
+    for key in ("resourceVersion", "uid"):
+        metadata.pop(key)
+        if sent.get(key):
+            metadata[key] = sent[key]
+    if "resourceVersion" not in metadata:
+        metadata["resourceVersion"] = obj["metadata"]["resourceVersion"]
+    return {**made, "metadata": metadata}
+
+
+def _with(value: Any, path: list[str], leaf: Any) -> Any:
+    held = value if isinstance(value, dict) else {}
+    inner = leaf if len(path) == 1 else _with(held.get(path[0]), path[1:], leaf)
+    return {**held, path[0]: inner}

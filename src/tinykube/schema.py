@@ -1,0 +1,356 @@
+"""Structural schemas of CRDs: pruning, defaults, and validation in the API server's words."""
+
+import ipaddress
+import re
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from typing import Any
+
+import msgspec
+
+from tinykube.failures import (
+    FieldError,
+    duplicate,
+    invalid,
+    quoted,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+from tinykube.typed import clone
+
+Schema = dict[str, Any]
+_META = ("apiVersion", "kind", "metadata")
+
+
+def prune(schema: Schema | None, value: Any, place: str = "") -> list[str]:
+    """Drop from a value, in place, what its schema does not know; returns the paths dropped."""
+    unknown: list[str] = []
+    _prune(schema, value, place, unknown)
+    return unknown
+
+
+def _prune(schema: Schema | None, value: Any, place: str, unknown: list[str]) -> None:
+    match value:
+        case dict():
+            for key in list(value):
+                inner = _inner(schema, key)
+                spot = f"{place}.{key}" if place else key
+                if schema and schema.get("x-kubernetes-embedded-resource") and key in _META:
+                    continue
+                if inner is not None:
+                    _prune(inner, value[key], spot, unknown)
+                elif not _open_ended(schema):
+                    del value[key]
+                    unknown.append(spot)
+        case list():
+            items = (schema or {}).get("items")
+            if items is None and _open_ended(schema):
+                return
+            for index, element in enumerate(value):
+                _prune(items, element, f"{place}[{index}]", unknown)
+
+
+def _open_ended(schema: Schema | None) -> bool:
+    if schema is None:
+        return False
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return True
+    return schema.get("additionalProperties") is True
+
+
+def _inner(schema: Schema | None, key: str) -> Schema | None:
+    """The schema of one property, if the schema says anything about it."""
+    if schema is None:
+        return None
+    found = (schema.get("properties") or {}).get(key)
+    if found is None:
+        found = schema.get("additionalProperties")
+    return found if isinstance(found, dict) else None
+
+
+def fill_defaults(schema: Schema | None, value: Any) -> None:
+    """Fill in what a schema says stands where nothing was given; changes the value."""
+    if not schema:
+        return
+    match value:
+        case dict():
+            for key, inner in (schema.get("properties") or {}).items():
+                if "default" not in inner or inner["default"] is None:
+                    continue
+                if key not in value or (value[key] is None and not inner.get("nullable")):
+                    value[key] = clone(inner["default"])
+            for key in list(value):
+                inner = _inner(schema, key)
+                if value[key] is None and inner is not None and not inner.get("nullable"):
+                    del value[key]
+                else:
+                    fill_defaults(inner, value[key])
+        case list():
+            for element in value:
+                fill_defaults(schema.get("items"), element)
+
+
+def schema_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldError]:
+    """What is wrong with a value; paths start at `path`."""
+    yield from _value_errors(schema, value, path)
+    yield from _list_errors(schema, value, path)
+
+
+def _value_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    kind_error = _type_error(schema, value, path)
+    if kind_error is not None:
+        yield kind_error
+    if value is None:
+        yield from _enum_errors(schema, value, path)
+        return
+    yield from _combination_errors(schema, value, path)
+    yield from _enum_errors(schema, value, path)
+    match value:
+        case bool():
+            return
+        case str():
+            yield from _string_errors(schema, value, path)
+        case int() | float():
+            yield from _number_errors(schema, value, path)
+        case list():
+            yield from _array_errors(schema, value, path)
+        case dict():
+            yield from _object_errors(schema, value, path)
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
+    wanted = schema.get("type", "")
+    found = _kind(value)
+    allowed: tuple[str, ...] = (wanted,)
+    if schema.get("x-kubernetes-int-or-string"):
+        wanted, allowed = "integer,string", ("integer", "string")
+    if value is None and schema.get("nullable"):
+        return None
+    if not wanted or found in allowed or (found == "integer" and "number" in allowed):
+        return None
+    if found == "number" and "integer" in allowed and float(value).is_integer():
+        return None
+    told = f"{path} in body must be of type {wanted}: {quoted(found)}"
+    return FieldError("FieldValueTypeInvalid", path, f"Invalid value: {quoted(found)}: {told}")
+
+
+def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    allowed = schema.get("enum")
+    if allowed and value not in allowed and not (value is None and schema.get("nullable")):
+        shown = [a if isinstance(a, str) else quoted(a) for a in allowed]
+        yield unsupported(path, value, shown)
+
+
+def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
+    longest, shortest = schema.get("maxLength"), schema.get("minLength")
+    if longest is not None and len(value) > longest:
+        yield too_long(path, longest)
+    if shortest is not None and len(value) < shortest:
+        yield invalid(path, value, f"{path} in body should be at least {shortest} chars long")
+    pattern = schema.get("pattern")
+    if pattern and not _matches(pattern, value):
+        yield invalid(path, value, f"{path} in body should match '{pattern}'")
+    known = _FORMATS.get(schema.get("format", ""))
+    if known is not None and not known(value):
+        told = f"{path} in body must be of type {schema['format']}: {quoted(value)}"
+        yield FieldError("FieldValueTypeInvalid", path, f"Invalid value: {quoted(value)}: {told}")
+
+
+def _matches(pattern: str, value: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:
+        return True  # a pattern that only Go understands refuses nothing here
+
+
+def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldError]:
+    most, least = schema.get("maximum"), schema.get("minimum")
+    if most is not None:
+        if schema.get("exclusiveMaximum"):
+            if value >= most:
+                yield invalid(path, value, f"{path} in body should be less than {_go(most)}")
+        elif value > most:
+            yield invalid(
+                path, value, f"{path} in body should be less than or equal to {_go(most)}"
+            )
+    if least is not None:
+        if schema.get("exclusiveMinimum"):
+            if value <= least:
+                yield invalid(path, value, f"{path} in body should be greater than {_go(least)}")
+        elif value < least:
+            yield invalid(
+                path, value, f"{path} in body should be greater than or equal to {_go(least)}"
+            )
+    factor = schema.get("multipleOf")
+    if factor and value % factor:
+        yield invalid(path, value, f"{path} in body should be a multiple of {_go(factor)}")
+
+
+def _go(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else str(number)
+
+
+def _array_errors(schema: Schema, value: list[Any], path: str) -> Iterator[FieldError]:
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, element in enumerate(value):
+            yield from _value_errors(items, element, f"{path}[{index}]")
+    most, least = schema.get("maxItems"), schema.get("minItems")
+    if least is not None and len(value) < least:
+        yield invalid(path, len(value), f"{path} in body should have at least {least} items")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+    if schema.get("uniqueItems"):
+        seen = [msgspec.json.encode(element, order="sorted") for element in value]
+        if len(set(seen)) != len(seen):
+            yield invalid(path, "", f"{path} in body shouldn't contain duplicates")
+
+
+def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    most, least = schema.get("maxProperties"), schema.get("minProperties")
+    if least is not None and len(value) < least:
+        yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+    for key, inner in value.items():
+        known = _inner(schema, key)
+        if known is not None:
+            yield from _value_errors(known, inner, f"{path}.{key}" if path else key)
+    for key in schema.get("required") or ():
+        if key not in value:
+            yield required(f"{path}.{key}" if path else key)
+    if schema.get("x-kubernetes-embedded-resource"):
+        yield from _embedded_errors(value, path)
+
+
+def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    for key in ("apiVersion", "kind"):
+        if key not in value:
+            yield required(f"{path}.{key}")
+        elif not value[key]:
+            yield invalid(f"{path}.{key}", value[key], "must not be empty")
+
+
+def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return  # its anyOf says only what the type check says
+    for name, judge in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
+        if schema.get(name):
+            failures = [[*_value_errors(option, value, path)] for option in schema[name]]
+            yield from judge(failures, f'"{path}"')
+    if schema.get("not") and not [*_value_errors(schema["not"], value, path)]:
+        yield _composite(f'"{path}" must not validate the schema (not)')
+
+
+def _any_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    if all(failures):
+        yield _composite(f"{named} must validate at least one schema (anyOf)")
+        yield from min(failures, key=len)
+
+
+def _one_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    valid = sum(not found for found in failures)
+    if valid == 1:
+        return
+    told = "Found none valid" if not valid else f"Found {valid} valid alternatives"
+    yield _composite(f"{named} must validate one and only one schema (oneOf). {told}")
+    if not valid:
+        yield from min(failures, key=len)
+
+
+def _all_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    for found in failures:
+        yield from found
+    if any(failures):
+        told = ". None validated" if all(failures) else ""
+        yield _composite(f"{named} must validate all the schemas (allOf){told}")
+
+
+def _composite(message: str) -> FieldError:
+    return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {message}')
+
+
+def _list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    """Lists that are sets or maps hold each element, or each key, once."""
+    match value:
+        case dict():
+            for key, element in value.items():
+                inner = _inner(schema, key)
+                if inner is not None:
+                    yield from _list_errors(inner, element, f"{path}.{key}" if path else key)
+        case list():
+            match schema.get("x-kubernetes-list-type"):
+                case "set":
+                    yield from _repeated(value, value, path)
+                case "map":
+                    keys = schema.get("x-kubernetes-list-map-keys") or ()
+                    marks = [
+                        {key: element[key] for key in keys if key in element}
+                        for element in value
+                        if isinstance(element, dict)
+                    ]
+                    yield from _repeated(marks, marks, path)
+            for index, element in enumerate(value):
+                yield from _list_errors(schema.get("items") or {}, element, f"{path}[{index}]")
+
+
+def _repeated(marks: list[Any], shown: list[Any], path: str) -> Iterator[FieldError]:
+    times: dict[bytes, int] = {}
+    for index, mark in enumerate(marks):
+        key = msgspec.json.encode(mark, order="sorted")
+        times[key] = times.get(key, 0) + 1
+        if times[key] == 2:
+            yield duplicate(f"{path}[{index}]", shown[index])
+
+
+def _reads(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    def readable(text: str) -> bool:
+        try:
+            parse(text)
+        except (ValueError, BadBase64):
+            return False
+        return True
+
+    return readable
+
+
+_HOST = re.compile(
+    r"(?=.{1,253}$)[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*"
+)
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+_DURATION = re.compile(r"([0-9.]+\s*(ns|us|µs|ms|s|m|h|d|w|[a-z]+)\s*)+")
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "date-time": _reads(datetime.fromisoformat),
+    "date": _reads(date.fromisoformat),
+    "ipv4": _reads(ipaddress.IPv4Address),
+    "ipv6": _reads(ipaddress.IPv6Address),
+    "cidr": _reads(lambda text: ipaddress.ip_network(text, strict=False)),
+    "byte": _reads(lambda text: b64decode(text, validate=True)),
+    "hostname": lambda text: _HOST.fullmatch(text) is not None,
+    "uuid": lambda text: _UUID.fullmatch(text) is not None,
+    "duration": lambda text: _DURATION.fullmatch(text) is not None,
+    "email": lambda text: "@" in text.strip("@"),
+    "uri": lambda text: re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:|/", text) is not None,
+}

@@ -1,0 +1,337 @@
+"""Label and field selectors: read from text or from objects, and matched against objects."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from tinykube.failures import Refusal, bad_request
+from tinykube.names import is_label_value, label_key_problems, label_value_problems
+from tinykube.resources import Object, Resource
+
+Operator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
+
+
+class Requirement(Struct, frozen=True):
+    """One term of a label selector."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels satisfies it."""
+        present = self.key in labels
+        match self.operator:
+            case "=" | "in":
+                return present and labels[self.key] in self.values
+            case "!=" | "notin":
+                return not present or labels[self.key] not in self.values
+            case "exists":
+                return present
+            case "!":
+                return not present
+            case ">" | "<":
+                return present and _ordered(self.operator, labels[self.key], self.values[0])
+
+
+def _ordered(operator: str, left: str, right: str) -> bool:
+    try:
+        return int(left) > int(right) if operator == ">" else int(left) < int(right)
+    except ValueError:
+        return False
+
+
+class FieldTerm(Struct, frozen=True):
+    """One term of a field selector."""
+
+    path: str
+    value: str
+    equal: bool = True
+
+
+class Selection(Struct, frozen=True):
+    """What a list or a watch asks for."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[FieldTerm, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not self.labels and not self.fields
+
+    @property
+    def name(self) -> str:
+        """The one name it asks for, or nothing."""
+        return next(
+            (term.value for term in self.fields if term.equal and term.path == "metadata.name"), ""
+        )
+
+    def matches(self, obj: Object) -> bool:
+        """Whether an object is asked for."""
+        if self.labels:
+            labels = obj["metadata"].get("labels") or {}
+            if not all(requirement.holds(labels) for requirement in self.labels):
+                return False
+        return all(
+            (field_value(obj, term.path) == term.value) == term.equal for term in self.fields
+        )
+
+
+def field_value(obj: Object, path: str) -> str:
+    """A field as field selectors compare it: text, empty when it is absent."""
+    value: Any = obj
+    for part in path.split("."):
+        if not isinstance(value, dict):
+            return ""
+        value = value.get(part)
+    match value:
+        case None:
+            return "false" if path in _BOOLEAN_FIELDS else ""
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+_BOOLEAN_FIELDS = frozenset(("spec.unschedulable", "spec.hostNetwork"))
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS: dict[str, frozenset[str]] = {
+    "pods": frozenset(
+        (
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        )
+    ),
+    "nodes": frozenset(("spec.unschedulable",)),
+    "namespaces": frozenset(("status.phase",)),
+    "secrets": frozenset(("type",)),
+    "services": frozenset(("spec.clusterIP", "spec.type")),
+    "events": frozenset(
+        (
+            *(f"involvedObject.{name}" for name in _INVOLVED),
+            *(f"regarding.{name}" for name in _INVOLVED),
+            "reason",
+            "reportingComponent",
+            "reportingController",
+            "source",
+            "type",
+        )
+    ),
+    "replicasets.apps": frozenset(("status.replicas",)),
+    "jobs.batch": frozenset(("status.successful",)),
+    "ipaddresses.networking.k8s.io": frozenset(("spec.parentRef.name",)),
+}
+_EVENT_ALIASES = {"source": "source.component", "reportingController": "reportingComponent"}
+
+
+def selection(resource: Resource, labels: str, fields: str) -> Selection:
+    """Read both selectors of a request; refuses what cannot be read or is not selectable."""
+    return Selection(parse_labels(labels), _parse_fields(resource, fields))
+
+
+def _parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
+    terms: list[FieldTerm] = []
+    for part in filter(None, re.split(r"(?<!\\),", text)):
+        found = re.match(r"^(.*?)(==|!=|=)(.*)$", part)
+        if found is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        path, operator, value = found.groups()
+        terms.append(FieldTerm(_known_field(resource, path), value, operator != "!="))
+    return tuple(terms)
+
+
+def _known_field(resource: Resource, path: str) -> str:
+    if path == "metadata.name" or (path == "metadata.namespace" and resource.namespaced):
+        return path
+    if resource.custom is not None:
+        if path in resource.custom.selectable_fields:
+            return path
+        raise bad_request(f"field label not supported: {path}")
+    known = _FIELDS.get(resource.store)
+    if known is None:
+        raise bad_request(
+            f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        )
+    if path not in known:
+        raise bad_request(f"field label not supported: {path}")
+    return _EVENT_ALIASES.get(path, path) if resource.store == "events" else path
+
+
+_TOKEN = re.compile(r"\s*(==|!=|=|>|<|\(|\)|,|!|[^\s=!<>(),]+)")
+_SYMBOLS = frozenset(("==", "!=", "=", ">", "<", "(", ")", ",", "!"))
+
+
+class _Tokens:
+    """The words and symbols of one label selector."""
+
+    def __init__(self, text: str) -> None:
+        self._found = _TOKEN.findall(text)
+        self._next = 0
+
+    def peek(self) -> str:
+        return self._found[self._next] if self._next < len(self._found) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self._next += 1
+        return token
+
+
+def parse_labels(text: str) -> tuple[Requirement, ...]:
+    """Read a label selector in its text form, refusing it in the API server's words."""
+    tokens = _Tokens(text)
+    return tuple(_requirements(tokens))
+
+
+def _requirements(tokens: _Tokens) -> Iterator[Requirement]:
+    while tokens.peek():
+        if tokens.peek() in _SYMBOLS and tokens.peek() != "!":
+            wanted = "!, identifier, or 'end of string'"
+            raise bad_request(f"found '{tokens.peek()}', expected: {wanted}")
+        yield _requirement(tokens)
+        match tokens.peek():
+            case "":
+                return
+            case ",":
+                tokens.take()
+                if tokens.peek() in ("", ","):
+                    raise bad_request(f"found '{tokens.peek()}', expected: identifier after ','")
+            case other:
+                raise _unexpected(other, "',' or 'end of string'")
+
+
+def _requirement(tokens: _Tokens) -> Requirement:
+    absent = tokens.peek() == "!"
+    if absent:
+        tokens.take()
+    key = tokens.take()
+    if not key or key in _SYMBOLS:
+        raise _unexpected(key, "identifier")
+    _check_key(key)
+    if absent:
+        return Requirement(key, "!")
+    match tokens.peek():
+        case "" | ",":
+            return Requirement(key, "exists")
+        case "=" | "==":
+            tokens.take()
+            return Requirement(key, "=", (_value(tokens, key),))
+        case "!=":
+            tokens.take()
+            return Requirement(key, "!=", (_value(tokens, key),))
+        case ">" | "<":
+            operator: Operator = ">" if tokens.take() == ">" else "<"
+            return Requirement(key, operator, (_number(tokens, key),))
+        case "in" | "notin":
+            word: Operator = "in" if tokens.take() == "in" else "notin"
+            return Requirement(key, word, _values(tokens, key))
+        case other:
+            raise _unexpected(other, "in, notin, =, ==, !=, gt, lt")
+
+
+def _value(tokens: _Tokens, key: str) -> str:
+    if tokens.peek() in ("", ","):
+        return ""
+    value = tokens.take()
+    if value in _SYMBOLS:
+        raise _unexpected(value, "identifier")
+    return _checked_value(key, value)
+
+
+def _number(tokens: _Tokens, key: str) -> str:
+    value = _value(tokens, key)
+    if not value.lstrip("-").isdecimal():
+        raise bad_request(
+            f'unable to parse requirement: values[0]: Invalid value: "{value}": '
+            "for 'Gt', 'Lt' operators, the value must be an integer"
+        )
+    return value
+
+
+def _values(tokens: _Tokens, key: str) -> tuple[str, ...]:
+    opened = tokens.take()
+    if opened != "(":
+        raise _unexpected(opened, "'('")
+    values: list[str] = []
+    while True:
+        token = tokens.take()
+        match token:
+            case ")":
+                return tuple(values) or ("",)
+            case ",":
+                continue
+            case "":
+                raise _unexpected("", "',' or ')'")
+            case _:
+                values.append(_checked_value(key, token))
+
+
+def _unexpected(found: str, expected: str) -> Refusal:
+    return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
+
+
+def _check_key(key: str) -> None:
+    problems = label_key_problems(key)
+    if problems:
+        raise bad_request(
+            f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(problems)}'
+        )
+
+
+def _checked_value(key: str, value: str) -> str:
+    if not is_label_value(value):
+        problems = "; ".join(label_value_problems(value))
+        raise bad_request(
+            f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": {problems}'
+        )
+    return value
+
+
+def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a LabelSelector object (matchLabels, matchExpressions) selects these labels."""
+    wanted = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(
+        _expression(expression).holds(labels)
+        for expression in selector.get("matchExpressions") or ()
+    )
+
+
+_EXPRESSIONS: dict[str, Operator] = {
+    "In": "in",
+    "NotIn": "notin",
+    "Exists": "exists",
+    "DoesNotExist": "!",
+}
+
+
+def _expression(expression: Mapping[str, Any]) -> Requirement:
+    operator = _EXPRESSIONS[expression["operator"]]
+    return Requirement(expression["key"], operator, tuple(expression.get("values") or ()))
+
+
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """A LabelSelector object in its text form, as /scale shows it."""
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        requirement = _expression(expression)
+        values = ",".join(sorted(requirement.values))
+        match requirement.operator:
+            case "exists":
+                terms.append(requirement.key)
+            case "!":
+                terms.append(f"!{requirement.key}")
+            case word:
+                terms.append(f"{requirement.key} {word} ({values})")
+    return ",".join(sorted(terms))

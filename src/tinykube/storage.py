@@ -1,0 +1,264 @@
+"""The objects of one cluster, their versions, and what changed; pure, synchronous, no I/O.
+
+Every write raises one cluster-wide version, as etcd's revision does. A stored object is never
+changed, only replaced, so readers may keep what they were given.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from tinykube.resources import Object
+
+Name = tuple[str, str]
+"""Namespace (empty for cluster-scoped objects) and name."""
+
+
+class Change(Struct, frozen=True):
+    """One write: the object after it (for a deletion: its last state) and the one before."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    store: str
+    version: int
+    object: Object
+    before: Object | None = None
+
+
+class Restored(Struct, frozen=True):
+    """Everything was replaced by a snapshot; whoever follows must read again."""
+
+    version: int
+
+
+Notice = Change | Restored
+Listener = Callable[[Notice], None]
+
+
+class Snapshot(Struct, frozen=True):
+    """All objects at one version, by store."""
+
+    version: int
+    objects: dict[str, list[Object]]
+
+
+class StorageError(Exception):
+    """A write or a read that the present state does not allow.
+
+    Taken        a create found an object of that name
+    Absent       there is no such object
+    Compacted    the version asked for is no longer in the history
+    """
+
+
+class Taken(StorageError):
+    """A create found an object of that name."""
+
+
+class Absent(StorageError):
+    """There is no such object."""
+
+
+class Compacted(StorageError):
+    """The version asked for is older than the history goes; `oldest` is the first still there."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"version {asked} is older than {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class _Shelf:
+    """The objects of one store by namespace, and the changes that led to them."""
+
+    __slots__ = ("changes", "floor", "listeners", "namespaces")
+
+    def __init__(self, floor: int) -> None:
+        self.namespaces: dict[str, dict[str, Object]] = {}
+        self.changes: deque[Change] = deque()
+        self.floor = floor
+        self.listeners: tuple[Listener, ...] = ()
+
+
+class Storage:
+    """One cluster's objects; `history` bounds the changes kept for each store."""
+
+    def __init__(self, *, history: int = 4096) -> None:
+        self._history = history
+        self._shelves: dict[str, _Shelf] = {}
+        self._listeners: tuple[Listener, ...] = ()
+        self._floor = 0
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """The version of the latest write."""
+        return self._version
+
+    def get(self, store: str, namespace: str, name: str) -> Object | None:
+        """One object, if it is there."""
+        shelf = self._shelves.get(store)
+        return shelf.namespaces.get(namespace, {}).get(name) if shelf is not None else None
+
+    def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
+        """The objects of one namespace, or of all when it is empty, in the order of their keys."""
+        shelf = self._shelves.get(store)
+        if shelf is None:
+            return
+        # etcd orders by the whole key, in which a slash follows the namespace
+        spaces = (namespace,) if namespace else sorted(shelf.namespaces, key=lambda n: f"{n}/")
+        for space in spaces:
+            named = shelf.namespaces.get(space, {})
+            for name in sorted(named):
+                yield named[name]
+
+    def count(self, store: str, namespace: str = "") -> int:
+        """How many objects there are, without ordering them."""
+        shelf = self._shelves.get(store)
+        if shelf is None:
+            return 0
+        if namespace:
+            return len(shelf.namespaces.get(namespace, ()))
+        return sum(len(named) for named in shelf.namespaces.values())
+
+    def stores(self) -> tuple[str, ...]:
+        """The stores that hold or held anything."""
+        return tuple(self._shelves)
+
+    def create(self, store: str, obj: Object) -> Object:
+        """Store a new object, which storage owns from now on; returns it with its version."""
+        namespace, name = name_of(obj)
+        named = self._shelf(store).namespaces.setdefault(namespace, {})
+        if name in named:
+            raise Taken(name)
+        stored = self._stamp(obj)
+        named[name] = stored
+        self._notify(Change("ADDED", store, self._version, stored))
+        return stored
+
+    def replace(self, store: str, obj: Object) -> Object:
+        """Put a new state in the place of an object's present one; returns it with its version."""
+        namespace, name = name_of(obj)
+        named = self._shelf(store).namespaces.get(namespace, {})
+        before = named.get(name)
+        if before is None:
+            raise Absent(name)
+        stored = self._stamp(obj)
+        named[name] = stored
+        self._notify(Change("MODIFIED", store, self._version, stored, before))
+        return stored
+
+    def remove(self, store: str, namespace: str, name: str, last: Object | None = None) -> Object:
+        """Take an object away; returns its last state with the version of its removal."""
+        shelf = self._shelf(store)
+        named = shelf.namespaces.get(namespace, {})
+        before = named.pop(name, None)
+        if before is None:
+            raise Absent(name)
+        if not named:
+            del shelf.namespaces[namespace]
+        gone = self._stamp(before if last is None else last)
+        self._notify(Change("DELETED", store, self._version, gone, before))
+        return gone
+
+    def since(self, store: str, version: int) -> list[Change]:
+        """The changes after a version, oldest first; raises `Compacted` when some are lost."""
+        shelf = self._shelf(store)
+        if version < shelf.floor:
+            raise Compacted(version, shelf.floor)
+        found: list[Change] = []
+        for change in reversed(shelf.changes):
+            if change.version <= version:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+    def objects_at(self, store: str, namespace: str, version: int) -> list[Object]:
+        """The objects as they were at a version, in the order of their keys."""
+        undone: dict[Name, Object | None] = {}
+        for change in reversed(self.since(store, version)):
+            undone[name_of(change.object)] = change.before
+        if not undone:
+            return list(self.objects(store, namespace))
+        present = {name_of(obj): obj for obj in self.objects(store, namespace)}
+        for key, before in undone.items():
+            if namespace and key[0] != namespace:
+                continue
+            present.pop(key, None)
+            if before is not None:
+                present[key] = before
+        return [present[key] for key in sorted(present, key=lambda k: f"{k[0]}/{k[1]}")]
+
+    def subscribe(self, listener: Listener, store: str = "") -> Callable[[], None]:
+        """Tell every later change, of one store or of all; returns the way to end it."""
+        if not store:
+            self._listeners = (*self._listeners, listener)
+        else:
+            shelf = self._shelf(store)
+            shelf.listeners = (*shelf.listeners, listener)
+
+        def unsubscribe() -> None:
+            if not store:
+                self._listeners = tuple(kept for kept in self._listeners if kept is not listener)
+            else:
+                shelf.listeners = tuple(kept for kept in shelf.listeners if kept is not listener)
+
+        return unsubscribe
+
+    def lose_history(self) -> None:
+        """Forget every past change, so that whoever resumes from one must list again."""
+        self._floor = self._version
+        for shelf in self._shelves.values():
+            shelf.changes.clear()
+            shelf.floor = self._version
+
+    def snapshot(self) -> Snapshot:
+        """All objects as they are now."""
+        held = {store: list(self.objects(store)) for store in self._shelves}
+        return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot, its version included, as a cluster restored from a backup does."""
+        for shelf in self._shelves.values():
+            shelf.namespaces = {}
+        self._version = snapshot.version
+        for store, objects in snapshot.objects.items():
+            namespaces = self._shelf(store).namespaces
+            for obj in objects:
+                namespace, name = name_of(obj)
+                namespaces.setdefault(namespace, {})[name] = obj
+        self.lose_history()
+        restored = Restored(self._version)
+        for listener in self._listeners:
+            listener(restored)
+        for shelf in list(self._shelves.values()):
+            for listener in shelf.listeners:
+                listener(restored)
+
+    def _shelf(self, store: str) -> _Shelf:
+        shelf = self._shelves.get(store)
+        if shelf is None:
+            shelf = self._shelves[store] = _Shelf(self._floor)
+        return shelf
+
+    def _stamp(self, obj: Object) -> Object:
+        self._version += 1
+        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
+
+    def _notify(self, change: Change) -> None:
+        shelf = self._shelves[change.store]
+        shelf.changes.append(change)
+        if len(shelf.changes) > self._history:
+            shelf.floor = shelf.changes.popleft().version
+        for listener in self._listeners:
+            listener(change)
+        for listener in shelf.listeners:
+            listener(change)
+
+
+def name_of(obj: Object) -> Name:
+    """An object's namespace and name."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

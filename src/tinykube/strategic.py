@@ -1,0 +1,170 @@
+"""Strategic merge patch: lists of the built-in kinds are merged by the keys their types name."""
+
+from typing import Any
+
+from tinykube.fields import Field, fields_of, json_fields
+from tinykube.resources import Object
+
+_DIRECTIVE = "$patch"
+_RETAIN = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_DELETE = "$deleteFromPrimitiveList/"
+
+
+class BadDirective(Exception):
+    """A directive in the patch cannot be followed."""
+
+
+class KeyMissing(Exception):
+    """An element of a merged list does not say which one it is."""
+
+
+def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
+    """The target with the patch merged in; neither is changed, both may be shared."""
+    fields = json_fields(type_name) if fields_of(type_name) is not None else {}
+    match patch.get(_DIRECTIVE):
+        case None | "merge":
+            pass
+        case "replace":
+            return dict(_stripped(patch))
+        case "delete":
+            return {}
+        case other:
+            raise BadDirective(f"Unknown patch type: {other}")
+    merged = dict(target)
+    for key, value in patch.items():
+        if not key.startswith("$"):
+            _merge_field(merged, key, value, fields.get(key), patch)
+    _delete_primitives(merged, patch)
+    _order_only(merged, patch, fields)
+    return _retained(merged, patch)
+
+
+def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patch: Object) -> None:
+    if value is None:
+        merged.pop(key, None)
+        return
+    present = merged.get(key)
+    type_name = field.type if field is not None else ""
+    strategy = field.patch if field is not None else ""
+    match value, present:
+        case dict(), dict() if "replace" not in strategy.split(","):
+            inner = type_name if field is not None and field.shape == "one" else ""
+            merged[key] = strategic_merge(inner, present, value)
+        case dict(), _:
+            inner = type_name if field is not None and field.shape == "one" else ""
+            merged[key] = strategic_merge(inner, {}, value)
+        case list(), list() | None if field is not None and "merge" in strategy:
+            merged[key] = _merged_list(field, present or [], value, patch.get(_ORDER + key))
+        case list(), _:
+            merged[key] = [_stripped(element) for element in value]
+        case _:
+            merged[key] = value
+
+
+def _merged_list(field: Field, present: list[Any], patch: list[Any], order: Any) -> list[Any]:
+    if not field.is_message:
+        added = [value for value in dict.fromkeys(patch) if value not in present]
+        return _ordered([*present, *added], present, order or patch, "")
+    key = field.merge_key
+    if any(isinstance(e, dict) and e.get(_DIRECTIVE) == "replace" for e in patch):
+        return [_stripped(e) for e in patch if _DIRECTIVE not in e]
+    merged = list(present)
+    for element in patch:
+        if not isinstance(element, dict):
+            raise BadDirective("Invalid type of patch element")
+        if key not in element:
+            raise KeyMissing(f"map: {_go_map(element)} does not contain declared merge key: {key}")
+        at = _position(merged, key, element[key])
+        if element.get(_DIRECTIVE) == "delete":
+            merged = [e for e in merged if e.get(key) != element[key]]
+        elif at is None:
+            merged.append(strategic_merge(field.type, {}, element))
+        else:
+            merged[at] = strategic_merge(field.type, merged[at], element)
+    return _ordered(merged, present, order or patch, key)
+
+
+def _position(elements: list[Any], key: str, value: Any) -> int | None:
+    return next((i for i, e in enumerate(elements) if e.get(key) == value), None)
+
+
+def _ordered(merged: list[Any], present: list[Any], order: Any, key: str) -> list[Any]:
+    """The elements that the patch orders in its order, the others where they stood among them."""
+    if not isinstance(order, list):
+        return merged
+    wanted = [_identity(entry, key) for entry in order]
+    listed = [e for e in merged if _identity(e, key) in wanted]
+    listed.sort(key=lambda e: wanted.index(_identity(e, key)))
+    others = [e for e in merged if _identity(e, key) not in wanted]
+    stood = [_identity(e, key) for e in present]
+    result: list[Any] = []
+    while listed and others:
+        left, right = _identity(others[0], key), _identity(listed[0], key)
+        first = left in stood and right in stood and stood.index(left) < stood.index(right)
+        result.append((others if first else listed).pop(0))
+    return [*result, *listed, *others]
+
+
+def _identity(element: Any, key: str) -> Any:
+    return element.get(key) if key and isinstance(element, dict) else element
+
+
+def _delete_primitives(merged: Object, patch: Object) -> None:
+    for directive, values in patch.items():
+        if directive.startswith(_DELETE):
+            key = directive.removeprefix(_DELETE)
+            if not isinstance(values, list):
+                raise BadDirective("invalid patch format of primitive list")
+            if key in merged:
+                merged[key] = [value for value in merged[key] if value not in values]
+
+
+def _order_only(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
+    """An order without changes moves elements all the same."""
+    for directive, order in patch.items():
+        if directive.startswith(_ORDER):
+            key = directive.removeprefix(_ORDER)
+            field = fields.get(key)
+            if key not in patch and field is not None and isinstance(merged.get(key), list):
+                merge_key = field.merge_key if field.is_message else ""
+                merged[key] = _ordered(merged[key], merged[key], order, merge_key)
+
+
+def _retained(merged: Object, patch: Object) -> Object:
+    retained = patch.get(_RETAIN)
+    if retained is None:
+        return merged
+    if not isinstance(retained, list):
+        raise BadDirective("invalid patch format of retainKeys")
+    return {key: value for key, value in merged.items() if key in retained}
+
+
+def _stripped(value: Any) -> Any:
+    """A value from a patch without directives and nulls."""
+    if isinstance(value, dict):
+        return {
+            key: _stripped(inner)
+            for key, inner in value.items()
+            if inner is not None and not key.startswith("$")
+        }
+    return [_stripped(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _go_map(value: Object) -> str:
+    return "map[" + " ".join(f"{key}:{go_text(v)}" for key, v in sorted(value.items())) + "]"
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it."""
+    match value:
+        case dict():
+            return _go_map(value)
+        case list():
+            return "[" + " ".join(go_text(inner) for inner in value) + "]"
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)

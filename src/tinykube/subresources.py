@@ -1,0 +1,92 @@
+"""The endpoints below objects: scale, token, binding, eviction."""
+
+from tinykube import bodies
+from tinykube.calls import Call
+from tinykube.deletion import PLAIN, DeleteOptions, Deletion, read_value
+from tinykube.failures import conflict, not_found
+from tinykube.metadata import timestamp
+from tinykube.reads import found
+from tinykube.resources import Object
+from tinykube.scale import scale_of
+from tinykube.storage import Storage
+from tinykube.tokens import Tokens
+from tinykube.writes import Outcome, Writes
+
+_SUCCESS: Object = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
+
+
+class Endpoints:
+    """Answers what is asked of an object's endpoints."""
+
+    def __init__(
+        self, storage: Storage, writes: Writes, deletion: Deletion, tokens: Tokens
+    ) -> None:
+        self._storage = storage
+        self._writes = writes
+        self._deletion = deletion
+        self._tokens = tokens
+
+    async def answer(self, call: Call) -> Outcome | None:
+        """The endpoint's own answer, or nothing where the object's rules serve."""
+        match call.target.subresource, call.verb:
+            case "scale", "get":
+                return Outcome(scale_of(call.resource, found(self._storage, call)))
+            case "scale", _:
+                return await self._writes.scale(call)
+            case "token", _:
+                request = bodies.sent_object(call)
+                target = call.target
+                issued = self._tokens.issue(call.resource, target.namespace, target.name, request)
+                return Outcome(issued, 201)
+            case "binding", _:
+                return await self._bind(call)
+            case "eviction", _:
+                return await self._evict(call)
+            case _:
+                return None
+
+    async def _bind(self, call: Call) -> Outcome:
+        target = bodies.sent_object(call).get("target") or {}
+        node = target.get("name", "")
+        now = timestamp(call.now)
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+        }
+
+        def bound(pod: Object) -> Object:
+            held = pod["spec"].get("nodeName")
+            if held:
+                name = call.target.name
+                why = f'pod {name} is already assigned to node "{held}"'
+                raise conflict(call.resource, name, why)
+            status = pod.get("status") or {}
+            others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
+            return {
+                **pod,
+                "spec": {**pod["spec"], "nodeName": node},
+                "status": {**status, "conditions": [*others, scheduled]},
+            }
+
+        await self._writes.change(call, bound)
+        return Outcome(_SUCCESS, 201)
+
+    async def _evict(self, call: Call) -> Outcome:
+        sent = bodies.sent_object(call)
+        target = call.target
+        pod = self._storage.get("pods", target.namespace, target.name)
+        if pod is None:
+            raise not_found(call.resource, target.name)
+        options: DeleteOptions = PLAIN
+        if sent.get("deleteOptions"):
+            options = read_value(sent["deleteOptions"])
+        await self._deletion.delete_object(call, target.namespace, target.name, options)
+        return Outcome(_SUCCESS, 201)

@@ -1,0 +1,86 @@
+"""Objects as the tables that `kubectl get` prints: columns and cells are chosen by the server."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from tinykube.resources import Object, Resource
+from tinykube.tables.cells import name
+from tinykube.tables.cluster import CLUSTER
+from tinykube.tables.columns import Column, Printer, at
+from tinykube.tables.custom import custom_printer
+from tinykube.tables.network import NETWORK
+from tinykube.tables.pods import PODS, completion
+from tinykube.tables.workloads import WORKLOADS
+
+__all__ = ["table"]
+
+_PRINTERS: dict[tuple[str, str], Printer] = {**PODS, **WORKLOADS, **NETWORK, **CLUSTER}
+_CREATED_AT = Printer(
+    (Column("Name", format="name"), Column("Created At", "date")),
+    lambda obj, _: [name(obj), at(obj, "metadata", "creationTimestamp")],
+)
+
+
+def table(
+    resource: Resource,
+    objects: Iterable[Object],
+    include_object: str,
+    now: datetime,
+    *,
+    headers: bool = True,
+) -> Object:
+    """A meta.k8s.io/v1 Table; the caller adds the list's metadata.
+
+    `include_object` is the query parameter: Object, None, or anything else for the metadata alone.
+    A watch sends headers with its first event only.
+    """
+    shown = list(objects)
+    printer = _printer(resource, shown)
+    rows = [_row(printer, obj, include_object, now) for obj in shown]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": [_definition(column) for column in printer.columns]
+        if headers
+        else None,
+        # Kinds that the API server shows in its general way have null for no rows.
+        "rows": None if printer is _CREATED_AT and not shown else rows,
+    }
+
+
+def _printer(resource: Resource, objects: list[Object]) -> Printer:
+    if objects and objects[0].get("kind") == "Scale":
+        return _PRINTERS["autoscaling", "Scale"]
+    if resource.custom is not None:
+        return custom_printer(resource)
+    return _PRINTERS.get((resource.group, resource.kind), _CREATED_AT)
+
+
+def _definition(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }
+
+
+def _row(printer: Printer, obj: Object, include_object: str, now: datetime) -> Object:
+    row: Object = {"cells": printer.cells(obj, now)}
+    if printer is PODS["", "Pod"] and (conditions := completion(obj)):
+        row["conditions"] = conditions
+    match include_object:
+        case "Object":
+            row["object"] = obj
+        case "None":
+            row["object"] = None
+        case _:
+            row["object"] = {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": obj.get("metadata", {}),
+            }
+    return row

@@ -1,0 +1,120 @@
+"""The texts in a table's cells, shortened as kubectl's users know them."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from tinykube.resources import Object
+from tinykube.tables.columns import at
+
+NONE = "<none>"
+UNSET = "<unset>"
+UNKNOWN = "<unknown>"
+_SHOWN = 3
+
+
+def name(obj: Object) -> str:
+    """The object's name."""
+    return str(at(obj, "metadata", "name", default=""))
+
+
+def age(obj: Object, now: datetime) -> str:
+    """How long ago the object was created."""
+    return since(at(obj, "metadata", "creationTimestamp"), now)
+
+
+def since(timestamp: Any, now: datetime) -> str:
+    """How long ago an RFC 3339 moment was, in two or three digits."""
+    if not timestamp:
+        return UNKNOWN
+    try:
+        return human(now - datetime.fromisoformat(timestamp))
+    except (TypeError, ValueError):
+        return "<invalid>"
+
+
+def human(span: timedelta) -> str:
+    """A duration in the unit that fits it: `90s`, `5m30s`, `3h20m`, `2d4h`, `400d`, `3y10d`."""
+    seconds = int(span.total_seconds())
+    if seconds < 0:
+        return "0s" if seconds == -1 else "<invalid>"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    return f"{days}d" if days < 730 else _years(days)
+
+
+def _years(days: int) -> str:
+    years, rest = divmod(days, 365)
+    return _two(years, "y", rest, "d") if years < 8 else f"{years}y"
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+
+
+def labels(pairs: Any) -> str:
+    """A map of labels, sorted: `a=1,b=2`."""
+    return ",".join(f"{key}={value}" for key, value in sorted((pairs or {}).items())) or NONE
+
+
+def selector(selects: Any) -> str:
+    """A label selector as it is written on a command line; empty when it has no requirement."""
+    parts = [
+        (key, f"{key}={value}") for key, value in at(selects, "matchLabels", default={}).items()
+    ]
+    for expression in at(selects, "matchExpressions", default=[]):
+        key = expression.get("key", "")
+        values = ",".join(sorted(expression.get("values") or []))
+        match expression.get("operator"):
+            case "In":
+                parts.append((key, f"{key} in ({values})"))
+            case "NotIn":
+                parts.append((key, f"{key} notin ({values})"))
+            case "Exists":
+                parts.append((key, key))
+            case _:
+                parts.append((key, f"!{key}"))
+    return ",".join(part for _, part in sorted(parts, key=lambda part: part[0]))
+
+
+def containers(pod_template: Any) -> list[str]:
+    """The names and the images of a template's containers."""
+    found = at(pod_template, "spec", "containers", default=[])
+    return [",".join(str(one.get(field, "")) for one in found) for field in ("name", "image")]
+
+
+def first_few(texts: Sequence[str], total: int | None = None) -> str:
+    """Up to three texts, and how many more there are."""
+    shown = ",".join(texts[:_SHOWN])
+    total = len(texts) if total is None else total
+    return f"{shown} + {total - _SHOWN} more..." if total > _SHOWN else shown
+
+
+def ingress_addresses(obj: Object) -> str:
+    """The addresses or host names under which a load balancer is reached."""
+    points = at(obj, "status", "loadBalancer", "ingress", default=[])
+    return ",".join(
+        sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""})
+    )
+
+
+def condition(obj: Object, kind: str) -> str:
+    """The status of one condition; empty when the object has none of that type."""
+    found = at(obj, "status", "conditions", default=[])
+    return next((str(one.get("status", "")) for one in found if one.get("type") == kind), "")
+
+
+def reference(kind: str, group: str, target: str) -> str:
+    """A kind, its group and a name: `statefulset.apps/db`."""
+    return f"{kind}.{group}/{target}".lower() if group else f"{kind.lower()}/{target}"

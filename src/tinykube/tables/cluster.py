@@ -1,0 +1,299 @@
+"""The rows of what configures a cluster: namespaces, nodes, volumes, rights, policies, events."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from tinykube.resources import Object
+from tinykube.tables.cells import (
+    NONE,
+    UNKNOWN,
+    UNSET,
+    age,
+    condition,
+    name,
+    selector,
+    since,
+)
+from tinykube.tables.columns import (
+    AGE,
+    NAME,
+    Cell,
+    Column,
+    Printer,
+    at,
+    text,
+    whole,
+    wide,
+)
+
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _named(*middle: Callable[[Object], Cell]) -> Callable[[Object, datetime], list[Cell]]:
+    """Cells of name, then what the functions say, then age."""
+    return lambda obj, now: [name(obj), *(cell(obj) for cell in middle), age(obj, now)]
+
+
+def _size(field: str) -> Callable[[Object], Cell]:
+    return lambda obj: len(obj.get(field) or ())
+
+
+def _data_size(obj: Object) -> Cell:
+    return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
+
+
+def _value(*path: str) -> Callable[[Object], Cell]:
+    return lambda obj: str(at(obj, *path, default=""))
+
+
+def _node(obj: Object, now: datetime) -> list[Cell]:
+    ready = condition(obj, "Ready")
+    words = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
+    if at(obj, "spec", "unschedulable"):
+        words.append("SchedulingDisabled")
+    info = at(obj, "status", "nodeInfo", default={})
+    return [
+        name(obj),
+        ",".join(words),
+        ",".join(sorted(_roles(obj))) or NONE,
+        age(obj, now),
+        info.get("kubeletVersion", ""),
+        _node_address(obj, "InternalIP"),
+        _node_address(obj, "ExternalIP"),
+        *(
+            info.get(key) or UNKNOWN
+            for key in ("osImage", "kernelVersion", "containerRuntimeVersion")
+        ),
+    ]
+
+
+def _roles(obj: Object) -> set[str]:
+    labels = at(obj, "metadata", "labels", default={})
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    return (roles | {labels.get("kubernetes.io/role", "")}) - {""}
+
+
+def _node_address(obj: Object, kind: str) -> str:
+    found = at(obj, "status", "addresses", default=[])
+    return next((str(one.get("address", "")) for one in found if one.get("type") == kind), NONE)
+
+
+def _phase(obj: Object) -> str:
+    deleting = at(obj, "metadata", "deletionTimestamp") is not None
+    return "Terminating" if deleting else str(at(obj, "status", "phase", default=""))
+
+
+def _access_modes(modes: Any) -> str:
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
+
+
+def _volume(obj: Object, now: datetime) -> list[Cell]:
+    spec = at(obj, "spec", default={})
+    claim = spec.get("claimRef")
+    return [
+        name(obj),
+        str(at(spec, "capacity", "storage", default="0")),
+        _access_modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        _phase(obj),
+        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        spec.get("storageClassName", ""),
+        at(spec, "volumeAttributesClassName", default=UNSET),
+        at(obj, "status", "reason", default=""),
+        age(obj, now),
+        at(spec, "volumeMode", default=UNSET),
+    ]
+
+
+def _claim(obj: Object, now: datetime) -> list[Cell]:
+    spec = at(obj, "spec", default={})
+    bound = bool(spec.get("volumeName"))
+    capacity = str(at(obj, "status", "capacity", "storage", default="0"))
+    return [
+        name(obj),
+        _phase(obj),
+        spec.get("volumeName", ""),
+        capacity if bound else "",
+        _access_modes(at(obj, "status", "accessModes")) if bound else "",
+        at(spec, "storageClassName", default=""),
+        at(spec, "volumeAttributesClassName", default=UNSET),
+        age(obj, now),
+        at(spec, "volumeMode", default=UNSET),
+    ]
+
+
+def _storage_class(obj: Object, now: datetime) -> list[Cell]:
+    annotations = at(obj, "metadata", "annotations", default={})
+    default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
+    return [
+        name(obj) + (" (default)" if default else ""),
+        obj.get("provisioner", ""),
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        age(obj, now),
+    ]
+
+
+def _event(obj: Object, now: datetime) -> list[Cell]:
+    """Both forms of events: core/v1 and events.k8s.io/v1 name the same things differently."""
+    target = obj.get("involvedObject") or obj.get("regarding") or {}
+    first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
+    last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
+    first_seen = since(first or obj.get("eventTime"), now)
+    last_seen = since(last, now) if last else first_seen
+    count = obj.get("count") or obj.get("deprecatedCount") or 1
+    if (series := obj.get("series")) is not None:
+        last_seen, count = since(series.get("lastObservedTime"), now), series.get("count", 0)
+    kind = str(target.get("kind", "")).lower()
+    return [
+        last_seen,
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{kind}/{target['name']}" if target.get("name") else kind,
+        target.get("fieldPath", ""),
+        _event_source(obj),
+        str(obj.get("message") or obj.get("note") or "").strip(),
+        first_seen,
+        count,
+        name(obj),
+    ]
+
+
+def _event_source(obj: Object) -> str:
+    source = obj.get("source") or obj.get("deprecatedSource") or {}
+    reporter = obj.get("reportingComponent") or obj.get("reportingController")
+    component = source.get("component") or reporter or ""
+    host = source.get("host") or obj.get("reportingInstance") or ""
+    return ", ".join(part for part in (component, host) if part)
+
+
+def _role_binding(obj: Object, now: datetime) -> list[Cell]:
+    role = f"{at(obj, 'roleRef', 'kind', default='')}/{at(obj, 'roleRef', 'name', default='')}"
+    named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in obj.get("subjects") or []:
+        kind, who = subject.get("kind"), subject.get("name", "")
+        if kind == "ServiceAccount":
+            who = f"{subject.get('namespace', '')}/{who}"
+        named.setdefault(kind, []).append(who)
+    shown = (", ".join(named[kind]) for kind in ("User", "Group", "ServiceAccount"))
+    return [name(obj), role, age(obj, now), *shown]
+
+
+def _parameters(obj: Object) -> Cell:
+    kind = at(obj, "spec", "paramKind")
+    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+
+
+def _parameter_reference(obj: Object) -> Cell:
+    given = at(obj, "spec", "paramRef", default={})
+    if given.get("name"):
+        return f"{given.get('namespace') or '*'}/{given['name']}"
+    return selector(given["selector"]) if given.get("selector") else UNSET
+
+
+def _validations(obj: Object) -> Cell:
+    return len(at(obj, "spec", "validations", default=()))
+
+
+def _priority_class(obj: Object, now: datetime) -> list[Cell]:
+    value, default = obj.get("value") or 0, bool(obj.get("globalDefault"))
+    return [name(obj), value, default, age(obj, now), obj.get("preemptionPolicy", "")]
+
+
+_BINDING = Printer(
+    (NAME, *text("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), _role_binding
+)
+_WEBHOOKS = Printer((NAME, *whole("Webhooks"), AGE), _named(_size("webhooks")))
+_EVENTS = Printer(
+    (
+        *text("Last Seen", "Type", "Reason", "Object"),
+        *wide("Subobject", "Source"),
+        *text("Message"),
+        *wide("First Seen", "Count"),
+        Column("Name", format="name", priority=1),
+    ),
+    _event,
+)
+_ADMISSION = "admissionregistration.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+
+CLUSTER = {
+    ("", "Namespace"): Printer((NAME, *text("Status"), AGE), _named(_value("status", "phase"))),
+    ("", "Secret"): Printer(
+        (NAME, *text("Type", "Data"), AGE), _named(_value("type"), _size("data"))
+    ),
+    ("", "ConfigMap"): Printer((NAME, *text("Data"), AGE), _named(_data_size)),
+    ("", "ServiceAccount"): Printer((NAME, AGE), _named()),
+    ("", "Event"): _EVENTS,
+    ("events.k8s.io", "Event"): _EVENTS,
+    ("", "Node"): Printer(
+        (
+            NAME,
+            *text("Status", "Roles"),
+            AGE,
+            *text("Version"),
+            *wide("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+        ),
+        _node,
+    ),
+    ("", "PersistentVolume"): Printer(
+        (
+            NAME,
+            *text("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass"),
+            *text("VolumeAttributesClass", "Reason"),
+            AGE,
+            *wide("VolumeMode"),
+        ),
+        _volume,
+    ),
+    ("", "PersistentVolumeClaim"): Printer(
+        (
+            NAME,
+            *text("Status", "Volume", "Capacity", "Access Modes", "StorageClass"),
+            *text("VolumeAttributesClass"),
+            AGE,
+            *wide("VolumeMode"),
+        ),
+        _claim,
+    ),
+    ("storage.k8s.io", "StorageClass"): Printer(
+        (
+            NAME,
+            *text("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion"),
+            AGE,
+        ),
+        _storage_class,
+    ),
+    ("coordination.k8s.io", "Lease"): Printer(
+        (NAME, *text("Holder"), AGE), _named(_value("spec", "holderIdentity"))
+    ),
+    (_RBAC, "RoleBinding"): _BINDING,
+    (_RBAC, "ClusterRoleBinding"): _BINDING,
+    (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
+    (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    (_ADMISSION, "ValidatingAdmissionPolicy"): Printer(
+        (NAME, *whole("Validations"), *text("ParamKind"), AGE), _named(_validations, _parameters)
+    ),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): Printer(
+        (NAME, *text("PolicyName", "ParamRef"), AGE),
+        _named(_value("spec", "policyName"), _parameter_reference),
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): Printer(
+        (
+            NAME,
+            *whole("Value"),
+            Column("Global-Default", "boolean"),
+            AGE,
+            *text("PreemptionPolicy"),
+        ),
+        _priority_class,
+    ),
+}

@@ -1,0 +1,54 @@
+"""What a table shows of a kind: its columns, and the function that fills a row's cells."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from tinykube.resources import Object
+
+Cell = str | int | float | bool | None
+
+
+class Column(Struct, frozen=True):
+    """One column as clients see it; those of priority 1 are shown by `-o wide` only."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "date"] = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Printer(Struct, frozen=True):
+    """How one kind is shown; cells stand in the order of the columns."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Object, datetime], list[Cell]]
+
+
+NAME = Column("Name", format="name")
+AGE = Column("Age")
+
+
+def text(*names: str) -> tuple[Column, ...]:
+    """Columns of text."""
+    return tuple(Column(name) for name in names)
+
+
+def whole(*names: str) -> tuple[Column, ...]:
+    """Columns of whole numbers."""
+    return tuple(Column(name, "integer") for name in names)
+
+
+def wide(*names: str) -> tuple[Column, ...]:
+    """Columns of text that only `-o wide` shows."""
+    return tuple(Column(name, priority=1) for name in names)
+
+
+def at(obj: Any, *path: str, default: Any = None) -> Any:
+    """What stands at a path of an object, or the default where it is missing or null."""
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return default if obj is None else obj

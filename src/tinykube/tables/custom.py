@@ -1,0 +1,73 @@
+"""The rows of custom resources, by the printer columns of their definitions."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tinykube.resources import Column as Declared
+from tinykube.resources import Object, Resource
+from tinykube.tables.cells import age, name, since
+from tinykube.tables.columns import NAME, Cell, Column, Printer
+from tinykube.tables.jsonpath import BadPath, find
+
+_DEFAULT = Printer((NAME, Column("Age", "date")), lambda obj, now: [name(obj), age(obj, now)])
+
+
+def custom_printer(resource: Resource) -> Printer:
+    """The name, then what the definition names; name and age when it names nothing."""
+    declared = resource.custom.columns if resource.custom else ()
+    if not declared:
+        return _DEFAULT
+
+    def cells(obj: Object, now: datetime) -> list[Cell]:
+        return [name(obj), *(_cell(column, obj, now) for column in declared)]
+
+    return Printer((NAME, *(_column(column) for column in declared)), cells)
+
+
+def _column(declared: Declared) -> Column:
+    where = f"Custom resource definition column (in JSONPath format): {declared.json_path}"
+    return Column(
+        declared.name,
+        declared.type,  # type: ignore[arg-type]  # the definition's schema allows these types only
+        declared.format,
+        declared.description or where,
+        declared.priority,
+    )
+
+
+def _cell(column: Declared, obj: Object, now: datetime) -> Cell:
+    try:
+        found = find(column.json_path, obj)
+    except BadPath:
+        return None
+    return _shown(column.type, found[0], now) if found else None
+
+
+def _shown(kind: str, value: Any, now: datetime) -> Cell:
+    """The value as its column's type wants it; null when it is of another type."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match kind:
+        case "string":
+            return _text(value)
+        case "integer" if is_number:
+            return int(value)
+        case "number" if is_number:
+            return float(value)
+        case "boolean" if isinstance(value, bool):
+            return value
+        case "date" if isinstance(value, str):
+            return since(value, now)
+        case _:
+            return None
+
+
+def _text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case None:
+            return "<nil>"
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -1,0 +1,147 @@
+"""The rows of what connects pods."""
+
+from datetime import datetime
+
+from tinykube.resources import Object
+from tinykube.tables.cells import (
+    NONE,
+    UNSET,
+    age,
+    first_few,
+    ingress_addresses,
+    labels,
+    name,
+    reference,
+    selector,
+)
+from tinykube.tables.columns import AGE, NAME, Cell, Printer, at, text, wide
+
+
+def _service(obj: Object, now: datetime) -> list[Cell]:
+    addresses = at(obj, "spec", "clusterIPs", default=[])
+    return [
+        name(obj),
+        at(obj, "spec", "type", default=""),
+        addresses[0] if addresses else NONE,
+        _external_address(obj),
+        ",".join(_port(port) for port in at(obj, "spec", "ports", default=[])) or NONE,
+        age(obj, now),
+        labels(at(obj, "spec", "selector")),
+    ]
+
+
+def _external_address(obj: Object) -> str:
+    external = at(obj, "spec", "externalIPs", default=[])
+    match at(obj, "spec", "type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(external) or NONE
+        case "LoadBalancer":
+            found = ingress_addresses(obj)
+            return ",".join([*([found] if found else []), *external]) or "<pending>"
+        case "ExternalName":
+            return str(at(obj, "spec", "externalName", default=""))
+        case _:
+            return "<unknown>"
+
+
+def _port(port: Object) -> str:
+    number = port.get("port", 0)
+    protocol = port.get("protocol", "TCP")
+    node_port = port.get("nodePort")
+    return f"{number}:{node_port}/{protocol}" if node_port else f"{number}/{protocol}"
+
+
+def _endpoints(obj: Object, now: datetime) -> list[Cell]:
+    subsets = obj.get("subsets") or []
+    texts: list[str] = []
+    for subset in subsets:
+        addresses = [one.get("ip", "") for one in subset.get("addresses") or []]
+        ports = [one.get("port", 0) for one in subset.get("ports") or []]
+        if not ports:
+            texts += addresses
+        texts += [_socket(address, port) for port in ports for address in addresses]
+    return [name(obj), first_few(texts) if subsets else NONE, age(obj, now)]
+
+
+def _socket(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
+    ports = [str(one.get("port") or one.get("name") or "*") for one in obj.get("ports") or []]
+    endpoints = obj.get("endpoints") or []
+    addresses = [address for one in endpoints for address in one.get("addresses") or []]
+    return [
+        name(obj),
+        obj.get("addressType", ""),
+        first_few(ports) or UNSET,
+        first_few(addresses) or UNSET,
+        age(obj, now),
+    ]
+
+
+def _ingress(obj: Object, now: datetime) -> list[Cell]:
+    rules = at(obj, "spec", "rules", default=[])
+    places = [index for index, rule in enumerate(rules) if rule.get("host")]
+    hosts = [rules[index]["host"] for index in places]
+    more = len(places) >= 3 and places[2] < len(rules) - 1
+    return [
+        name(obj),
+        at(obj, "spec", "ingressClassName", default=NONE),
+        first_few(hosts, len(rules) if more else len(hosts)) or "*",
+        ingress_addresses(obj),
+        "80, 443" if at(obj, "spec", "tls", default=[]) else "80",
+        age(obj, now),
+    ]
+
+
+def _ingress_class(obj: Object, now: datetime) -> list[Cell]:
+    parameters = NONE
+    if (given := at(obj, "spec", "parameters")) is not None:
+        group = given.get("apiGroup")
+        kind = given.get("kind", "")
+        parameters = f"{kind}.{group}" if group is not None else kind
+        parameters += f"/{given.get('name', '')}"
+    return [name(obj), at(obj, "spec", "controller", default=""), parameters, age(obj, now)]
+
+
+def _network_policy(obj: Object, now: datetime) -> list[Cell]:
+    return [name(obj), selector(at(obj, "spec", "podSelector")) or NONE, age(obj, now)]
+
+
+def _service_cidr(obj: Object, now: datetime) -> list[Cell]:
+    return [name(obj), ",".join(at(obj, "spec", "cidrs", default=[])), age(obj, now)]
+
+
+def _ip_address(obj: Object, now: datetime) -> list[Cell]:
+    parent = at(obj, "spec", "parentRef")
+    shown = NONE
+    if parent is not None:
+        place = [parent["namespace"]] if parent.get("namespace") else []
+        kind = reference(parent.get("resource", ""), parent.get("group", ""), "").rstrip("/")
+        shown = "/".join([kind, *place, parent.get("name", "")])
+    # The API server sends the age too, under no column.
+    return [name(obj), shown, age(obj, now)]
+
+
+NETWORK = {
+    ("", "Service"): Printer(
+        (NAME, *text("Type", "Cluster-IP", "External-IP", "Port(s)"), AGE, *wide("Selector")),
+        _service,
+    ),
+    ("", "Endpoints"): Printer((NAME, *text("Endpoints"), AGE), _endpoints),
+    ("discovery.k8s.io", "EndpointSlice"): Printer(
+        (NAME, *text("AddressType", "Ports", "Endpoints"), AGE), _endpoint_slice
+    ),
+    ("networking.k8s.io", "Ingress"): Printer(
+        (NAME, *text("Class", "Hosts", "Address", "Ports"), AGE), _ingress
+    ),
+    ("networking.k8s.io", "IngressClass"): Printer(
+        (NAME, *text("Controller", "Parameters"), AGE), _ingress_class
+    ),
+    ("networking.k8s.io", "NetworkPolicy"): Printer(
+        (NAME, *text("Pod-Selector"), AGE), _network_policy
+    ),
+    ("networking.k8s.io", "ServiceCIDR"): Printer((NAME, *text("CIDRs"), AGE), _service_cidr),
+    ("networking.k8s.io", "IPAddress"): Printer((NAME, *text("ParentRef")), _ip_address),
+}

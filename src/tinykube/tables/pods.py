@@ -1,0 +1,167 @@
+"""The row of a pod: its state in one word, as its containers' states add up to it."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from tinykube.resources import Object
+from tinykube.tables.cells import NONE, age, condition, name, since
+from tinykube.tables.columns import AGE, NAME, Cell, Printer, at, text, wide
+
+
+class _Tally(Struct):
+    """What a walk over the containers found so far."""
+
+    reason: str
+    ready: int = 0
+    restarts: int = 0
+    last_restart: str = ""
+
+    def count_restarts(self, status: Object) -> None:
+        self.restarts += status.get("restartCount") or 0
+        finished = at(status, "lastState", "terminated", "finishedAt", default="")
+        self.last_restart = max(self.last_restart, finished)
+
+
+def pod_cells(pod: Object, now: datetime) -> list[Cell]:
+    """Name, ready containers, state, restarts, age, and where the pod runs."""
+    tally = _tally(pod)
+    restarts = str(tally.restarts)
+    if tally.restarts and tally.last_restart:
+        restarts += f" ({since(tally.last_restart, now)} ago)"
+    total = len(at(pod, "spec", "containers", default=[])) + len(_sidecars(pod))
+    addresses = at(pod, "status", "podIPs", default=[])
+    return [
+        name(pod),
+        f"{tally.ready}/{total}",
+        _state(pod, tally.reason),
+        restarts,
+        age(pod, now),
+        addresses[0].get("ip", NONE) if addresses else NONE,
+        at(pod, "spec", "nodeName") or NONE,
+        at(pod, "status", "nominatedNodeName") or NONE,
+        _readiness_gates(pod),
+    ]
+
+
+def completion(pod: Object) -> list[dict[str, str]]:
+    """The row condition of a pod that has run to its end."""
+    match at(pod, "status", "phase"):
+        case "Succeeded":
+            message = "The pod has completed successfully."
+        case "Failed":
+            message = "The pod failed."
+        case _:
+            return []
+    reason = pod["status"]["phase"]
+    return [{"type": "Completed", "status": "True", "reason": reason, "message": message}]
+
+
+def _state(pod: Object, reason: str) -> str:
+    """A pod being deleted says so, whatever its containers do."""
+    if at(pod, "metadata", "deletionTimestamp") is None:
+        return reason
+    if at(pod, "status", "reason") == "NodeLost":
+        return "Unknown"
+    ended = at(pod, "status", "phase") in ("Succeeded", "Failed")
+    return reason if ended else "Terminating"
+
+
+def _tally(pod: Object) -> _Tally:
+    gated = any(
+        one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
+        for one in at(pod, "status", "conditions", default=[])
+    )
+    phase = at(pod, "status", "reason") or at(pod, "status", "phase", default="")
+    initial = _Tally("SchedulingGated" if gated else phase)
+    initializing = _walk_init_containers(pod, initial)
+    if initializing and condition(pod, "Initialized") != "True":
+        return initial
+    return _walk_containers(pod, initial)
+
+
+def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
+    """Count them up to the first that is not done; whether there is one."""
+    total = len(at(pod, "spec", "initContainers", default=[]))
+    sidecars = _sidecars(pod)
+    for index, status in enumerate(at(pod, "status", "initContainerStatuses", default=[])):
+        tally.count_restarts(status)
+        terminated = at(status, "state", "terminated")
+        waiting = at(status, "state", "waiting", "reason", default="")
+        if terminated is not None and not terminated.get("exitCode"):
+            continue
+        if status.get("name") in sidecars and status.get("started"):
+            tally.ready += bool(status.get("ready"))
+            continue
+        if terminated is not None:
+            tally.reason = f"Init:{_ending(terminated)}"
+        elif waiting and waiting != "PodInitializing":
+            tally.reason = f"Init:{waiting}"
+        else:
+            tally.reason = f"Init:{index}/{total}"
+        return True
+    return False
+
+
+def _walk_containers(pod: Object, before: _Tally) -> _Tally:
+    tally = _Tally(before.reason, ready=before.ready)
+    sidecars = _sidecars(pod)
+    for status in at(pod, "status", "initContainerStatuses", default=[]):
+        if status.get("name") in sidecars:
+            tally.count_restarts(status)
+    running, error = False, ""
+    for status in reversed(at(pod, "status", "containerStatuses", default=[])):
+        tally.count_restarts(status)
+        terminated = at(status, "state", "terminated")
+        if waiting := at(status, "state", "waiting", "reason", default=""):
+            tally.reason = waiting
+        elif terminated is not None:
+            tally.reason = _ending(terminated)
+            error = tally.reason if terminated.get("exitCode") else error
+        elif status.get("ready") and at(status, "state", "running") is not None:
+            running = True
+            tally.ready += 1
+    if tally.reason == "Completed":
+        tally.reason = _completed(pod, error, running=running)
+    return tally
+
+
+def _completed(pod: Object, error: str, *, running: bool) -> str:
+    """One container is done: the others decide what the pod is called."""
+    if running and condition(pod, "Ready") == "True":
+        return "Running"
+    return error or ("NotReady" if running else "Completed")
+
+
+def _ending(terminated: Object) -> str:
+    if reason := terminated.get("reason"):
+        return str(reason)
+    if signal := terminated.get("signal"):
+        return f"Signal:{signal}"
+    return f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _sidecars(pod: Object) -> set[Any]:
+    """Init containers that keep running count as containers."""
+    found = at(pod, "spec", "initContainers", default=[])
+    return {one.get("name") for one in found if one.get("restartPolicy") == "Always"}
+
+
+def _readiness_gates(pod: Object) -> str:
+    gates = at(pod, "spec", "readinessGates", default=[])
+    passed = sum(condition(pod, gate.get("conditionType", "")) == "True" for gate in gates)
+    return f"{passed}/{len(gates)}" if gates else NONE
+
+
+PODS = {
+    ("", "Pod"): Printer(
+        (
+            NAME,
+            *text("Ready", "Status", "Restarts"),
+            AGE,
+            *wide("IP", "Node", "Nominated Node", "Readiness Gates"),
+        ),
+        pod_cells,
+    )
+}

@@ -1,0 +1,214 @@
+"""The rows of what runs pods."""
+
+from datetime import datetime
+
+from tinykube.resources import Object
+from tinykube.tables.cells import (
+    NONE,
+    UNSET,
+    age,
+    condition,
+    containers,
+    labels,
+    name,
+    reference,
+    selector,
+    since,
+)
+from tinykube.tables.columns import (
+    AGE,
+    NAME,
+    Cell,
+    Column,
+    Printer,
+    at,
+    text,
+    whole,
+    wide,
+)
+
+_TEMPLATE = wide("Containers", "Images")
+_TEMPLATE_AND_SELECTOR = wide("Containers", "Images", "Selector")
+
+
+def _template(obj: Object) -> list[Cell]:
+    return [*containers(at(obj, "spec", "template"))]
+
+
+def _template_and_selector(obj: Object) -> list[Cell]:
+    return [*_template(obj), selector(at(obj, "spec", "selector")) or NONE]
+
+
+def _count(obj: Object, *path: str) -> int:
+    return int(at(obj, *path, default=0))
+
+
+def _ready(obj: Object) -> str:
+    return f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
+
+
+def _deployment(obj: Object, now: datetime) -> list[Cell]:
+    return [
+        name(obj),
+        _ready(obj),
+        _count(obj, "status", "updatedReplicas"),
+        _count(obj, "status", "availableReplicas"),
+        age(obj, now),
+        *_template(obj),
+        selector(at(obj, "spec", "selector")),
+    ]
+
+
+def _replica_set(obj: Object, now: datetime) -> list[Cell]:
+    return [
+        name(obj),
+        _count(obj, "spec", "replicas"),
+        _count(obj, "status", "replicas"),
+        _count(obj, "status", "readyReplicas"),
+        age(obj, now),
+        *_template_and_selector(obj),
+    ]
+
+
+def _stateful_set(obj: Object, now: datetime) -> list[Cell]:
+    return [name(obj), _ready(obj), age(obj, now), *_template(obj)]
+
+
+def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
+    counted = (
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+    )
+    return [
+        name(obj),
+        *(_count(obj, "status", field) for field in counted),
+        labels(at(obj, "spec", "template", "spec", "nodeSelector")),
+        age(obj, now),
+        *_template_and_selector(obj),
+    ]
+
+
+def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
+    owners = at(obj, "metadata", "ownerReferences", default=[])
+    owner = next((one for one in owners if one.get("controller")), None)
+    controller = NONE
+    if owner is not None:
+        group = owner.get("apiVersion", "").rpartition("/")[0]
+        controller = reference(owner.get("kind", ""), group, "") + owner.get("name", "")
+    return [name(obj), controller, _count(obj, "revision"), age(obj, now)]
+
+
+def _job(obj: Object, now: datetime) -> list[Cell]:
+    return [
+        name(obj),
+        _job_status(obj),
+        _completions(obj),
+        _job_duration(obj, now),
+        age(obj, now),
+        *_template_and_selector(obj),
+    ]
+
+
+def _job_status(obj: Object) -> str:
+    for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
+        if condition(obj, kind) == "True":
+            return word
+    if at(obj, "metadata", "deletionTimestamp") is not None:
+        return "Terminating"
+    later = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((kind for kind in later if condition(obj, kind) == "True"), "Running")
+
+
+def _completions(obj: Object) -> str:
+    succeeded = _count(obj, "status", "succeeded")
+    if (wanted := at(obj, "spec", "completions")) is not None:
+        return f"{succeeded}/{wanted}"
+    parallelism = _count(obj, "spec", "parallelism")
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _job_duration(obj: Object, now: datetime) -> str:
+    started, ended = (at(obj, "status", field) for field in ("startTime", "completionTime"))
+    if started is None:
+        return ""
+    return since(started, now if ended is None else datetime.fromisoformat(ended))
+
+
+def _cron_job(obj: Object, now: datetime) -> list[Cell]:
+    scheduled = at(obj, "status", "lastScheduleTime")
+    job = at(obj, "spec", "jobTemplate")
+    return [
+        name(obj),
+        at(obj, "spec", "schedule", default=""),
+        at(obj, "spec", "timeZone", default=NONE),
+        str(at(obj, "spec", "suspend", default=UNSET)),
+        len(at(obj, "status", "active", default=[])),
+        since(scheduled, now) if scheduled else NONE,
+        age(obj, now),
+        *_template_and_selector(job),
+    ]
+
+
+def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
+    return [
+        name(obj),
+        str(at(obj, "spec", "minAvailable", default="N/A")),
+        str(at(obj, "spec", "maxUnavailable", default="N/A")),
+        _count(obj, "status", "disruptionsAllowed"),
+        age(obj, now),
+    ]
+
+
+def _scale(obj: Object, now: datetime) -> list[Cell]:
+    replicas = (_count(obj, place, "replicas") for place in ("spec", "status"))
+    return [name(obj), *replicas, age(obj, now)]
+
+
+WORKLOADS = {
+    ("apps", "Deployment"): Printer(
+        (NAME, *text("Ready", "Up-to-date", "Available"), AGE, *_TEMPLATE_AND_SELECTOR),
+        _deployment,
+    ),
+    ("apps", "ReplicaSet"): Printer(
+        (NAME, *whole("Desired", "Current", "Ready"), AGE, *_TEMPLATE_AND_SELECTOR), _replica_set
+    ),
+    ("apps", "StatefulSet"): Printer((NAME, *text("Ready"), AGE, *_TEMPLATE), _stateful_set),
+    ("apps", "DaemonSet"): Printer(
+        (
+            NAME,
+            *whole("Desired", "Current", "Ready", "Up-to-date", "Available"),
+            *text("Node Selector"),
+            AGE,
+            *_TEMPLATE_AND_SELECTOR,
+        ),
+        _daemon_set,
+    ),
+    ("apps", "ControllerRevision"): Printer(
+        (NAME, *text("Controller", "Revision"), AGE), _controller_revision
+    ),
+    ("batch", "Job"): Printer(
+        (NAME, *text("Status", "Completions", "Duration"), AGE, *_TEMPLATE_AND_SELECTOR), _job
+    ),
+    ("batch", "CronJob"): Printer(
+        (
+            NAME,
+            *text("Schedule", "Timezone"),
+            Column("Suspend", "boolean"),
+            *whole("Active"),
+            *text("Last Schedule"),
+            AGE,
+            *_TEMPLATE_AND_SELECTOR,
+        ),
+        _cron_job,
+    ),
+    ("policy", "PodDisruptionBudget"): Printer(
+        (NAME, *text("Min Available", "Max Unavailable"), *whole("Allowed Disruptions"), AGE),
+        _disruption_budget,
+    ),
+    ("autoscaling", "Scale"): Printer(
+        (Column("Name"), *whole("Desired", "Available"), AGE), _scale
+    ),
+}

@@ -1,0 +1,156 @@
+"""Bearer tokens of ServiceAccounts: signed here, and believed only here."""
+
+import hmac
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime, timedelta
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import msgspec
+
+from hanse.kube.clock import Clock
+from tinykube.failures import bad_request, invalid, invalid_object, not_found
+from tinykube.metadata import new_uid, timestamp
+from tinykube.resources import Object, Resource
+from tinykube.storage import Storage
+from tinykube.users import User
+
+_ISSUER = "https://kubernetes.default.svc.cluster.local"
+_HEADER = {"alg": "HS256", "kid": "embedded"}
+_SHORTEST, _USUAL, _LONGEST = 600, 3600, 2**32
+SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of a type
+
+
+class Tokens:
+    """Issues and recognises tokens with one cluster's key."""
+
+    def __init__(self, storage: Storage, clock: Clock, random: Random, key: bytes) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._random = random
+        self._key = key
+
+    def issue(self, resource: Resource, namespace: str, name: str, request: Object) -> Object:
+        """Answer a TokenRequest for one ServiceAccount."""
+        account = self._storage.get("serviceaccounts", namespace, name)
+        if account is None:
+            raise not_found(resource, name)
+        spec = request.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or _USUAL
+        if seconds < _SHORTEST:
+            detail = "may not specify a duration less than 10 minutes"
+            raise _invalid_request("spec.expirationSeconds", seconds, detail)
+        if seconds > _LONGEST:
+            detail = "may not specify a duration larger than 2^32 seconds"
+            raise _invalid_request("spec.expirationSeconds", seconds, detail)
+        sent = (request.get("metadata") or {}).get("name", "")
+        if sent and sent != name:
+            raise bad_request(f"must match the service account name: {name}")
+        audiences = spec.get("audiences") or [_ISSUER]
+        now = self._clock.now()
+        expires = now + timedelta(seconds=seconds)
+        token = self._signed(account, {"aud": audiences, "exp": int(expires.timestamp())}, now)
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": new_uid(self._random),
+                "creationTimestamp": timestamp(now),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": {"token": token, "expirationTimestamp": timestamp(expires)},
+        }
+
+    def fill(self, secret: Object) -> None:
+        """Put a lasting token into a Secret that was made for one."""
+        metadata = secret["metadata"]
+        namespace = metadata["namespace"]
+        name = (metadata.get("annotations") or {}).get("kubernetes.io/service-account.name", "")
+        account = self._storage.get("serviceaccounts", namespace, name)
+        if account is None or "token" in (secret.get("data") or {}):
+            return
+        claims = {"secret": {"name": metadata["name"], "uid": metadata["uid"]}}
+        token = self._signed(account, claims, self._clock.now())
+        data = {
+            **(secret.get("data") or {}),
+            "token": b64encode(token.encode()).decode(),
+            "namespace": b64encode(namespace.encode()).decode(),
+        }
+        authority = self._storage.get("configmaps", namespace, "kube-root-ca.crt")
+        if authority is not None and "ca.crt" in (authority.get("data") or {}):
+            data["ca.crt"] = b64encode(authority["data"]["ca.crt"].encode()).decode()
+        notes = {
+            **metadata["annotations"],
+            "kubernetes.io/service-account.uid": account["metadata"]["uid"],
+        }
+        filled = {**secret, "metadata": {**metadata, "annotations": notes}, "data": data}
+        self._storage.replace("secrets", filled)
+
+    def user_of(self, token: str) -> User | None:
+        """Whose token this is, while it holds and its ServiceAccount (and Secret) are there."""
+        claims = self._claims(token)
+        if claims is None or claims.get("exp", 2**62) < self._clock.now().timestamp():
+            return None
+        bound = claims["kubernetes.io"]
+        namespace, account = bound["namespace"], bound["serviceaccount"]
+        present = self._storage.get("serviceaccounts", namespace, account["name"])
+        if present is None or present["metadata"]["uid"] != account["uid"]:
+            return None
+        secret = claims.get("secret")
+        if secret is not None:
+            held = self._storage.get("secrets", namespace, secret["name"])
+            if held is None or held["metadata"]["uid"] != secret["uid"]:
+                return None
+        groups = (
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        )
+        return User(claims["sub"], groups, account["uid"])
+
+    def _signed(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
+        metadata = account["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        told = {
+            "iss": _ISSUER,
+            "iat": int(now.timestamp()),
+            "nbf": int(now.timestamp()),
+            "sub": f"system:serviceaccount:{namespace}:{name}",
+            "kubernetes.io": {
+                "namespace": namespace,
+                "serviceaccount": {"name": name, "uid": metadata["uid"]},
+            },
+            **claims,
+        }
+        text = f"{_part(_HEADER)}.{_part(told)}"
+        return f"{text}.{self._signature(text)}"
+
+    def _signature(self, text: str) -> str:
+        made = hmac.new(self._key, text.encode(), sha256).digest()
+        return urlsafe_b64encode(made).rstrip(b"=").decode()
+
+    def _claims(self, token: str) -> dict[str, Any] | None:
+        text, _, signature = token.rpartition(".")
+        if not text or not hmac.compare_digest(self._signature(text), signature):
+            return None
+        body = text.partition(".")[2]
+        claims: dict[str, Any] = msgspec.json.decode(
+            urlsafe_b64decode(body + "=" * (-len(body) % 4))
+        )
+        return claims
+
+
+def _part(value: dict[str, Any]) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(value)).rstrip(b"=").decode()
+
+
+def _invalid_request(field: str, value: int, detail: str) -> Exception:
+    error = invalid(field, value, detail)
+    return invalid_object("TokenRequest", "authentication.k8s.io", "", [error])

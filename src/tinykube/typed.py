@@ -1,0 +1,298 @@
+"""Reading objects of the built-in kinds as Go does: typed, with unknown fields dropped.
+
+What comes out is what the API server would write again: empty values are left out where Go leaves
+them out, and structs that Go always writes are there even when nothing was given for them.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from tinykube.fields import Field, fields_of, is_kind, json_fields
+from tinykube.resources import Object
+
+_TYPE_META = ("apiVersion", "kind")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]")
+
+
+class TypeMismatch(Exception):
+    """A value is not of its field's type; the message is Go's."""
+
+    def __init__(self, message: str, in_conversion: str = "") -> None:
+        super().__init__(message)
+        self.in_conversion = in_conversion or message
+        """What Go says when the value did not come from text but from a patched object."""
+
+
+class _Reading:
+    """One object being read: what was found that its type does not know."""
+
+    __slots__ = ("unknown",)
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+
+
+def read(type_name: str, value: Object) -> tuple[Object, list[str]]:
+    """The object as its built-in type has it, and the paths of the fields that were dropped."""
+    reading = _Reading()
+    shaped = _message(type_name, value, "", "", reading)
+    unknown = [path for path in reading.unknown if path not in _TYPE_META]
+    return shaped, unknown
+
+
+def clone(value: Any) -> Any:
+    """A copy that shares nothing that can change."""
+    if isinstance(value, dict):
+        return {key: clone(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [clone(inner) for inner in value]
+    return value
+
+
+def _message(type_name: str, value: Any, path: str, place: str, reading: _Reading) -> Object:
+    """`path` is Go's (no indices), `place` is the one in strict errors (with them)."""
+    known = json_fields(type_name)
+    shaped: Object = clone(_zero(type_name))
+    for name, inner in value.items():
+        field = known.get(name)
+        if field is None and name in _TYPE_META and is_kind(type_name):
+            continue  # claims in a StatefulSet may say what they are
+        if field is None:
+            reading.unknown.append(f"{place}.{name}" if place else name)
+            continue
+        if inner is None:
+            continue
+        where = f"{path}.{name}" if path else name
+        spot = f"{place}.{name}" if place else name
+        read_value = _read_field(field, inner, type_name, where, spot, reading)
+        if read_value or _written_when_empty(field):
+            shaped[name] = read_value
+    return shaped
+
+
+def _written_when_empty(field: Field) -> bool:
+    if field.kept or field.pointer:
+        return True
+    return field.shape == "one" and (field.is_message or field.type in ("any", "intorstring"))
+
+
+def _read_field(
+    field: Field, value: Any, owner: str, path: str, place: str, reading: _Reading
+) -> Any:
+    match field.shape:
+        case "one":
+            return _one(field, value, owner, path, place, reading)
+        case "list":
+            if not isinstance(value, list):
+                raise _mismatch(value, owner, path, _go_type(field))
+            return [
+                _one(field, inner, owner, path, f"{place}[{index}]", reading)
+                for index, inner in enumerate(value)
+            ]
+        case "map":
+            if not isinstance(value, dict):
+                raise _mismatch(value, owner, path, _go_type(field))
+            return {
+                key: _one(field, inner, owner, path, f"{place}.{key}", reading)
+                for key, inner in value.items()
+            }
+
+
+def _one(field: Field, value: Any, owner: str, path: str, place: str, reading: _Reading) -> Any:
+    if field.is_message:
+        if value is None:
+            return clone(_zero(field.type))
+        if not isinstance(value, dict):
+            raise _mismatch(value, owner, path, _go_name(field.type))
+        return _message(field.type, value, path, place, reading)
+    scalar = _SCALARS.get(field.type)
+    return value if scalar is None else scalar(value, owner, path)
+
+
+def _string(value: Any, owner: str, path: str) -> Any:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    raise _mismatch(value, owner, path, "string")
+
+
+def _bytes(value: Any, owner: str, path: str) -> Any:
+    text = _string(value, owner, path)
+    try:
+        b64decode(text, validate=True)
+    except (BadBase64, ValueError):
+        at = next((i for i, c in enumerate(text) if not _BASE64.match(c)), len(text) // 4 * 4)
+        raise TypeMismatch(f"illegal base64 data at input byte {at}") from None
+    return text
+
+
+def _bool(value: Any, owner: str, path: str) -> Any:
+    if value is True or value is False:
+        return value
+    raise _mismatch(value, owner, path, "bool")
+
+
+def _integer(bits: int) -> Callable[[Any, str, str], Any]:
+    limit = 1 << (bits - 1)
+
+    def integer(value: Any, owner: str, path: str) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
+            return value
+        if isinstance(value, float) and value.is_integer() and abs(value) < limit:
+            return int(value)
+        raise _mismatch(value, owner, path, f"int{bits}")
+
+    return integer
+
+
+def _int_or_string(value: Any, owner: str, path: str) -> Any:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, float):
+        raise TypeMismatch(f"json: cannot unmarshal number {value} into Go value of type int32")
+    raise _mismatch(value, owner, path, "intstr.IntOrString")
+
+
+def _quantity(value: Any, owner: str, path: str) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise _mismatch(value, owner, path, "resource.Quantity")
+
+
+def _time(value: Any, _owner: str, _path: str) -> Any:
+    if not isinstance(value, str):
+        raise TypeMismatch(f"json: cannot unmarshal {_go_kind(value)} into Go value of type string")
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise _bad_time(value, "2006-01-02T15:04:05Z07:00") from None
+    if moment.tzinfo is None:
+        raise _bad_time(value, "2006-01-02T15:04:05Z07:00")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(value: Any, owner: str, path: str) -> Any:
+    _time(value, owner, path)
+    moment = datetime.fromisoformat(value).astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _bad_time(value: str, layout: str) -> TypeMismatch:
+    return TypeMismatch(
+        f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "{layout[:4]}"'
+    )
+
+
+_SCALARS: dict[str, Callable[[Any, str, str], Any]] = {
+    "string": _string,
+    "bytes": _bytes,
+    "bool": _bool,
+    "int32": _integer(32),
+    "int64": _integer(64),
+    "intorstring": _int_or_string,
+    "quantity": _quantity,
+    "time": _time,
+    "microtime": _micro_time,
+}
+
+
+@cache
+def _zero(type_name: str) -> Object:
+    """What Go writes for a type when nothing is set."""
+    zero: Object = {}
+    for field in fields_of(type_name) or ():
+        if not field.name:
+            zero |= _zero(field.type)
+        elif field.is_message and field.shape == "one" and not field.pointer:
+            zero[field.name] = _zero(field.type)
+        elif field.kept or _always_written(field):
+            zero[field.name] = _zero_scalar(field)
+    return zero
+
+
+def _always_written(field: Field) -> bool:
+    """Go cannot tell an empty time from none; only that of creation is left out."""
+    is_time = field.type in ("time", "microtime") and field.shape == "one" and not field.pointer
+    return is_time and field.name != "creationTimestamp"
+
+
+def _zero_scalar(field: Field) -> Any:
+    if field.pointer or field.shape != "one":
+        return None
+    match field.type:
+        case "string" | "bytes" | "quantity":
+            return ""
+        case "bool":
+            return False
+        case "int32" | "int64" | "number" | "intorstring":
+            return 0
+        case _:
+            return None
+
+
+def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
+    struct = owner.rpartition(".")[2]
+    kind = _go_kind(value).partition(" ")[0]
+    converted = f"unrecognized type: {wanted}"
+    if wanted.startswith("[]"):
+        converted = f"cannot restore slice from {_GO_KINDS.get(kind, kind)}"
+    elif wanted.startswith("map["):
+        converted = f"cannot restore map from {_GO_KINDS.get(kind, kind)}"
+    elif "." in wanted:
+        converted = f"cannot restore struct from: {_GO_KINDS.get(kind, kind)}"
+    return TypeMismatch(
+        f"json: cannot unmarshal {_go_kind(value)} into Go struct field "
+        f"{struct}.{path} of type {wanted}",
+        converted,
+    )
+
+
+_GO_KINDS = {"number": "int64", "object": "map", "array": "slice"}
+
+
+def _go_kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int():
+            return "number" if abs(value) < 1 << 31 else f"number {value}"
+        case float():
+            return f"number {value}"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _go_name(type_name: str) -> str:
+    group, _, name = type_name.rpartition(".")
+    return f"{group.rpartition('/')[2]}.{name}"
+
+
+def _go_type(field: Field) -> str:
+    inner = _go_name(field.type) if field.is_message else _GO_SCALARS.get(field.type, field.type)
+    return f"[]{inner}" if field.shape == "list" else f"map[string]{inner}"
+
+
+_GO_SCALARS = {
+    "bytes": "[]uint8",
+    "intorstring": "intstr.IntOrString",
+    "quantity": "resource.Quantity",
+    "time": "v1.Time",
+    "microtime": "v1.MicroTime",
+}
+
+
+def empty_status(type_name: str) -> Any:
+    """The status that Go writes for an object that has none yet."""
+    return clone(_zero(type_name)).get("status", {})

@@ -1,0 +1,60 @@
+"""Who sends a request; admission sees it as userInfo."""
+
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from tinykube.failures import Refusal
+
+_PREFIX = "impersonate-"
+
+
+class User(Struct, frozen=True):
+    """An authenticated caller, or the one it impersonates."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: dict[str, list[str]] = {}
+
+
+ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
+CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+def impersonated(headers: Iterable[tuple[str, str]], caller: User) -> User:
+    """Whom a request speaks for: the user that its Impersonate headers name, or its sender.
+
+    The embedded cluster lets every known caller do so. Groups without a user are refused.
+    """
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name.lower().startswith(_PREFIX):
+            found.setdefault(name.lower().removeprefix(_PREFIX), []).append(value)
+    groups = tuple(found.get("group", ()))
+    if "user" not in found:
+        if groups:
+            asked = " ".join(f"{{Group  {group}    }}" for group in groups)
+            message = f"requested [{asked}] without impersonating a user"
+            raise Refusal(400, "BadRequest", message)
+        return caller
+    name = found["user"][0]
+    extra = {
+        unquote(key.removeprefix("extra-")): values
+        for key, values in found.items()
+        if key.startswith("extra-")
+    }
+    authenticated = () if name == ANONYMOUS.name else ("system:authenticated",)
+    named = tuple(dict.fromkeys((*(groups or _account_groups(name)), *authenticated)))
+    return User(name, named, next(iter(found.get("uid", ())), ""), extra)
+
+
+def _account_groups(name: str) -> tuple[str, ...]:
+    """A ServiceAccount is in the group of all of them and in that of its namespace."""
+    match name.split(":"):
+        case ["system", "serviceaccount", namespace, _]:
+            return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        case _:
+            return ("system:unauthenticated",) if name == ANONYMOUS.name else ()

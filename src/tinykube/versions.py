@@ -1,0 +1,44 @@
+"""Objects in the version asked for: stored once, shown under each served one."""
+
+from typing import Any
+
+from tinykube.resources import Object, Resource
+
+_EVENT_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+_CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
+
+
+def shown(resource: Resource, stored: Object) -> Object:
+    """A stored object as the resource's version shows it; shares what it can."""
+    if stored["apiVersion"] == resource.api_version:
+        return stored
+    if resource.store == "events":
+        return _renamed(stored, _EVENT_NAMES, "events.k8s.io/v1")
+    return {**stored, "apiVersion": resource.api_version}
+
+
+def kept(resource: Resource, obj: Object) -> Object:
+    """An object of the resource's version as it is stored."""
+    if resource.store == "events" and resource.group:
+        return _renamed(obj, _CORE_NAMES, "v1")
+    if resource.custom is not None and obj["apiVersion"] != resource.custom.stored_as:
+        return {**obj, "apiVersion": resource.custom.stored_as}
+    return obj
+
+
+def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:
+    made: dict[str, Any] = {
+        names.get(key, key): value
+        for key, value in obj.items()
+        if value != "" or not key.startswith("reporting")
+    }
+    made["apiVersion"] = api_version
+    return made

@@ -1,0 +1,301 @@
+"""Watches: what happened since a version, and then what happens, as lines of JSON."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.clock import Clock
+from tinykube import typed
+from tinykube.calls import Call
+from tinykube.failures import Refusal, expired, too_large_version
+from tinykube.fields import fields_of, type_of
+from tinykube.reads import check_list_options, selected_by
+from tinykube.render import Form, form_of, one_table, partial
+from tinykube.resources import Object, Resource
+from tinykube.selectors import FieldTerm, Selection
+from tinykube.storage import Change, Compacted, Notice, Restored, Storage
+from tinykube.versions import shown
+
+_BOOKMARK_EVERY = 60.0
+_LONGEST = 3600.0
+_END_OF_INITIAL = {"k8s.io/initial-events-end": "true"}
+_KEPT_LINES = 1024
+
+
+class _Bookmark(Struct, frozen=True):
+    """Everything up to a version was sent."""
+
+    version: int
+    initial: bool = False
+
+
+class _Failed(Struct, frozen=True):
+    """The watch cannot go on."""
+
+    refusal: Refusal
+
+
+_Entry = Change | _Bookmark | _Failed
+
+
+class Watches:
+    """All open watches of one cluster."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._open: set[_Watch] = set()
+        self._lines = _Lines()
+        storage.subscribe(self._note)  # for as long as both live
+
+    def open(self, call: Call) -> "_Watch":
+        """Start following what a call asks for; it is followed until the watch is closed."""
+        check_list_options(call)
+        watch = _Watch(self._storage, self._clock, call, self._lines, self._open.discard)
+        self._open.add(watch)
+        return watch
+
+    def drop(self) -> None:
+        """End every watch, as a server that stops does."""
+        for watch in tuple(self._open):
+            watch.end()
+
+    def _note(self, notice: Notice) -> None:
+        if isinstance(notice, Restored):
+            self._lines.forget()
+
+
+class _Lines:
+    """The latest events as bytes, shared by watches that show them in the same way."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str], bytes] = {}
+
+    def line(self, kind: str, version: int, resource: Resource, obj: Object) -> bytes:
+        """One event's line, made once."""
+        key = (kind, version, resource.api_version)
+        known = self._known.get(key)
+        if known is None:
+            known = event_line(kind, shown(resource, obj))
+            if len(self._known) >= _KEPT_LINES:
+                del self._known[next(iter(self._known))]
+            self._known[key] = known
+        return known
+
+    def forget(self) -> None:
+        """Versions mean something else from now on."""
+        self._known.clear()
+
+
+def event_line(kind: str, obj: Object) -> bytes:
+    """An event as it travels."""
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), msgspec.json.encode(obj))
+
+
+class _Watch:
+    """One watch: a queue that storage fills and the reader empties."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        call: Call,
+        lines: _Lines,
+        closed: Callable[["_Watch"], None],
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._call = call
+        self._lines = lines
+        self._closed = closed
+        self._namespace = call.target.namespace
+        self._selected = _selection(call)
+        self._form: Form = form_of(call.request.accept)
+        self._with_columns = True
+        self._queue: deque[_Entry] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        self._sent = storage.version
+        self._after = 0
+        self._start()
+        self._unsubscribe = storage.subscribe(self._note, call.resource.store)
+
+    def _start(self) -> None:
+        call, storage = self._call, self._storage
+        version = _version(call)
+        initial = call.flag("sendInitialEvents")
+        if initial and version > storage.version:
+            self._queue.append(_Failed(too_large_version(version, storage.version)))
+            self._ended = True
+        elif initial or (version == 0 and not call.option("sendInitialEvents")):
+            self._queue.extend(self._present())
+            if initial and call.flag("allowWatchBookmarks"):
+                self._queue.append(_Bookmark(storage.version, initial=True))
+        elif version:
+            self._after = version
+            self._replay(version)
+
+    def _present(self) -> Iterator[Change]:
+        store = self._call.resource.store
+        for obj in self._storage.objects(store, self._namespace):
+            yield Change("ADDED", store, int(obj["metadata"]["resourceVersion"]), obj)
+
+    def _replay(self, version: int) -> None:
+        try:
+            self._queue.extend(self._storage.since(self._call.resource.store, version))
+        except Compacted as error:
+            message = f"too old resource version: {error.asked} ({error.oldest})"
+            self._queue.append(_Failed(expired(message)))
+            self._ended = True
+
+    def _note(self, notice: Notice) -> None:
+        match notice:
+            case Change():
+                if not self._ended and notice.version > self._after:
+                    self._queue.append(notice)
+                    self._wake()
+            case Restored():
+                self.end()
+            case _:
+                assert_never(notice)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def end(self) -> None:
+        """Let the reader come to an end once it has read what is there."""
+        self._ended = True
+        self._wake()
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self.end()
+        self._unsubscribe()
+        self._closed(self)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """The events as they come, until the watch ends or its time is over."""
+        loop = asyncio.get_running_loop()
+        ending = loop.time() + (self._call.number("timeoutSeconds") or _LONGEST)
+        bookmarks = self._call.flag("allowWatchBookmarks")
+        next_mark = loop.time() + _BOOKMARK_EVERY
+        while True:
+            while self._queue:
+                line = self._line(self._queue.popleft())
+                if line:
+                    yield line
+            if self._ended:
+                return
+            now = loop.time()
+            if now >= ending:
+                return
+            if bookmarks and now >= next_mark:
+                next_mark = now + _BOOKMARK_EVERY
+                self._queue.append(_Bookmark(self._storage.version))
+                continue
+            await self._wait((min(next_mark, ending) if bookmarks else ending) - now)
+
+    async def _wait(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _line(self, entry: _Entry) -> bytes:
+        """An entry's line, or nothing when this watch does not ask for it."""
+        match entry:
+            case Change():
+                return self._change_line(entry)
+            case _Bookmark():
+                return self._shown_line("BOOKMARK", self._bookmark(entry))
+            case _Failed():
+                return event_line("ERROR", entry.refusal.status)
+            case _:
+                assert_never(entry)
+
+    def _change_line(self, change: Change) -> bytes:
+        if self._namespace and change.object["metadata"].get("namespace") != self._namespace:
+            return b""
+        kind, obj = change.type, change.object
+        if not self._selected.everything:
+            found = self._seen_as(change)
+            if found is None:
+                return b""
+            kind, obj = found
+        if self._form == "object" and obj is change.object:
+            return self._lines.line(kind, change.version, self._call.resource, obj)
+        return self._shown_line(kind, shown(self._call.resource, obj))
+
+    def _seen_as(self, change: Change) -> tuple[Any, Object] | None:
+        """A change as a selection sees it: what starts to match appears, what stops is deleted."""
+        selected = self._selected
+        if change.type == "DELETED":
+            last = change.before or change.object
+            return ("DELETED", change.object) if selected.matches(last) else None
+        matched = change.before is not None and selected.matches(change.before)
+        matches = selected.matches(change.object)
+        match matched, matches:
+            case False, True:
+                return "ADDED", change.object
+            case True, True:
+                return "MODIFIED", change.object
+            case True, False:
+                assert change.before is not None
+                metadata = change.before["metadata"]
+                gone = {**metadata, "resourceVersion": str(change.version)}
+                return "DELETED", {**change.before, "metadata": gone}
+            case _:
+                return None
+
+    def _bookmark(self, mark: _Bookmark) -> Object:
+        resource = self._call.resource
+        metadata: Object = {"resourceVersion": str(mark.version)}
+        if mark.initial:
+            metadata["annotations"] = _END_OF_INITIAL
+        typed_as = {"kind": resource.kind, "apiVersion": resource.api_version}
+        type_name = type_of(resource.api_version, resource.kind)
+        if resource.custom is None and fields_of(type_name) is not None:
+            return {**typed_as, **typed.read(type_name, {})[0], "metadata": metadata}
+        return {**typed_as, "metadata": metadata}
+
+    def _shown_line(self, kind: str, obj: Object) -> bytes:
+        match self._form:
+            case "object":
+                return event_line(kind, obj)
+            case "metadata":
+                return event_line(kind, partial(obj))
+            case "table":
+                table = one_table(self._call, [obj], self._clock.now())
+                table["metadata"] = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+                if not self._with_columns:
+                    table["columnDefinitions"] = None
+                self._with_columns = False
+                return event_line(kind, table)
+            case _:
+                assert_never(self._form)
+
+
+def _version(call: Call) -> int:
+    text = call.option("resourceVersion")
+    if text and not text.isdecimal():
+        problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise Refusal(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
+    return int(text or 0)
+
+
+def _selection(call: Call) -> Selection:
+    """A watch of one object's own path is a watch of its name."""
+    selected = selected_by(call)
+    if not call.target.name:
+        return selected
+    named = FieldTerm("metadata.name", call.target.name)
+    return Selection(selected.labels, (*selected.fields, named))

@@ -1,0 +1,361 @@
+"""Creating and changing objects: nothing is stored before everything about it was found right."""
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec import Struct
+
+from hanse.kube.clock import Clock
+from tinykube import bodies, custom, metadata, patches, typed
+from tinykube.addresses import Addresses
+from tinykube.admission import Admission, Event
+from tinykube.calls import Call
+from tinykube.failures import (
+    Refusal,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_object,
+    method_not_allowed,
+    name_not_generated,
+    not_found,
+    stale,
+)
+from tinykube.fields import type_of
+from tinykube.kinds import rules_of
+from tinykube.namespaces import check_namespace
+from tinykube.resources import Object, Resource
+from tinykube.rules import Rules, wanted
+from tinykube.scale import rescaled, scale_of
+from tinykube.storage import Storage, Taken
+from tinykube.versions import kept, shown
+
+Build = Callable[[Object], Object]
+"""The object that a change asks for, made from the present one."""
+
+_NAME_ATTEMPTS = 8
+_WHOLE = ("", "scale", "binding")
+"""The endpoints that write what is wanted of an object."""
+_LABELS_KEPT = frozenset(("deployments.apps", "replicasets.apps", "daemonsets.apps"))
+
+
+class Outcome(Struct, frozen=True):
+    """An answer that is an object."""
+
+    object: Object
+    code: int = 200
+
+
+class Writes:
+    """The writing verbs over one cluster's storage."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        admission: Admission,
+        addresses: Addresses,
+        random: Random,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._admission = admission
+        self._addresses = addresses
+        self._random = random
+
+    async def create(self, call: Call) -> Outcome:
+        """POST to a collection."""
+        obj = bodies.sent_object(call)
+        return await self._create(call, obj)
+
+    async def update(self, call: Call) -> Outcome:
+        """PUT of an object, or of its status."""
+        _check_named(call)
+        sent = bodies.sent_object(call)
+        resource, target = call.resource, call.target
+        meta = metadata.metadata_of(sent)
+        metadata.settle_namespace(meta, resource, target.namespace)
+        _check_name(meta, target.name)
+        old = self._storage.get(resource.store, target.namespace, target.name)
+        if old is None and rules_of(resource).update_creates and not target.subresource:
+            return await self._create(call, sent)
+        return await self._modify(call, lambda _: sent)
+
+    async def patch(self, call: Call) -> Outcome:
+        """PATCH of an object, or of its status."""
+        _check_named(call)
+        apply = patches.reader(call)
+        return await self._modify(call, lambda old: self._patched(call, old, apply))
+
+    async def scale(self, call: Call) -> Outcome:
+        """PUT or PATCH of an object's replicas."""
+        resource = call.resource
+        if call.verb == "update":
+            sent = bodies.sent_object(call)
+            outcome = await self._modify(call, lambda old: rescaled(resource, old, sent))
+        else:
+            apply = patches.reader(call)
+
+            def build(old: Object) -> Object:
+                wanted = patches.settled(call, apply(scale_of(resource, old)))
+                return rescaled(resource, old, wanted)
+
+            outcome = await self._modify(call, build)
+        return Outcome(scale_of(resource, outcome.object), outcome.code)
+
+    async def change(self, call: Call, build: Build) -> Outcome:
+        """A change that an endpoint of an object makes to the object itself."""
+        return await self._modify(call, build)
+
+    def _patched(self, call: Call, old: Object, apply: Build) -> Object:
+        new = patches.settled(call, apply(old))
+        meta = metadata.metadata_of(new)
+        metadata.settle_namespace(meta, call.resource, call.target.namespace)
+        _check_name(meta, call.target.name)
+        return new
+
+    async def _create(self, call: Call, obj: Object) -> Outcome:
+        resource, target = call.resource, call.target
+        rules = rules_of(resource)
+        meta = metadata.metadata_of(obj)
+        metadata.wipe(meta)
+        metadata.settle_namespace(meta, resource, target.namespace)
+        rules.default(obj)
+        named = bool(meta.get("name"))
+        check_namespace(self._storage, resource, target.namespace, meta)
+        event = Event(call, "CREATE", obj, None)
+        obj = await self._admission.mutated(event)
+        for attempt in range(_NAME_ATTEMPTS):
+            candidate = self._prepared(resource, rules, obj)
+            self._check_new(resource, rules, candidate)
+            await self._admission.validated(Event(call, "CREATE", candidate, None))
+            for warning in rules.warnings(candidate):
+                call.warn(warning)
+            try:
+                return Outcome(self._store_new(call, resource, candidate), 201)
+            except Taken:
+                taken = candidate["metadata"]["name"]
+                if named:
+                    raise already_exists(resource, taken) from None
+                if attempt + 1 == _NAME_ATTEMPTS:
+                    raise name_not_generated(resource, taken) from None
+        raise AssertionError("every attempt returned or raised")
+
+    def _prepared(self, resource: Resource, rules: Rules, obj: Object) -> Object:
+        """A new object with its system fields, as a copy whose top and metadata are its own."""
+        meta = dict(obj["metadata"])
+        made = {**obj, "metadata": meta}
+        if meta.get("generateName") and not meta.get("name"):
+            meta["name"] = metadata.generated_name(meta["generateName"], self._random)
+        meta["uid"] = metadata.new_uid(self._random)
+        meta["creationTimestamp"] = metadata.timestamp(self._clock.now())
+        if rules.generation:
+            meta["generation"] = 1
+        if resource.subresource("status") is not None and not rules.keeps_status:
+            _reset_status(resource, made)
+        rules.prepare_create(made)
+        return made
+
+    def _check_new(self, resource: Resource, rules: Rules, obj: Object) -> None:
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
+        builtin = resource.custom is None
+        errors = [*metadata.metadata_errors(meta, rules.name_problems, builtin=builtin)]
+        errors += custom.errors(resource, obj) if resource.custom else rules.validate(obj)
+        errors = errors or [*metadata.path_errors(meta)]
+        if errors:
+            kind = obj.get("kind") or resource.kind
+            raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
+
+    def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
+        namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+        if self._storage.get(resource.store, namespace, name) is not None:
+            raise Taken(name)
+        check_namespace(self._storage, resource, namespace, obj["metadata"])
+        dry = call.dry_run
+        if resource.store == "services":
+            obj = self._addresses.assigned(obj, None, dry_run=dry)
+        if dry:
+            return obj
+        return shown(resource, self._storage.create(resource.store, kept(resource, obj)))
+
+    async def _modify(self, call: Call, build: Build) -> Outcome:
+        """Change one object; a change that came between is read and the whole thing done again."""
+        resource, target = call.resource, call.target
+        rules = rules_of(resource)
+        while True:
+            stored = self._storage.get(resource.store, target.namespace, target.name)
+            if stored is None:
+                raise not_found(resource, target.name)
+            old = shown(resource, stored)
+            new = self._narrowed(call, build(old), old)
+            new = await self._admission.mutated(Event(call, "UPDATE", new, old))
+            self._check_preconditions(resource, rules, new, old)
+            new = self._carried(call, rules, new, old)
+            self._check_change(call, rules, new, old)
+            await self._admission.validated(Event(call, "UPDATE", new, old))
+            if self._storage.get(resource.store, target.namespace, target.name) is stored:
+                return Outcome(self._store_change(call, new, old))
+
+    def _narrowed(self, call: Call, new: Object, old: Object) -> Object:
+        """Only the part that the endpoint may write."""
+        match call.target.subresource:
+            case "status":
+                rules_of(call.resource).default(new)
+                return _status_only(call.resource, new, old)
+            case "finalize":
+                spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers")}
+                kept_spec = {key: value for key, value in spec.items() if value}
+                return {**old, "metadata": new["metadata"], "spec": kept_spec}
+            case "scale" | "binding":
+                return new
+            case _:
+                rules_of(call.resource).default(new)
+                if call.resource.subresource("status") is None:
+                    return new
+                status = {"status": old["status"]} if "status" in old else {}
+                return {**{k: v for k, v in new.items() if k != "status"}, **status}
+
+    def _check_preconditions(
+        self, resource: Resource, rules: Rules, new: Object, old: Object
+    ) -> None:
+        meta, present = new["metadata"], old["metadata"]
+        if meta.get("uid") and meta["uid"] != present["uid"]:
+            raise conflict(
+                resource,
+                present["name"],
+                f"StorageError: invalid object, Code: 4, Key: {_etcd_key(resource, present)}, "
+                "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+                f"{meta['uid']}, UID in object meta: {present['uid']}",
+            )
+        version = meta.get("resourceVersion") or "0"
+        if not version.isdecimal():
+            raise Refusal(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if version == "0":
+            if not rules.unconditional:
+                error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise invalid_object(resource.plural, resource.group, present["name"], [error])
+        elif version != present["resourceVersion"]:
+            raise stale(resource, present["name"])
+
+    def _carried(self, call: Call, rules: Rules, new: Object, old: Object) -> Object:
+        meta = dict(new["metadata"])
+        made = {**new, "metadata": meta}
+        metadata.carry_over(meta, old["metadata"])
+        meta["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if call.target.subresource in _WHOLE:
+            rules.prepare_update(made, old)
+            counted = rules.generation and call.target.subresource != "binding"
+            if counted and _wants_otherwise(call.resource, rules, made, old):
+                meta["generation"] = old["metadata"].get("generation", 0) + 1
+        return made
+
+    def _check_change(self, call: Call, rules: Rules, new: Object, old: Object) -> None:
+        resource = call.resource
+        errors = [
+            *metadata.metadata_update_errors(
+                new["metadata"],
+                old["metadata"],
+                rules.name_problems,
+                builtin=resource.custom is None,
+            )
+        ]
+        if resource.custom is not None:
+            errors += custom.errors(resource, new, old, call.target.subresource)
+        elif call.target.subresource in ("", "scale"):
+            errors += rules.validate_update(new, old)
+            errors = errors or [*rules.validate(new)]
+        if errors:
+            name = new["metadata"]["name"]
+            raise invalid_object(resource.kind, resource.group, name, errors)
+
+    def _store_change(self, call: Call, new: Object, old: Object) -> Object:
+        resource, dry = call.resource, call.dry_run
+        if resource.store == "services" and call.target.subresource in _WHOLE:
+            new = self._addresses.assigned(new, old, dry_run=dry)
+        if dry:
+            return new
+        if _is_finished(resource, new, old):
+            meta = old["metadata"]
+            self._storage.remove(resource.store, meta.get("namespace", ""), meta["name"])
+            if resource.store == "services":
+                self._addresses.released(old)
+            return new
+        if new == old:
+            return old
+        return shown(resource, self._storage.replace(resource.store, kept(resource, new)))
+
+
+def _check_named(call: Call) -> None:
+    """A collection as a whole can be neither put nor patched."""
+    if not call.target.name:
+        raise method_not_allowed()
+
+
+def _check_name(meta: dict[str, object], name: str) -> None:
+    sent = meta.get("name", "")
+    if sent != name:
+        if not sent:
+            raise bad_request(
+                f"the name of the object ({name} based on URL) was undeterminable: "
+                "name must be provided"
+            )
+        raise bad_request(
+            f"the name of the object ({sent}) does not match the name on the URL ({name})"
+        )
+
+
+def _reset_status(resource: Resource, obj: Object) -> None:
+    if resource.custom is not None:
+        obj.pop("status", None)
+    elif "status" in obj:
+        obj["status"] = typed.empty_status(type_of(resource.api_version, resource.kind))
+
+
+def _status_only(resource: Resource, new: Object, old: Object) -> Object:
+    status = {"status": new["status"]} if "status" in new else {}
+    rest = {key: value for key, value in old.items() if key not in ("status", "metadata")}
+    if resource.custom is not None:
+        versions = {
+            key: new["metadata"][key]
+            for key in ("resourceVersion", "uid")
+            if key in new["metadata"]
+        }
+        meta = {key: value for key, value in old["metadata"].items() if key not in versions}
+        meta.pop("resourceVersion", None)
+        return {**rest, "metadata": {**meta, **versions}, **status}
+    meta = dict(new["metadata"])
+    if resource.store in _LABELS_KEPT:
+        meta.pop("labels", None)
+        if "labels" in old["metadata"]:
+            meta["labels"] = old["metadata"]["labels"]
+    return {**rest, "metadata": meta, **status}
+
+
+def _wants_otherwise(resource: Resource, rules: Rules, new: Object, old: Object) -> bool:
+    if resource.custom is not None and resource.subresource("status") is None:
+        return {**new, "metadata": None} != {**old, "metadata": None}
+    if rules.annotations_count:
+        notes = [side["metadata"].get("annotations") for side in (new, old)]
+        if notes[0] != notes[1]:
+            return True
+    return wanted(new) != wanted(old)
+
+
+def _is_finished(resource: Resource, new: Object, old: Object) -> bool:
+    """Whether a change took the last hold off an object that was to be deleted."""
+    before = old["metadata"]
+    if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
+        return False
+    if resource.store == "namespaces" and (new.get("spec") or {}).get("finalizers"):
+        return False
+    return not before.get("deletionGracePeriodSeconds")
+
+
+def _etcd_key(resource: Resource, meta: dict[str, str]) -> str:
+    folder = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
+    return "/".join(
+        part for part in ("/registry", folder, meta.get("namespace", ""), meta["name"]) if part
+    )

@@ -1,0 +1,268 @@
+"""Global services on an Avi controller: written, kept, and left alone where they must be."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.app import Agent, Options, Settings
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.options import GslbOptions
+from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import BadCredentials, Conflict, NotFound, Throttled, Unreachable
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.kinds.avi import AviGslbService, AviServiceSpec
+from hanse.model.kinds.core import Namespace, Secret
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+    GSLBLeader,
+)
+from hanse.model.objects import Meta
+from hanse.providers.avi import AviController, Controller, NoController
+from tests.features.gslb.fleet import HOST, amko, balancer, config, policy
+from tests.providers.avi_server import PASSWORD, USER, AviServer
+from tinykube.api import ApiServer, InProcess
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def avi() -> AsyncIterator[AviServer]:
+    async with AviServer().running() as server:
+        yield server
+
+
+def controller(avi: AviServer, password: str = PASSWORD) -> Controller:
+    url = f"https://127.0.0.1:{avi.port}"
+    return Controller(url, "22.1.3", "admin", USER, password, avi.authority.certificate.decode())
+
+
+@asynccontextmanager
+async def client_of(avi: AviServer, password: str = PASSWORD) -> AsyncIterator[AviController]:
+    made = AviController(lambda: controller(avi, password))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def service(name: str = HOST, **spec: Any) -> AviGslbService:
+    return AviGslbService(metadata=Meta(name=name), spec=AviServiceSpec(**spec))
+
+
+async def test_what_is_written_is_read_back_the_same(avi: AviServer) -> None:
+    async with client_of(avi) as system:
+        made = await system.create(service(domain_names=(HOST,), ttl=9, health_monitors=("hm",)))
+
+        (found,) = await system.list(AviGslbService)
+
+    assert found == made
+    assert found.spec == AviServiceSpec(domain_names=(HOST,), ttl=9, health_monitors=("hm",))
+    assert avi.logins == 1
+
+
+async def test_many_objects_are_listed_page_by_page(avi: AviServer) -> None:
+    for n in range(450):
+        avi.services[str(n)] = {"name": f"h{n}", "uuid": str(n)}
+
+    async with client_of(avi) as system:
+        assert len(await system.list(AviGslbService)) == 450
+
+
+async def test_a_session_that_was_forgotten_is_begun_anew(avi: AviServer) -> None:
+    async with client_of(avi) as system:
+        await system.list(AviGslbService)
+        avi.forget_sessions()
+        await system.create(service())
+
+    assert avi.logins == 2
+    assert [one["name"] for one in avi.services.values()] == [HOST]
+
+
+async def test_a_bad_password_is_told_without_it(avi: AviServer) -> None:
+    async with client_of(avi, "not-it") as system:
+        with pytest.raises(BadCredentials, match="refuses user 'amko'") as told:
+            await system.list(AviGslbService)
+
+    assert "not-it" not in str(told.value)
+
+
+async def test_an_authority_that_is_no_certificate_is_named(avi: AviServer) -> None:
+    bad = msgspec.structs.replace(controller(avi), ca="not a certificate")
+    system = AviController(lambda: bad)
+
+    with pytest.raises(BadCredentials, match="certificateAuthorityData"):
+        await system.list(AviGslbService)
+
+
+async def test_a_controller_that_does_not_lead_is_not_used(avi: AviServer) -> None:
+    avi.leads = False
+
+    async with client_of(avi) as system:
+        with pytest.raises(Unreachable, match="does not lead the GSLB"):
+            await system.list(AviGslbService)
+
+
+async def test_what_somebody_else_changed_is_not_overwritten(avi: AviServer) -> None:
+    async with client_of(avi) as system:
+        made = await system.create(service())
+        (uuid,) = avi.services
+        del avi.services[uuid]
+        with pytest.raises(NotFound):
+            await system.update(made)
+        await system.create(service())
+        with pytest.raises(Conflict):
+            await system.update(made)
+
+
+async def test_the_controller_says_how_long_to_wait(avi: AviServer) -> None:
+    avi.failures = [(429, {"Retry-After": "7"})]
+
+    async with client_of(avi) as system:
+        with pytest.raises(Throttled) as told:
+            await system.create(service())
+
+    assert told.value.retry_after == timedelta(seconds=7)
+
+
+async def test_without_a_controller_nothing_is_asked() -> None:
+    system = AviController(lambda: NoController("this cluster does not lead"))
+
+    with pytest.raises(Unreachable, match="does not lead"):
+        await system.list(AviGslbService)
+
+
+# -- an agent that leads
+
+
+class Site:
+    """One cluster with its agent, and the controller that its configuration names."""
+
+    def __init__(self, avi: AviServer) -> None:
+        self.avi = avi
+        self.server = ApiServer("lubeck", clock=WallClock())
+        self.person = Client(InProcess(self.server))
+
+    async def form(self) -> None:
+        for kind in (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule, GlobalService):
+            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            body = msgspec.json.encode(crd_of(kind))
+            await self.person.send(Request("POST", path, body=body))
+        for name in (NAMESPACE, "shop"):
+            await self.person.create(Namespace(metadata=Meta(name=name)))
+        login = {
+            "username": USER.encode(),
+            "password": PASSWORD.encode(),
+            "certificateAuthorityData": self.avi.authority.certificate,
+        }
+        await self.person.create(Secret(metadata=Meta(name="avi", namespace=NAMESPACE), data=login))
+        leader = GSLBLeader(credentials="avi", controller_ip=f"127.0.0.1:{self.avi.port}")
+        said = config("lubeck")
+        said = msgspec.structs.replace(
+            said, spec=msgspec.structs.replace(said.spec, gslb_leader=leader)
+        )
+        await self.person.create(said)
+        await self.person.create(amko("lubeck", leads=True))
+        await self.person.create(policy("lubeck", ttl=9))
+        await self.serve("10.1.0.9")
+
+    async def serve(self, address: str) -> None:
+        made = balancer("", 80, hostname=HOST)
+        await self.person.create(made)
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+        await self.person.patch(type(made), "db", "shop", status, subresource="status")
+
+    @asynccontextmanager
+    async def agent(self) -> AsyncIterator[None]:
+        options = GslbOptions(providers=("avi",))
+        settings = Settings("lubeck", "only", replicated=False, options=Options(gslb=options))
+        agent = Agent(settings, InProcess(self.server), features=(Gslb(options),))
+        try:
+            async with agent.running():
+                yield
+        finally:
+            await agent.close()
+
+
+async def eventually(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.02)
+
+
+async def test_a_leader_keeps_the_controller_as_its_clusters_are(avi: AviServer) -> None:
+    site = Site(avi)
+    await site.form()
+
+    async with site.agent():
+        await eventually(lambda: avi.services)
+        (found,) = avi.services.values()
+        assert (found["name"], found["domain_names"], found["ttl"]) == (HOST, [HOST], 9)
+        (group,) = found["groups"]
+        assert (group["name"], group["priority"]) == ("amko-gs-group-10", 10)
+        assert [m["ip"]["addr"] for m in group["members"]] == ["10.1.0.9"]
+        (monitor,) = avi.objects["healthmonitor"].values()
+        assert (monitor["type"], monitor["monitor_port"]) == ("HEALTH_MONITOR_TCP", 80)
+        await eventually(lambda: _created_by(avi).startswith("amko-"))
+
+        await site.person.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 5}})
+        await eventually(lambda: next(iter(avi.services.values()))["ttl"] == 5)
+
+        await site.person.patch(
+            AMKOCluster, "amkocluster", NAMESPACE, {"spec": {"isLeader": False}}
+        )
+        await site.person.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 6}})
+        await asyncio.sleep(0.2)
+
+    assert next(iter(avi.services.values()))["ttl"] == 5
+
+
+async def test_a_restart_over_a_settled_controller_writes_nothing(avi: AviServer) -> None:
+    site = Site(avi)
+    await site.form()
+    async with site.agent():
+        await eventually(lambda: avi.services and _created_by(avi) != "amko-")
+        await asyncio.sleep(0.2)
+    before = list(avi.writes)
+
+    async with site.agent():
+        await asyncio.sleep(0.5)
+
+    assert avi.writes == before
+
+
+async def test_the_last_member_takes_its_service_and_monitor_with_it(avi: AviServer) -> None:
+    site = Site(avi)
+    await site.form()
+
+    async with site.agent():
+        await eventually(lambda: avi.services)
+        await site.person.delete(type(balancer("")), "db", "shop")
+        await eventually(lambda: not avi.services and not avi.objects["healthmonitor"])
+
+
+async def test_services_of_others_are_left_alone(avi: AviServer) -> None:
+    avi.services["theirs"] = {"name": HOST, "uuid": "theirs", "_last_modified": "1"}
+    site = Site(avi)
+    await site.form()
+
+    async with site.agent():
+        await asyncio.sleep(0.5)
+
+    assert avi.services == {"theirs": {"name": HOST, "uuid": "theirs", "_last_modified": "1"}}
+
+
+def _created_by(avi: AviServer) -> str:
+    told = next(iter(avi.services.values())).get("created_by", "")
+    return str(told)

@@ -1,0 +1,82 @@
+"""Providers of networks outside of Hanse: asked over HTTP, and never waited for too long."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from hanse.providers.network_providers import AddressProvider, address_providers
+from hanse.providers import network_providers
+
+pytestmark = pytest.mark.anyio
+WANTED = {"network": "acme.far", "namespace": "acme-web", "service": "web", "request": "u-1"}
+
+
+@asynccontextmanager
+async def provider(answer: Any) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
+    """A provider that answers so; gives its URL, and what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        asked.append(await request.json())
+        found: web.StreamResponse = await answer(request)
+        return found
+
+    app = web.Application()
+    app.router.add_post("/addresses", respond)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    door = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, door).start()
+    try:
+        yield f"http://127.0.0.1:{door.getsockname()[1]}/addresses", asked
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_provider_is_asked_with_all_it_needs_and_its_word_taken() -> None:
+    async def gives(_: web.Request) -> web.Response:
+        return web.json_response({"address": "10.60.0.4"})
+
+    async with provider(gives) as (url, asked):
+        told = await address_providers([("mizar", url)])["network-mizar"](**WANTED)
+
+    assert told == {"address": "10.60.0.4"}
+    assert asked == [WANTED]
+
+
+async def _fails(_: web.Request) -> web.Response:
+    return web.Response(status=500, text="no")
+
+
+async def _babbles(_: web.Request) -> web.Response:
+    return web.Response(text="10.60.0.4")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"), [(_fails, "it answered 500"), (_babbles, "its answer is not JSON")]
+)
+async def test_an_answer_that_is_none_is_told_as_such(answer: Any, why: str) -> None:
+    async with provider(answer) as (url, _):
+        with pytest.raises(OSError, match=why):
+            await AddressProvider(url)(**WANTED)
+
+
+async def test_one_that_is_not_there_or_does_not_answer_in_time_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(network_providers, "PATIENCE", network_providers.PATIENCE / 10)
+
+    async def sleeps(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    with pytest.raises(OSError, match="does not answer"):
+        await AddressProvider("http://127.0.0.1:1/")(**WANTED)
+    async with provider(sleeps) as (url, _):
+        with pytest.raises(TimeoutError):
+            await AddressProvider(url)(**WANTED)

@@ -1,0 +1,364 @@
+"""Probes: hysteresis, who is tried and who never, and tries over real sockets."""
+
+import asyncio
+import resource
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanse.kube.authority import Authority, server_context
+from hanse.model.keys import Key
+from hanse.model.probes import Health, Probe, Rule, Target
+from hanse.model.snapshot import Change, FactChange, Snapshot
+from hanse.providers.probe_sockets import Sockets, judged, request_to
+from hanse.providers.probes import Prober, refused
+from hanse.runtime.engine import Engine
+from tests.support.time import LoopClock, run
+
+KEY = Key("host", "shop")
+SEVEN = Target("TCP", "10.0.0.7", 80)
+
+
+class Wish:
+    """A feature that wants some probes."""
+
+    name = "wish"
+
+    def __init__(self, *wanted: Probe) -> None:
+        self.wanted: tuple[Probe, ...] = wanted
+        self.never: frozenset[str] = frozenset()
+
+    def probe_keys(self, seen: Snapshot) -> Sequence[Key]:
+        return (KEY,)
+
+    def wakes_probes(self, change: Change, seen: Snapshot) -> Sequence[Key]:
+        return () if isinstance(change, FactChange) else (KEY,)
+
+    def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
+        return self.wanted
+
+    def forbidden(self, seen: Snapshot) -> frozenset[str]:
+        return self.never
+
+
+class World:
+    """An agent's prober over addresses that answer or do not."""
+
+    def __init__(self, wish: Wish, *, loopback: bool = False) -> None:
+        self.down: set[str] = set()
+        self.tried: list[float] = []
+        self.wish = wish
+        clock = LoopClock()
+        self.engine = Engine([], "lubeck", clock=clock, random=Random(1))
+        self.prober = Prober(self.engine, [wish], self._try, clock=clock, loopback=loopback)
+
+    def _try(self, target: Target, within: float, done: Callable[[str], None], /) -> None:
+        loop = asyncio.get_running_loop()
+        self.tried.append(loop.time())
+        if target.address in self.down:
+            loop.call_later(within, done, "no answer in time")
+        else:
+            loop.call_soon(done, "")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.engine.running(), self.prober.running():
+            yield
+
+    def health(self, target: Target = SEVEN) -> Health | None:
+        return self.engine.fleet.facts.get(Health, target)
+
+
+def played(wish: Wish, play: Callable[[World], Awaitable[None]], *, loopback: bool = False) -> None:
+    """Run something on virtual time while probes are made."""
+
+    async def main() -> None:
+        world = World(wish, loopback=loopback)
+        async with world.running():
+            await play(world)
+        assert len(world.prober) == 0
+
+    run(main())
+
+
+def test_three_good_tries_bring_a_target_up_and_not_before() -> None:
+    async def play(world: World) -> None:
+        await asyncio.sleep(19)
+        assert world.health() is None
+        await asyncio.sleep(2)
+        found = world.health()
+        assert found is not None
+        assert found.up
+
+    played(Wish(Probe(SEVEN)), play)
+
+
+def test_three_bad_tries_take_it_down_within_the_rule() -> None:
+    async def play(world: World) -> None:
+        await asyncio.sleep(25)
+        world.down.add(SEVEN.address)
+        await asyncio.sleep(5 + 20 + 4 - 0.5)
+        found = world.health()
+        assert found is not None
+        assert found.up
+        await asyncio.sleep(0.6)
+        found = world.health()
+        assert found is not None
+        assert (found.up, found.reason) == (False, "TCP 10.0.0.7:80: no answer in time")
+
+    played(Wish(Probe(SEVEN)), play)
+
+
+def test_one_bad_try_among_good_ones_changes_nothing() -> None:
+    async def play(world: World) -> None:
+        await asyncio.sleep(25)
+        for _ in range(5):
+            world.down.add(SEVEN.address)
+            await asyncio.sleep(20)
+            world.down.clear()
+            await asyncio.sleep(10)
+        found = world.health()
+        assert found is not None
+        assert found.up
+
+    played(Wish(Probe(SEVEN)), play)
+
+
+def test_what_is_no_longer_wanted_is_no_longer_tried_and_forgotten() -> None:
+    async def play(world: World) -> None:
+        await asyncio.sleep(25)
+        world.wish.wanted = ()
+        world.prober.look_again()
+        tried = len(world.tried)
+        await asyncio.sleep(60)
+        assert len(world.tried) == tried
+        assert world.health() is None
+
+    played(Wish(Probe(SEVEN)), play)
+
+
+def test_a_replica_that_does_not_work_tries_nothing() -> None:
+    async def play(world: World) -> None:
+        await asyncio.sleep(25)
+        world.engine.deactivate()
+        world.prober.look_again()
+        tried = len(world.tried)
+        await asyncio.sleep(60)
+        assert (len(world.tried), world.health()) == (tried, None)
+        world.engine.activate()
+        world.prober.look_again()
+        await asyncio.sleep(25)
+        assert world.health() is not None
+
+    played(Wish(Probe(SEVEN)), play)
+
+
+def test_ten_thousand_targets_are_spread_over_their_interval() -> None:
+    several = [Probe(Target("TCP", f"10.{n // 256}.{n % 256}.1", 80)) for n in range(3000)]
+
+    async def play(world: World) -> None:
+        await asyncio.sleep(9.9)
+        assert len(world.tried) == 3000
+        assert max(world.tried) - min(world.tried) > 2.9
+
+    played(Wish(*several), play)
+
+
+REFUSED = [
+    ("169.254.169.254", "link-local"),
+    ("::ffff:169.254.1.1", "link-local"),
+    ("fe80::1", "link-local"),
+    ("fd00:ec2::254", "link-local"),
+    ("127.0.0.1", "loopback"),
+    ("::1", "loopback"),
+    ("::ffff:127.0.0.1", "loopback"),
+    ("224.0.0.1", "no address of one machine"),
+    ("0.0.0.0", "no address of one machine"),
+    ("10.96.0.1", "an API server's address"),
+    ("shop", "no IP address"),
+]
+
+
+@pytest.mark.parametrize(("address", "why"), REFUSED)
+def test_some_addresses_are_never_tried(address: str, why: str) -> None:
+    never = frozenset({"10.96.0.1"})
+
+    assert why in refused(Target("TCP", address, 80), never, loopback=False)
+
+
+def test_loopback_is_tried_in_a_local_federation() -> None:
+    assert not refused(Target("TCP", "127.0.0.1", 80), frozenset(), loopback=True)
+
+
+def test_what_must_not_be_tried_is_down_and_says_why() -> None:
+    metadata = Target("HTTP", "169.254.169.254", 80)
+
+    async def play(world: World) -> None:
+        await asyncio.sleep(1)
+        found = world.health(metadata)
+        assert found is not None
+        assert not found.up
+        assert "link-local" in found.reason
+        assert world.tried == []
+
+    played(Wish(Probe(metadata)), play)
+
+
+@given(st.lists(st.booleans(), max_size=60), st.integers(1, 5), st.integers(1, 5))
+@settings(deadline=None)
+def test_a_verdict_changes_only_after_its_whole_streak(
+    results: list[bool], up: int, down: int
+) -> None:
+    from hanse.providers.probes import _Watched
+
+    watched = _Watched(Probe(SEVEN, Rule(up=up, down=down)))
+    known: bool | None = None
+    for at, good in enumerate(results):
+        changed = watched.judge(good)
+        needed = up if good else down
+        streak = results[max(0, at + 1 - needed) : at + 1]
+        assert changed == (known != good and len(streak) == needed and set(streak) == {good})
+        known = good if changed else known
+
+
+# -- over real sockets
+
+
+async def tried(target: Target, within: float = 2.0, sockets: Sockets | None = None) -> str:
+    own = sockets or Sockets()
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    own(target, within, ended.set_result)
+    try:
+        return await ended
+    finally:
+        if sockets is None:
+            await own.close()
+
+
+Reply = Callable[[bytes], bytes]
+
+
+@asynccontextmanager
+async def server(
+    reply: Reply, context: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[int, list[bytes], list[int]]]:
+    """A server that answers each request as told: its port, the requests, its connections."""
+    asked: list[bytes] = []
+    connections = [0]
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections[0] += 1
+        writers.append(writer)
+        try:
+            while True:
+                request = await reader.readuntil(b"\r\n\r\n")
+                asked.append(request)
+                writer.write(reply(request))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    made = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    try:
+        yield made.sockets[0].getsockname()[1], asked, connections
+    finally:
+        made.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
+
+
+def answer(code: int) -> Reply:
+    return lambda _: f"HTTP/1.1 {code} Some\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+@pytest.mark.anyio
+async def test_a_port_that_listens_is_up_and_one_that_does_not_is_down() -> None:
+    async with server(answer(200)) as (port, _, _):
+        assert await tried(Target("TCP", "127.0.0.1", port)) == ""
+
+    assert await tried(Target("TCP", "127.0.0.1", port)) == "Connection refused"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [(200, ""), (204, ""), (302, ""), (404, "HTTP status 404"), (503, "HTTP status 503")],
+)
+async def test_an_answer_is_judged_by_its_status(code: int, wrong: str) -> None:
+    async with server(answer(code)) as (port, asked, _):
+        target = Target("HTTP", "127.0.0.1", port, "shop.example.org", "/cart")
+
+        assert await tried(target) == wrong
+        assert asked[0].startswith(b"HEAD /cart HTTP/1.1\r\nHost: shop.example.org\r\n")
+
+
+@pytest.mark.anyio
+async def test_who_says_nothing_has_not_answered_in_time() -> None:
+    async with server(lambda _: b"") as (port, _, _):
+        assert await tried(Target("HTTP", "127.0.0.1", port), 0.05) == "no answer in time"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {}), ("asyncio", {"use_uvloop": True})], ids=["plain", "uvloop"]
+)
+async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() -> None:
+    context = server_context(Authority.create("probe").server("shop", ("127.0.0.1",)))
+    sockets = Sockets()
+    async with server(answer(200), context) as (port, asked, connections):
+        target = Target("HTTPS", "127.0.0.1", port, "shop.example.org", "/")
+        for _ in range(3):
+            assert await tried(target, sockets=sockets) == ""
+        assert (len(asked), connections) == (3, [1])
+
+    assert await tried(target, sockets=sockets) != ""
+    await sockets.close()
+
+
+@pytest.mark.anyio
+async def test_what_speaks_no_tls_is_down_for_https() -> None:
+    async with server(answer(200)) as (port, _, _):
+        assert await tried(Target("HTTPS", "127.0.0.1", port, "shop"), 0.5) != ""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["TCP", "HTTPS"])
+async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
+    kind: Literal["TCP", "HTTPS"],
+) -> None:
+    heard: list[str] = []
+    sockets = Sockets()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with server(answer(200)) as (port, _, _):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            sockets(Target(kind, "127.0.0.1", port), 1.0, heard.append)
+            await asyncio.sleep(0.02)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        await sockets.close()
+
+    assert heard == []
+
+
+def test_a_path_cannot_break_out_of_its_line() -> None:
+    told = request_to(
+        Target("HTTP", "10.0.0.1", 80, "a\r\nX: y", "/ HTTP/1.1\r\nEvil: 1"), keep=False
+    )
+
+    assert told.count(b"\r\n") == 6
+    assert b"\r\nEvil" not in told
+
+
+@given(st.binary(max_size=200))
+@settings(deadline=None)
+def test_whatever_is_answered_is_judged_without_a_crash(told: bytes) -> None:
+    assert isinstance(judged(told), str)

@@ -1,0 +1,392 @@
+"""Random schedules of users, faults and time over a toy federation, and the laws that must hold.
+
+A schedule is a function of its seed: `python -m tests.runtime.schedules SEED [COUNT]` replays.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+
+from hanse.kube.errors import KubeError
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.objects import Meta
+from tests.runtime.witness import Witness
+from tests.support.builders import namespace
+from tests.support.faults import Weather
+from tests.support.time import run
+from tests.support.toy import HOME, OFFER, Toy
+from tests.support.world import BROKER, World
+from tinykube.controllers.suite import Controllers
+from tinykube.storage import Snapshot
+
+SHOP = "shop"
+NAMES = ("bread", "salt")
+DEFINE_CLUSTER_SETS = Request(
+    "POST",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    body=msgspec.json.encode(crd_of(ClusterSet)),
+)
+"""As every broker does; else each agent would look for the kind twice a minute."""
+
+CLUSTERS = ("lubeck", "hamburg", "bergen")
+NAMESPACES = frozenset({"namespace"})
+STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+Deed = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Broken(AssertionError):
+    """A law did not hold; the message says which and how to replay."""
+
+
+class Schedule:
+    """One world, what its users did, and what has to be true of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        names = CLUSTERS[: 3 if self.random.random() < 0.2 else 2]
+        skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in names}
+        self.world = World(names, lambda: (Toy(),), seed=seed, skews=skews)
+        self.complaints: list[str] = []
+        self.witness = Witness(self.world, SHOP, self.complaints.append)
+        self.razes = self.random.random() < 0.2
+        self.backup: Snapshot | None = None
+        self.homeless: set[str] = set()
+        self.offers: dict[tuple[str, str], str] = {}
+        self.withdrawn: set[str] = set()
+        self.foreign: dict[tuple[str, str], str] = {}
+        self.story: list[str] = []
+
+    async def play(self) -> None:
+        """Set up, let things happen, heal, and look."""
+        world = self.world
+        for cluster in world.names:
+            await world.client(cluster).create(namespace(SHOP))
+        await world.client(BROKER).create(namespace(HOME))
+        await world.client(BROKER).send(DEFINE_CLUSTER_SETS)
+        controllers = [
+            asyncio.create_task(Controllers(world.clusters[n], which=NAMESPACES).run())
+            for n in (world.names if self.razes else ())
+        ]
+        for cluster in world.names:
+            world.start_agent(cluster)
+        try:
+            for _ in range(self.random.randint(4, 14)):
+                await self._something_happens()
+                self._check_nothing_lost()
+            await self._heal()
+            self._check_all()
+            await self._check_silence()
+        finally:
+            await world.stop()
+            for task in controllers:
+                task.cancel()
+            await asyncio.gather(*controllers, return_exceptions=True)
+
+    async def _something_happens(self) -> None:
+        deeds: tuple[tuple[Deed, int], ...] = (
+            (self._offer, 5),
+            (self._withdraw, 2),
+            (self._meddle, 2),
+            (self._squat, 1),
+            (self._swap, 3),
+            (self._cut, 2),
+            (self._mend, 1),
+            (self._storm, 2),
+            (self._kill, 2),
+            (self._isolate, 1),
+            (self._crash_at_a_request, 2),
+            (self._restart_server, 1),
+            (self._lose_history, 1),
+            (self._back_up, 1),
+            (self._restore, 1 if self.backup is not None else 0),
+            (self._raze, 2 if self.razes else 0),
+        )
+        deed = self.random.choices([d for d, _ in deeds], [w for _, w in deeds])[0]
+        await deed()
+        await asyncio.sleep(self.random.choice((0, 0.01, 0.1, 1, 10, 40)))
+
+    def _tell(self, text: str) -> None:
+        self.story.append(f"{asyncio.get_running_loop().time():8.2f}  {text}")
+
+    def _cluster(self) -> str:
+        return self.random.choice(self.world.names)
+
+    async def _offer(self) -> None:
+        """A user creates an offer or edits it."""
+        cluster, name = self._cluster(), self.random.choice(NAMES)
+        if cluster not in self.homeless:
+            await self._set_price(cluster, name)
+
+    async def _set_price(self, cluster: str, name: str) -> None:
+        price = str(self.random.randint(1, 99))
+        client = self.world.client(cluster)
+        if (cluster, name) in self.offers:
+            await client.patch(ConfigMap, name, SHOP, {"data": {"price": price}})
+        else:
+            meta = Meta(name=name, namespace=SHOP, labels={OFFER: "yes"})
+            await client.create(ConfigMap(metadata=meta, data={"price": price}))
+        self.offers[cluster, name] = price
+        self._tell(f"{cluster} offers {name} for {price}")
+
+    async def _withdraw(self) -> None:
+        if not self.offers:
+            return
+        await self._take_back(*self.random.choice(sorted(self.offers)))
+
+    async def _take_back(self, cluster: str, name: str) -> None:
+        await self.world.client(cluster).delete(ConfigMap, name, SHOP)
+        del self.offers[cluster, name]
+        self.withdrawn.add(name)
+        self._tell(f"{cluster} withdraws {name}")
+
+    async def _meddle(self) -> None:
+        """A user edits or deletes what is ours."""
+        cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
+        if (cluster, name) in self.foreign:
+            return
+        client = self.world.client(cluster)
+        try:
+            with self.witness.by_hand(cluster):
+                if self.random.random() < 0.5:
+                    change = {"data": {"price": "free", "x": "y"}}
+                    await client.patch(ConfigMap, name, SHOP, change)
+                else:
+                    await client.delete(ConfigMap, name, SHOP)
+        except KubeError:
+            return
+        self._tell(f"{cluster}: somebody meddles with {name}")
+
+    async def _squat(self) -> None:
+        """A user takes a name that we would use."""
+        cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
+        await self._take_name(cluster, name)
+
+    async def _take_name(self, cluster: str, name: str) -> None:
+        mine = ConfigMap(metadata=Meta(name=name, namespace=SHOP), data={"mine": "yes"})
+        try:
+            with self.witness.by_hand(cluster):
+                made = await self.world.client(cluster).create(mine)
+        except KubeError:
+            return
+        self.foreign[cluster, name] = made.metadata.resource_version
+        self._tell(f"{cluster}: somebody makes a {name} of their own")
+
+    async def _swap(self) -> None:
+        """A user puts something of their own in the place of a copy while that is written."""
+        cluster = self._cluster()
+        if not self.offers:
+            await self._offer()
+            await asyncio.sleep(1)
+        theirs = sorted(k for k in self.offers if (cluster, f"copy-of-{k[1]}") not in self.foreign)
+        if not theirs or cluster in self.homeless:
+            return
+        products = [name for _, name in self.offers]
+        alone = [key for key in theirs if products.count(key[1]) == 1]
+        withdrawn = alone and self.random.random() < 0.5
+        seller, name = self.random.choice(alone if withdrawn else theirs)
+        link = self.world.network.link(cluster, cluster)
+        link.weather = Weather(delay=timedelta(milliseconds=50))
+        if withdrawn:
+            await self._take_back(seller, name)
+        else:
+            await self._set_price(seller, name)
+        await asyncio.sleep(self.random.choice((0, 0.01, 0.02, 0.04)))
+        try:
+            with self.witness.by_hand(cluster):
+                await self.world.client(cluster).delete(ConfigMap, f"copy-of-{name}", SHOP)
+        except KubeError:
+            return
+        await self._take_name(cluster, f"copy-of-{name}")
+
+    async def _raze(self) -> None:
+        """A user deletes the namespace with all that is in it, or makes it anew."""
+        cluster = self._cluster()
+        client = self.world.client(cluster)
+        if cluster in self.homeless:
+            await client.create(namespace(SHOP))
+            self.homeless.discard(cluster)
+            self._tell(f"{cluster} has its namespace again")
+            return
+        self.homeless.add(cluster)
+        for lost in (self.offers, self.foreign):
+            for key in [key for key in lost if key[0] == cluster]:
+                del lost[key]
+        with self.witness.by_hand(cluster):
+            await client.delete(Namespace, SHOP, "")
+            while self._namespace_stands(cluster):  # noqa: ASYNC110 - nobody else can tell
+                await asyncio.sleep(0.1)
+        self._tell(f"{cluster} loses its namespace")
+
+    def _namespace_stands(self, cluster: str) -> bool:
+        return self.world.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
+
+    async def _back_up(self) -> None:
+        self.backup = self.world.clusters[BROKER].storage.snapshot()
+        self._tell("the broker is backed up")
+
+    async def _restore(self) -> None:
+        """The broker is down for a while and comes back as it was when it was backed up."""
+        assert self.backup is not None, "chosen only with a backup"
+        up = [link for link in self.world.network.links_to(BROKER) if not link.cut]
+        for link in up:
+            self.world.network.cut(link.source, BROKER)
+        await asyncio.sleep(self.random.choice((0.5, 5)))
+        self.world.clusters[BROKER].storage.restore(self.backup)
+        for link in up:
+            self.world.network.heal(link.source, BROKER)
+        self._tell("the broker is restored from its backup")
+
+    async def _cut(self) -> None:
+        source = self._cluster()
+        target = self.random.choice((source, BROKER))
+        self.world.network.cut(source, target)
+        self._tell(f"{source} is cut off from {target}")
+
+    async def _mend(self) -> None:
+        self.world.network.heal_all()
+        self._tell("all links heal")
+
+    async def _storm(self) -> None:
+        source = self._cluster()
+        target = self.random.choice((source, BROKER))
+        self.world.network.link(source, target).weather = STORM
+        self._tell(f"a storm between {source} and {target}")
+
+    async def _kill(self) -> None:
+        cluster = self._cluster()
+        if cluster in self.world.agents:
+            await self.world.kill_agent(cluster)
+            self._tell(f"the agent of {cluster} is killed")
+        else:
+            self.world.start_agent(cluster)
+            self._tell(f"the agent of {cluster} starts")
+
+    async def _isolate(self) -> None:
+        """An agent starts anew and cannot see the broker: it knows nothing of what is there."""
+        cluster = self._cluster()
+        self.world.network.cut(cluster, BROKER)
+        if cluster in self.world.agents:
+            await self.world.kill_agent(cluster)
+        self.world.start_agent(cluster)
+        self._tell(f"the agent of {cluster} starts cut off from the broker")
+
+    async def _crash_at_a_request(self) -> None:
+        """An agent dies while it waits for an answer, and is started again."""
+        crash = self.world.network.crash_at(self.random.randint(1, 12))
+        done, _ = await asyncio.wait({crash}, timeout=30)
+        self.world.network.disarm()
+        if done and crash.result() in self.world.agents:
+            await self.world.kill_agent(crash.result())
+            self.world.start_agent(crash.result())
+            self._tell(f"the agent of {crash.result()} crashed at a request")
+
+    async def _restart_server(self) -> None:
+        target = self.random.choice((*self.world.names, BROKER))
+        for link in self.world.network.links_to(target):
+            self.world.network.break_watches(link.source, target)
+        self._tell(f"the API server of {target} restarts")
+
+    async def _lose_history(self) -> None:
+        target = self.random.choice((*self.world.names, BROKER))
+        self.world.clusters[target].storage.lose_history()
+        await self._restart_server()
+        self._tell(f"{target} forgets its history")
+
+    async def _heal(self) -> None:
+        self.world.network.heal_all()
+        for cluster in self.world.names:
+            if cluster not in self.world.agents:
+                self.world.start_agent(cluster)
+        await self.world.settle(timedelta(minutes=12))  # what was refused is tried by then
+
+    # -- the laws
+
+    def _require(self, held: bool, law: str) -> None:
+        if not held:
+            story = "\n".join(self.story)
+            raise Broken(f"{law}\nseed {self.seed}:\n{story}")
+
+    def _objects(self, cluster: str, space: str) -> dict[str, dict[str, Any]]:
+        listed = self.world.clusters[cluster].storage.objects("configmaps", space)
+        return {o["metadata"]["name"]: o for o in listed}
+
+    def _check_nothing_lost(self) -> None:
+        """At any moment: what users made is there, and nothing went or came without a reason."""
+        self._require(not self.complaints, "; ".join(self.complaints))
+        for (cluster, name), price in self.offers.items():
+            found = self._objects(cluster, SHOP).get(name)
+            self._require(found is not None, f"{cluster} lost the offer {name}")
+            assert found is not None
+            self._require(found["data"] == {"price": price}, f"{cluster} has another {name}")
+        for (cluster, name), version in self.foreign.items():
+            found = self._objects(cluster, SHOP).get(name)
+            self._require(
+                found is not None and found["metadata"]["resourceVersion"] == version,
+                f"the foreign {name} of {cluster} was touched",
+            )
+
+    def _check_all(self) -> None:
+        """In the end: everywhere exactly what users offer, nothing that they withdrew."""
+        self._check_nothing_lost()
+        for name in NAMES:
+            offers = {c: p for (c, n), p in self.offers.items() if n == name}
+            wanted = {c: msgspec.json.encode({"price": p}).decode() for c, p in offers.items()}
+            for cluster in self.world.names:
+                self._check_copy(cluster, name, wanted)
+            total = self._objects(BROKER, HOME).get(f"sum.{SHOP}.{name}")
+            told = total["data"] if total else None
+            expected = {"clusters": ",".join(sorted(offers))} if offers else None
+            self._require(told == expected, f"the sum of {name} is {told}, not {expected}")
+
+    def _check_copy(self, cluster: str, name: str, wanted: dict[str, str]) -> None:
+        copy, receipt = f"copy-of-{name}", f"receipt-of-{name}"
+        if (cluster, copy) in self.foreign:
+            return
+        objects = self._objects(cluster, SHOP)
+        if cluster in self.homeless:
+            wanted = {}
+        data = objects[copy]["data"] if copy in objects else {}
+        self._require(data == wanted, f"{copy} in {cluster} is {data}, not {wanted}")
+        told = objects[receipt]["data"]["from"] if receipt in objects else ""
+        self._require(told == ",".join(sorted(wanted)), f"{receipt} in {cluster} says {told!r}")
+
+    async def _check_silence(self) -> None:
+        """A settled fleet writes nothing, and neither does an agent that starts over it."""
+        with self.world.network.counting_writes() as writes:
+            await self.world.settle(timedelta(minutes=8))
+            for cluster in self.world.names:
+                await self.world.kill_agent(cluster)
+                self.world.start_agent(cluster)
+            await self.world.settle(timedelta(minutes=2))
+        made = [(w.source, w.request.method, w.request.path, w.request.body) for w in writes]
+        self._require(not made, f"a settled fleet wrote {made}")
+
+
+def play(seed: int) -> None:
+    """Play one schedule to its end."""
+
+    async def whole() -> None:
+        await Schedule(seed).play()
+
+    run(whole())
+
+
+def main() -> None:
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    for seed in range(first, first + count):
+        play(seed)
+    print(f"{count} schedules from seed {first}: every law held")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

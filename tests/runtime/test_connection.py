@@ -1,0 +1,103 @@
+"""What is said of a cluster in which not everything can be read."""
+
+import asyncio
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
+from hanse.kube.events import Interrupted
+from hanse.model.facts import Facts, Phase, Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import Object
+from hanse.runtime.api import KubeApi
+from hanse.runtime.connection import Connection, Scope, Stream
+from hanse.runtime.fleet import Fleet
+from tinykube.api import ApiServer, InProcess
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot list it"))
+
+
+def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
+    """How a cluster stands in which these kinds cannot be read."""
+    api = KubeApi(Client(InProcess(ApiServer("broker", clock=WallClock()))), Random(0))
+    connection = Connection("broker", frozenset({role}), api, NOW)
+    kinds: tuple[type[Object], ...] = (ConfigMap, Lease, ServiceImport)
+    for kind in kinds:
+        scope = Scope(kind, "", "")
+        connection.streams[scope] = stream = Stream(scope, ())
+        if kind.kind.name in failing:
+            stream.take(Interrupted(failing[kind.kind.name]))
+    state = connection.next_state(NOW)
+    return state.phase, state.reason
+
+
+@pytest.mark.parametrize(
+    ("role", "remedy"),
+    [
+        (Role.LOCAL, "apply what `hanse manifests` prints once more"),
+        (Role.BROKER, "let it `hanse join --broker` once more"),
+        (Role.MEMBER, "let it `hanse join --federation` once more"),
+        (Role.SITE, "apply what `hanse gslb rights` prints once more"),
+    ],
+)
+def test_rights_that_are_missing_are_named_with_the_remedy(role: Role, remedy: str) -> None:
+    phase, reason = state_of(role, Lease=FORBIDDEN, ServiceImport=FORBIDDEN)
+
+    assert phase is Phase.UNREACHABLE
+    assert reason == (
+        "the agent's account may not read Lease.coordination.k8s.io, "
+        f"ServiceImport.multicluster.x-k8s.io; {remedy}"
+    )
+
+
+def test_an_outage_is_told_before_rights_that_are_missing() -> None:
+    _, reason = state_of(Role.BROKER, ConfigMap=FORBIDDEN, Lease=Unreachable("connection refused"))
+
+    assert reason == "Lease.coordination.k8s.io: connection refused"
+
+
+class Slow(InProcess):
+    """A way whose first end is not lived to see."""
+
+    asked = 0
+    ended = False
+
+    async def close(self) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            await asyncio.sleep(3600)
+        self.ended = True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("replaced", [False, True], ids=["left", "replaced"])
+async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool) -> None:
+    fleet = Fleet((), Facts(), WallClock(), "lubeck")
+    way = Slow(ApiServer("bergen", clock=WallClock()))
+
+    async def part() -> None:
+        async with fleet.running():
+            fleet.join("bergen", {Role.MEMBER}, KubeApi(Client(way), Random(0)))
+            if replaced:
+                other = InProcess(ApiServer("bergen", clock=WallClock()))
+                fleet.join("bergen", {Role.MEMBER}, KubeApi(Client(other), Random(0)))
+                await asyncio.get_running_loop().create_future()
+            await fleet.disconnect("bergen")
+
+    parting = asyncio.create_task(part())
+    while not way.asked:  # noqa: ASYNC110 - a turn of the loop or two
+        await asyncio.sleep(0)
+    parting.cancel()
+    await asyncio.wait({parting})
+    assert not way.ended
+
+    await fleet.close()
+
+    assert way.ended

@@ -1,0 +1,268 @@
+"""Mistakes that were found by reading and by random schedules, each kept from coming back."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.facts import Leadership, Phase, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import Meta, Wire
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.actions import Create, todo
+from hanse.runtime.leaving import leave, leave_by_force
+from hanse.runtime.ownership import Owner, owner_of, stamped
+from hanse.runtime.preview import preview
+from tests.runtime.town import SHOP, Crown, found, must_find, offer, prices, town
+from tests.support.builders import cluster, configmap, namespace, snapshot, stored
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, Toy
+from tests.support.world import BROKER, World
+
+RECORD_KEY = Key("offer", "bread", SHOP)
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+async def define(world: World, where: str, definition: Wire) -> None:
+    """Teach a cluster a kind."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    request = Request("POST", path, body=msgspec.json.encode(definition))
+    await world.client(where).send(request)
+
+
+# who looks after what
+
+
+def test_a_leader_leaves_alone_what_the_members_own_agent_wrote() -> None:
+    theirs = Owner("toy", RECORD_KEY, "hamburg")
+    record = stored(stamped(configmap("shop.bread.hamburg", HOME), theirs))
+    seen = snapshot(
+        Toy(),
+        "lubeck",
+        [cluster("lubeck", Role.LOCAL), cluster(BROKER, Role.BROKER)],
+        {BROKER: [record]},
+        [Leadership("hamburg", "lubeck_1", 1, ours=True)],
+    )
+
+    wanted = todo("toy", RECORD_KEY, Plan(), [(BROKER, theirs, record)], seen)
+
+    assert wanted.actions == ()
+
+
+def test_a_members_own_agent_leaves_alone_what_its_leader_wrote() -> None:
+    connected = [cluster("lubeck", Role.LOCAL), cluster("child", Role.MEMBER, Role.LED)]
+    lead = Leadership("child", "lubeck_1", 0, ours=True)
+    desired = Desired(configmap("law", SHOP), "child", as_leader_of="child")
+    by_leader = snapshot(Crown(), "lubeck", connected, {}, [lead])
+    (create,) = todo("crown", Key("crown"), Plan((desired,)), [], by_leader).actions
+    assert isinstance(create, Create)
+    law = stored(create.object)
+    owner = owner_of(law)
+    assert owner is not None
+
+    at_home = snapshot(Crown(), "child", [cluster("child", Role.LOCAL)], {"child": [law]})
+    wanted = todo("crown", Key("crown"), Plan(), [("child", owner, law)], at_home)
+    as_leader = snapshot(Crown(), "lubeck", connected, {"child": [law]}, [lead])
+    withdrawn = todo("crown", Key("crown"), Plan(), [("child", owner, law)], as_leader)
+
+    assert wanted.actions == ()
+    assert len(withdrawn.actions) == 1
+
+
+async def test_leaving_by_force_ends_a_leaving_that_waits() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+        world.network.cut("lubeck", BROKER)
+        patient = asyncio.create_task(leave(engine, BROKER))
+        await asyncio.sleep(60)
+
+        await leave_by_force(engine, BROKER)
+        left = await asyncio.wait_for(patient, 60)
+
+        assert left.cluster == BROKER
+
+
+# steps
+
+
+class Builder:
+    """Lays a foundation, which clusters refuse if it is told to be bad, and then a roof."""
+
+    name = "builder"
+    watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return [Key("house")]
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        order = seen.get(seen.local, ConfigMap, "order", SHOP)
+        if order is None:
+            return Plan()
+        foundation = configmap(order.data["foundation"], SHOP)
+        roof = configmap("roof", SHOP, tiles=order.data.get("tiles", "red"))
+        return Plan((Desired(foundation, seen.local), Desired(roof, seen.local, step=1)))
+
+
+async def test_a_later_step_waits_as_long_as_an_earlier_one_is_refused() -> None:
+    async with town("lubeck", features=(Builder(),)) as world:
+        client = world.client("lubeck")
+        await client.create(configmap("order", SHOP, foundation="Not A Name"))
+        await asyncio.sleep(2)
+        await client.patch(ConfigMap, "order", SHOP, {"data": {"tiles": "blue"}})
+        await world.settle(timedelta(minutes=30))
+        too_early = await found(world, "lubeck", "roof")
+
+        await client.patch(ConfigMap, "order", SHOP, {"data": {"foundation": "stone"}})
+        await world.settle()
+
+        assert too_early is None, "the roof was built on a foundation that was refused"
+        assert (await must_find(world, "lubeck", "roof")).data == {"tiles": "blue"}
+
+
+def test_a_later_step_waits_for_one_whose_sources_were_never_seen_whole() -> None:
+    seen = snapshot(
+        Builder(),
+        "lubeck",
+        [cluster("lubeck", Role.LOCAL), cluster(BROKER, Role.BROKER, phase=Phase.CONNECTING)],
+        {},
+    )
+    first = Desired(configmap("stone", SHOP), "lubeck", sources=frozenset({BROKER}))
+    second = Desired(configmap("roof", SHOP), "lubeck", step=1)
+
+    assert todo("builder", Key("house"), Plan((first, second)), [], seen).actions == ()
+
+
+# waking
+
+
+class Settler:
+    """Wants one object in a namespace, and watches nothing that tells of the namespace."""
+
+    name = "settler"
+    watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return [Key("hut")] if isinstance(change, ObjectChange) else []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        return Plan((Desired(configmap("hut", "island"), seen.local),))
+
+
+async def test_what_a_missing_namespace_refused_is_written_as_soon_as_there_is_one() -> None:
+    async with town("lubeck", features=(Settler(),)) as world:
+        await world.client("lubeck").create(configmap("order", SHOP))
+        await world.settle(timedelta(hours=1))
+
+        await world.client("lubeck").create(namespace("island"))
+        await asyncio.sleep(1)
+
+        assert await found(world, "lubeck", "hut", "island") is not None
+
+
+class Registrar:
+    """Wants an export for every ConfigMap, be the kind served or not."""
+
+    name = "registrar"
+    watches = (
+        Watch(Role.LOCAL, ConfigMap),
+        Watch(Role.LOCAL, ServiceExport, writes=Writes.OBJECTS),
+    )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap):
+            yield Key("entry", change.object.metadata.name, change.object.metadata.namespace)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        if seen.get(seen.local, ConfigMap, key.name, key.namespace) is None:
+            return Plan()
+        export = ServiceExport(metadata=Meta(name=key.name, namespace=key.namespace))
+        return Plan((Desired(export, seen.local),))
+
+
+async def test_what_waits_for_a_kind_is_written_as_soon_as_it_is_served() -> None:
+    async with town("lubeck", features=(Registrar(),)) as world:
+        client = world.client("lubeck")
+        await client.create(configmap("order", SHOP))
+        await world.settle()
+
+        await define(world, "lubeck", crd_of(ServiceExport))
+        await world.settle(timedelta(minutes=2))
+
+        assert (await client.read(ServiceExport, "order", SHOP)).metadata.name == "order"
+
+
+# shared objects
+
+
+async def test_each_time_a_shared_object_needs_a_write_its_first_writer_is_waited_for() -> None:
+    async with town() as world:
+        for name in world.names:
+            await world.client(name).create(offer("bread", price="3"))
+        await world.settle()
+
+        for _ in range(3):
+            with world.network.counting_writes() as writes:
+                await world.client(BROKER).delete(ConfigMap, "sum.shop.bread", HOME)
+                await world.settle()
+            assert [(w.source, w.status) for w in writes] == [("hamburg", 201)]
+
+
+async def test_our_own_object_that_became_unreadable_is_left_alone_until_it_is_mended() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        storage = world.clusters["lubeck"].storage
+        copy = storage.get("configmaps", SHOP, "copy-of-bread")
+        assert copy is not None
+        storage.replace("configmaps", {**copy, "data": {"number": 5}})
+
+        with world.network.counting_writes() as writes:
+            await world.client("lubeck").patch(ConfigMap, "bread", SHOP, {"data": {"price": "4"}})
+            await asyncio.sleep(300)
+        sent = [w for w in writes if "copy-of-bread" in w.request.path]
+        storage.remove("configmaps", SHOP, "copy-of-bread")
+        await asyncio.sleep(120)
+
+        assert sent == []
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "4"}
+
+
+async def test_a_preview_keeps_what_others_say_of_an_object_that_is_applied_again() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        would = preview(world.agents["lubeck"].engine, [("lubeck", offer("bread", price="3"))])
+
+        assert would.actions == ()
+
+
+async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
+    class Particular(Toy):
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            assert not isinstance(change, ObjectChange) or type(change.object) in (
+                ConfigMap,
+                Namespace,
+            )
+            return super().wakes(change, seen)
+
+    async with town("lubeck", features=(Particular(),)) as world:
+        await world.settle()
+        other = ServiceExport(metadata=Meta(name="web", namespace=SHOP))
+
+        would = preview(world.agents["lubeck"].engine, [("lubeck", other)])
+
+        assert would.actions == ()

@@ -1,0 +1,279 @@
+"""Mistakes in following clusters that were found and must not come back: roles, views, streams."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.kube.events import Applied, Deleted, Listed
+from hanse.kube.store import Store
+from hanse.model.facts import Leadership, Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.marks import OWNER
+from hanse.model.objects import Meta
+from hanse.model.plan import Desired, Plan
+from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.ownership import Owner, stamped
+from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
+from tests.support.builders import configmap
+from tests.support.faults import Weather
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, Toy
+from tests.support.world import BROKER
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+def version(name: str, number: int, uid: str = "u") -> ConfigMap:
+    meta = Meta(name=name, namespace=SHOP, uid=uid, resource_version=str(number))
+    return ConfigMap(metadata=meta)
+
+
+def test_a_late_answer_does_not_bring_back_what_the_watch_saw_go() -> None:
+    store: Store[ConfigMap] = Store()
+    store.take(Listed((), "5"))
+    store.take(Applied(version("bread", 10)))
+    store.take(Deleted(version("bread", 11)))
+
+    store.put(version("bread", 10))  # the answer to our create comes last
+
+    assert store.get(SHOP, "bread") is None
+
+
+def test_an_answer_that_is_ahead_of_the_watch_is_kept() -> None:
+    store: Store[ConfigMap] = Store()
+    store.take(Listed((), "5"))
+
+    store.put(version("bread", 10))
+
+    assert store.get(SHOP, "bread") is not None
+
+
+@pytest.mark.parametrize(
+    "restored",
+    [
+        pytest.param(version("bread", 13, uid="another"), id="another object"),
+        pytest.param(replace(version("bread", 13), data={"x": "y"}), id="other content"),
+    ],
+)
+def test_a_version_that_a_restored_server_gave_twice_is_noticed(restored: ConfigMap) -> None:
+    store: Store[ConfigMap] = Store()
+    store.take(Listed((version("bread", 13),), "14"))
+
+    store.take(Listed((restored,), "14"))
+    gone = store.take(
+        Deleted(replace(restored, metadata=replace(restored.metadata, resource_version="15")))
+    )
+
+    assert store.rewinds == 1
+    assert list(gone)
+    assert store.get(SHOP, "bread") is None
+
+
+BY_COLOUR = Index(ConfigMap, "colour", lambda c: [c.data.get("colour", "")])
+
+
+class Painter:
+    """Looks at members, and by colour at those it leads."""
+
+    name = "painter"
+    watches = (
+        Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),
+        Watch(Role.MEMBER, ConfigMap),
+        Watch(Role.LED, ConfigMap, indexes=(BY_COLOUR,), writes=Writes.OBJECTS),
+    )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return [Key("count")] if isinstance(change, FactChange) else []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        red = [
+            o.metadata.name for c in seen.clusters(Role.LED) for o in seen.by(c, BY_COLOUR, "red")
+        ]
+        told = configmap("red", SHOP, names=",".join(red))
+        return Plan((Desired(told, seen.local),))
+
+
+async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
+    async with town("lubeck", "child", features=(Painter(),), agents=False) as world:
+        await world.client("child").create(configmap("barn", SHOP, colour="red"))
+        engine = world.engine("lubeck")
+        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        async with engine.running():
+            await asyncio.sleep(5)
+
+            engine.fleet.set_roles("child", {Role.MEMBER, Role.LED})
+            await asyncio.sleep(5)
+
+            assert (await must_find(world, "lubeck", "red")).data == {"names": "barn"}
+
+
+class Keeper:
+    """Copies every ConfigMap of those it leads to its own cluster; wakes by objects alone."""
+
+    name = "keeper"
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),
+        Watch(Role.LED, ConfigMap),
+    )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        if isinstance(change, ObjectChange) and change.where != seen.local:
+            yield Key("copy", change.object.metadata.name)
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        led = seen.clusters(Role.LED)
+        here = [c for c in led if seen.get(c, ConfigMap, key.name, SHOP) is not None]
+        copy = configmap(f"kept-{key.name}", SHOP, of=",".join(here))
+        return Plan((Desired(copy, seen.local),) if here else ())
+
+
+class Onlooker(Keeper):
+    """Watches members, so that a lead opens no new stream."""
+
+    name = "onlooker"
+    watches = (Watch(Role.MEMBER, ConfigMap),)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return []
+
+
+async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> None:
+    features = (Keeper(), Onlooker())
+    async with town("lubeck", "child", features=features, agents=False) as world:
+        await world.client("child").create(configmap("barn", SHOP))
+        engine = world.engine("lubeck")
+        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        async with engine.running():
+            await asyncio.sleep(5)
+
+            engine.fleet.set_roles("child", {Role.MEMBER, Role.LED})
+            await asyncio.sleep(5)
+
+            assert (await must_find(world, "lubeck", "kept-barn")).data == {"of": "child"}
+
+
+class Silent(Crown):
+    """A crown that wakes by its own cluster's objects alone, and watches members all the time."""
+
+    watches = (
+        Watch(Role.MEMBER, ConfigMap, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, ConfigMap),
+    )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return (
+            [Key("crown")]
+            if isinstance(change, ObjectChange) and change.where == seen.local
+            else []
+        )
+
+
+async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> None:
+    async with town("lubeck", "child", features=(Silent(),), agents=False) as world:
+        owner = Owner("crown", Key("crown"), "child", led=True)
+        await world.client("child").create(stamped(configmap("law", SHOP), owner))
+        engine = world.engine("lubeck")
+        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        engine.fence(Anyone())
+        async with engine.running():
+            await asyncio.sleep(60)
+
+            engine.fleet.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
+            await asyncio.sleep(5)
+
+            assert await found(world, "child", "law") is None
+
+
+class Anyone:
+    """A fence that is open."""
+
+    def holds(self, member: str | None) -> bool:
+        return True
+
+
+async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stood_by() -> None:
+    class Courtier(Silent):
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            led = isinstance(change, FactChange) and isinstance(change.after, Leadership)
+            return [Key("crown")] if led else []
+
+    async with town("lubeck", "child", features=(Courtier(),), agents=False) as world:
+        await world.client("lubeck").create(configmap("law", SHOP, of="lubeck"))
+        engine = world.engine("lubeck")
+        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        engine.fence(Anyone())
+        async with engine.running(active=False):
+            await asyncio.sleep(5)
+            engine.fleet.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
+            await asyncio.sleep(5)
+
+            engine.activate()
+            await asyncio.sleep(5)
+
+            assert (await must_find(world, "child", "law")).data == {"of": "lubeck"}
+
+
+class TwoEyes(Toy):
+    """Watches the broker by two selections that overlap."""
+
+    watches = (
+        *(w for w in Toy.watches if w.role is Role.LOCAL),
+        replace(Toy.watches[2], labels=OWNER),
+        replace(Toy.watches[2], labels="flag"),
+    )
+
+
+async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() -> None:
+    async with town("lubeck", features=(TwoEyes(),)) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+        record = "shop.bread.lubeck"
+        flag = {"metadata": {"labels": {"flag": "up"}}}
+        await world.client(BROKER).patch(ConfigMap, record, HOME, flag)
+        await world.settle()
+        flagged = next(s for s in engine.fleet.connections[BROKER].streams if s.labels == "flag")
+        (known,) = engine.fleet.connections[BROKER].streams[flagged].store.all()
+
+        engine.saw(ObjectChange(BROKER, known, None))  # as if that selection told it last
+        await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
+        await world.settle()
+
+        assert await found(world, BROKER, record, HOME) is None
+
+
+async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() -> None:
+    async with town("lubeck", "child", "wreck", features=(Painter(),), agents=False) as world:
+        engine = world.engine("lubeck")
+        for name in ("child", "wreck"):
+            engine.fleet.join(name, {Role.MEMBER}, world.api("lubeck", name))
+        async with engine.running():
+            await asyncio.sleep(5)
+            world.network.cut("lubeck", "wreck")
+            await asyncio.sleep(60)
+            world.network.cut("lubeck", "child")
+            look = asyncio.create_task(engine.fleet.list_again())
+            await asyncio.sleep(60)
+            waiting = not look.done()
+
+            await engine.fleet.disconnect("child")
+            await asyncio.wait_for(look, 60)
+
+            assert waiting, "a cluster that went down meanwhile was not waited for"
+
+
+async def test_an_engine_ends_although_a_second_look_waits() -> None:
+    async with town("lubeck", agents=False) as world:
+        engine = world.engine("lubeck")
+        async with asyncio.timeout(600):
+            async with engine.running():
+                await asyncio.sleep(5)
+                world.network.link("lubeck", BROKER).weather = Weather(refused=1.0)
+                engine._start(engine._suspicion._look_again(BROKER, "toy"), "second look")
+                await asyncio.sleep(30)

@@ -1,0 +1,87 @@
+"""A cluster's sign of life: shown as soon as it works, and by the duration that holds now."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from hanse.kube.client import Client
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.runtime.presence import Presence
+from tests.support.time import ON_VIRTUAL_TIME, LoopClock
+from tinykube.api import ApiServer, InProcess
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.01
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Party:
+    """A cluster that works or not, and the Lease by which others know."""
+
+    def __init__(self) -> None:
+        clock = LoopClock()
+        self.working = False
+        self.duration = timedelta(seconds=30)
+        self.client = Client(InProcess(ApiServer("broker", clock=clock)))
+        self.presence = Presence(self.client, "default", "oslo", clock, lambda: self.duration)
+
+    async def told(self) -> LeaseSpec:
+        return (await self.client.read(Lease, "oslo", "default")).spec
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.presence.run(lambda: self.working))
+        await asyncio.sleep(SOON)
+        yield
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_it_is_shown_as_soon_as_the_replica_works() -> None:
+    party = Party()
+    async with party.running():
+        await asyncio.sleep(60)
+        before = party.presence.shown
+
+        party.working = True
+        party.presence.look_again()
+        await asyncio.sleep(SOON)
+
+        assert (before, party.presence.shown) == (False, True)
+        assert (await party.told()).holder_identity == "oslo"
+
+
+async def test_a_new_duration_is_kept_to_at_once() -> None:
+    party = Party()
+    party.working = True
+    async with party.running():
+        assert (await party.told()).lease_duration_seconds == 30
+
+        party.duration = timedelta(seconds=3)
+        party.presence.look_again()
+        await asyncio.sleep(SOON)
+        first = await party.told()
+        await asyncio.sleep(1 + SOON)
+        second = await party.told()
+
+        assert first.lease_duration_seconds == 3
+        assert first.renew_time != second.renew_time
+
+
+async def test_who_does_not_work_any_more_does_not_renew() -> None:
+    party = Party()
+    party.working = True
+    async with party.running():
+        party.working = False
+        before = await party.told()
+        await asyncio.sleep(60)
+
+        assert await party.told() == before

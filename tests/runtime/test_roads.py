@@ -1,0 +1,198 @@
+"""Connections that come and go on a guide's word, and what was found about them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials, NotFound
+from hanse.kube.lease import Terms
+from hanse.model.facts import Leadership, Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import Object
+from hanse.model.snapshot import Snapshot, Watch
+from hanse.model.ways import Direct, Direction, InKubeconfig
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
+from hanse.runtime.leaders import Leaders
+from hanse.runtime.leaving import leave
+from hanse.runtime.roads import Roads, access_by
+from tests.runtime.town import SHOP, Crown
+from tests.support.builders import configmap, namespace
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.world import World
+from tinykube.api import InProcess
+
+TERMS = Terms(
+    lease=timedelta(seconds=15), deadline=timedelta(seconds=10), retry=timedelta(seconds=2)
+)
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Closable(InProcess):
+    """A way that tells whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@asynccontextmanager
+async def realm(*names: str) -> AsyncIterator[World]:
+    """Clusters without agents, where laws are made at home and given to the child."""
+    world = World((*names, "child"), lambda: (Crown(),))
+    for name in world.names:
+        await world.client(name).create(namespace(SHOP))
+    await world.client("child").create(namespace(SYSTEM))
+    for name in names:
+        await world.client(name).create(configmap("law", SHOP, of="all"))
+    yield world
+
+
+@asynccontextmanager
+async def supervising(world: World, name: str) -> AsyncIterator[tuple[Engine, Leaders]]:
+    """A supervisor that stands in the child."""
+    engine = world.engine(name)
+    engine.fleet.join("child", {Role.MEMBER}, world.api(name, "child"))
+    leaders = Leaders(
+        engine.fleet, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
+    )
+    engine.fence(leaders)
+    async with engine.running(), leaders.running():
+        leaders.stand("child", world.client("child"))
+        yield engine, leaders
+
+
+async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces() -> None:
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, _):
+        first, second = Closable(world.clusters["child"]), Closable(world.clusters["child"])
+        engine.fleet.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(first)))
+        await asyncio.sleep(5)
+
+        engine.fleet.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(second)))
+        await asyncio.sleep(5)
+
+        assert first.closed
+        assert not second.closed
+        assert engine.snapshot().synced("child")
+
+
+async def test_who_stands_twice_in_a_member_stands_there_once() -> None:
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+        await asyncio.sleep(5)
+        leaders.stand("child", world.client("child"))
+        await asyncio.sleep(5)
+
+        lead = engine.fleet.facts.get(Leadership, "child")
+        await leaders.withdraw("child")
+        await asyncio.sleep(30)
+        lease = await world.client("child").read(Lease, "child", SYSTEM)
+
+        assert lead is not None
+        assert lead.ours
+        assert lease.spec.holder_identity == ""
+
+
+async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> None:
+    async with (
+        realm("lubeck", "hamburg") as world,
+        supervising(world, "lubeck") as (_, __),
+    ):
+        await asyncio.sleep(5)
+        async with supervising(world, "hamburg") as (follower, leaders):
+            await asyncio.sleep(20)
+
+            async with asyncio.timeout(60):
+                await leave(follower, "child", lambda: leaders.withdraw("child"))
+
+            law = await world.client("child").read(ConfigMap, "law", SHOP)
+            assert law.data == {"of": "all"}
+            assert "child" not in follower.fleet.connections
+
+
+async def test_a_leader_that_leaves_withdraws_what_it_wrote_and_gives_its_lease_back() -> None:
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+        await asyncio.sleep(10)
+        assert (await world.client("child").read(ConfigMap, "law", SHOP)).data == {"of": "all"}
+
+        async with asyncio.timeout(60):
+            await leave(engine, "child", lambda: leaders.withdraw("child"))
+
+        with pytest.raises(NotFound):
+            await world.client("child").read(ConfigMap, "law", SHOP)
+        lease = await world.client("child").read(Lease, "child", SYSTEM)
+        assert lease.spec.holder_identity == ""
+
+
+def _kubeconfig(user: str, cluster: str = "server: https://bergen.example:6443") -> bytes:
+    return f"""
+contexts: [{{name: bergen, context: {{cluster: bergen, user: agent}}}}]
+clusters: [{{name: bergen, cluster: {{{cluster}}}}}]
+users: [{{name: agent, user: {{{user}}}}}]
+""".encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        pytest.param(
+            _kubeconfig("exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}"),
+            "exec",
+            id="a program to run",
+        ),
+        pytest.param(_kubeconfig("auth-provider: {name: gcp}"), "auth-provider", id="a provider"),
+        pytest.param(_kubeconfig("tokenFile: /etc/passwd"), "tokenFile", id="a file of ours"),
+        pytest.param(
+            _kubeconfig(
+                "token: t", "server: https://bergen.example:6443, proxy-url: http://evil.example"
+            ),
+            "proxy-url",
+            id="a proxy",
+        ),
+    ],
+)
+def test_a_kubeconfig_out_of_a_secret_uses_nothing_of_this_machine(text: bytes, field: str) -> None:
+    with pytest.raises(BadCredentials, match=field):
+        access_by(InKubeconfig(text, "bergen", "Secret gslb-config-secret"))
+
+
+def test_secrets_never_show_in_a_way() -> None:
+    direct = Direct("https://bergen.example:6443", token="hush")
+    text = InKubeconfig(b"token: hush", "bergen", "a Secret")
+
+    assert "hush" not in f"{direct!r}{text!r}"
+
+
+class Confused:
+    """A guide that fails on what it reads."""
+
+    name = "confused"
+    watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
+    guided_by: tuple[type[Object], ...] = (ConfigMap,)
+
+    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+        raise ValueError("a sign that nobody can read")
+
+
+async def test_a_guide_that_fails_ends_neither_the_agent_nor_what_stands(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+        home = world.client("lubeck")
+        roads = Roads(engine, leaders, home, [Confused()], random=world.random)
+        async with roads.running():
+            await home.create(configmap("sign", SHOP, text="?"))
+            await asyncio.sleep(30)
+
+            assert "child" in engine.fleet.connections
+            assert "guide failed" in caplog.text

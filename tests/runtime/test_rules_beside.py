@@ -1,0 +1,199 @@
+"""What holds beside the sixteen rules: the brake, Events, mistakes of features, bad objects."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.model.facts import (
+    ClusterState,
+    Phase,
+    Role,
+)
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from tests.runtime.town import SHOP, found, offer, prices, town
+from tests.support.builders import namespace
+from tests.support.faults import Sent
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, Toy
+from tests.support.world import BROKER, World
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(namespace("hanse-system"))
+        pause = {"metadata": {"annotations": {"hanse.dev/paused": "true"}}}
+        await world.client("lubeck").patch(Namespace, "hanse-system", "", pause)
+        await asyncio.sleep(5)
+        with world.network.counting_writes() as writes:
+            await world.client("lubeck").create(offer("bread", price="3"))
+            await world.settle()
+        assert writes == []
+
+        lift = {"metadata": {"annotations": {"hanse.dev/paused": None}}}
+        await world.client("lubeck").patch(Namespace, "hanse-system", "", lift)
+        await world.settle()
+
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+
+
+async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> None:
+    async with town("lubeck") as world:
+        heard: list[Change] = []
+        world.agents["lubeck"].engine.followers.append(heard.append)
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        await world.kill_agent("lubeck")
+        world.start_agent("lubeck").followers.append(heard.append)
+        await world.settle()
+
+        told = [
+            o for c in heard if isinstance(c, ObjectChange) and isinstance(o := c.object, Event)
+        ]
+        assert [e.involved_object.name for e in told] == ["bread"]
+        events = [
+            e for e in (await world.client("lubeck").list(Event)).objects if e.reason == "Offered"
+        ]
+        assert [(e.involved_object.name, e.count) for e in events] == [("bread", 1)]
+
+
+async def test_a_plan_that_raises_holds_up_nobody_else() -> None:
+    class Clumsy(Toy):
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            if key.name == "salt":
+                raise ZeroDivisionError
+            return super().plan(key, seen)
+
+    async with town("lubeck", features=(Clumsy(),)) as world:
+        await world.client("lubeck").create(offer("salt", price="3"))
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        registry = world.agents["lubeck"].engine.metrics.registry
+        failed = registry.get_sample_value("hanse_failed_plans_total", {"feature": "toy"})
+        assert failed is not None
+        assert 1 <= failed < 30, "it is tried again, more and more slowly"
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+
+
+async def test_a_feature_that_cannot_take_a_change_in_holds_up_nobody_else() -> None:
+    class Deaf(Toy):
+        name = "deaf"
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            raise ZeroDivisionError
+
+    async with town("lubeck", features=(Deaf(), Toy())) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+
+
+async def test_a_restored_cluster_is_read_again_before_anything_is_written_there() -> None:
+    async with town() as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        backup = world.clusters[BROKER].storage.snapshot()
+        await world.client("lubeck").create(offer("salt", price="5"))
+        await world.settle()
+
+        world.clusters[BROKER].storage.restore(backup)
+        with world.network.counting_writes() as writes:
+            await world.settle()
+
+        assert not [w for w in writes if "of-salt" in w.request.path], "copies do not flap"
+        for name in world.names:
+            state = world.agents[name].engine.fleet.facts.get(ClusterState, BROKER)
+            assert state is not None
+            assert state.phase is Phase.SYNCED
+            assert prices(await found(world, name, "copy-of-salt")) == {"lubeck": "5"}
+        assert await found(world, BROKER, "shop.salt.lubeck", HOME) is not None
+
+
+async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who_it_is() -> None:
+    class Curious(Toy):
+        watches = (
+            *Toy.watches,
+            *(Watch(Role.LOCAL, kind) for kind in (Pod, Secret, Service, Lease, EndpointSlice)),
+        )
+
+    async with town("lubeck", features=(Curious(),)) as world:
+        await asyncio.sleep(5)
+
+        home = world.agents["lubeck"].engine.fleet.connections["lubeck"]
+        asked = [s for s in world.network.sent if s.target == "lubeck" and _is_identity(s)]
+        assert len(home.streams) > 5
+        assert 1 <= len(asked) <= 2
+        assert home.identity, "and it is known then"
+
+
+def _is_identity(sent: Sent) -> bool:
+    return sent.request.path.endswith("/namespaces/kube-system")
+
+
+async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
+    async with town("lubeck") as world:
+        storage = world.clusters["lubeck"].storage
+        bad = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "bad", "namespace": SHOP, "uid": "u"},
+            "data": {"number": 5},
+        }
+        storage.create("configmaps", bad)
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        await world.kill_agent("lubeck")
+        engine = world.start_agent("lubeck")
+        await world.settle()
+
+        unreadable = engine.metrics.registry.get_sample_value(
+            "hanse_unreadable_objects", {"cluster": "lubeck", "kind": "ConfigMap"}
+        )
+        assert unreadable == 1
+        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+
+
+async def test_a_write_that_is_not_declared_is_a_mistake_and_is_not_sent() -> None:
+    class Sneaky(Toy):
+        watches: tuple[Watch, ...] = tuple(replace(w, writes=Writes.NOTHING) for w in Toy.watches)
+
+    async with town("lubeck", features=(Sneaky(),)) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        assert world.network.writes == []
+
+
+async def test_two_who_disagree_do_not_fight_without_end() -> None:
+    class Rival(Toy):
+        """Thinks that there should be no sums."""
+
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            return Plan() if key.topic == "sum" else super().plan(key, seen)
+
+    world = World(("lubeck", "hamburg"), lambda: (Rival() if world.agents else Toy(),))
+    for name in world.names:
+        await world.client(name).create(namespace(SHOP))
+    await world.client(BROKER).create(namespace(HOME))
+    async with world.agents_running():
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle(timedelta(minutes=10))
+
+        sums = [
+            w for w in world.network.writes if "sum" in w.request.path or b"sum" in w.request.body
+        ]
+        assert 2 <= len(sums) < 60

@@ -1,0 +1,137 @@
+"""Outside systems, leaving and previews: rules 14 to 16."""
+
+import asyncio
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.model.facts import (
+    Role,
+)
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Meta, Place, Ref
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from hanse.runtime.actions import Create
+from hanse.runtime.leaving import leave, leave_by_force
+from hanse.runtime.outside import Outside
+from hanse.runtime.preview import preview
+from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
+from tests.support.builders import configmap
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, Toy
+from tests.support.world import BROKER
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+# 14
+
+
+async def test_rule_14_an_outside_system_is_served_by_the_same_comparison() -> None:
+    async with town("lubeck", features=(Clerk(),), agents=False) as world:
+        ledger = Ledger()
+        ledger.rows["old"] = ConfigMap(metadata=Meta(name="old"), data={"by": "a person"})
+        engine = world.engine("lubeck")
+        engine.fleet.join("ledger", {Role.MEMBER}, Outside(ledger))
+        client = world.client("lubeck")
+        async with engine.running():
+            await client.create(configmap("old", SHOP, sum="1"))
+            await client.create(configmap("new", SHOP, sum="2"))
+            await asyncio.sleep(60)
+            assert ledger.rows["old"].data == {"by": "a person"}
+            assert ledger.rows["new"].data == {"sum": "2"}
+
+            ledger.rows["new"] = replace(ledger.rows["new"], data={"sum": "wrong"})
+            await asyncio.sleep(60)
+            assert ledger.rows["new"].data == {"sum": "2"}, "a change by hand is put back"
+
+            ledger.down = True
+            await asyncio.sleep(60)
+            await client.delete(ConfigMap, "new", SHOP)
+            ledger.down = False
+            await asyncio.sleep(60)
+            assert set(ledger.rows) == {"old"}
+
+
+# 15
+
+
+async def test_rule_15_a_cluster_is_left_when_nothing_of_ours_is_in_it() -> None:
+    async with town() as world:
+        for name in world.names:
+            await world.client(name).create(offer("bread", price="3"))
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+
+        left = await leave(engine, BROKER)
+        await world.settle()
+
+        assert left.abandoned == ()
+        assert await found(world, BROKER, "shop.bread.lubeck", HOME) is None
+        assert await found(world, BROKER, "shop.bread.hamburg", HOME) is not None
+        assert await found(world, "lubeck", "copy-of-bread") is None
+        assert BROKER not in engine.fleet.connections
+
+
+async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_not() -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+        world.network.cut("lubeck", BROKER)
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(600):
+                await leave(engine, BROKER)
+        left = await leave_by_force(engine, BROKER)
+        await world.settle()
+
+        assert Place(BROKER, Ref(ConfigMap.kind, "shop.bread.lubeck", HOME)) in left.abandoned
+        assert await found(world, "lubeck", "copy-of-bread") is None
+
+
+# 16
+
+
+async def test_rule_16_a_preview_shows_what_would_be_written_and_writes_nothing() -> None:
+    async with town("lubeck") as world:
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+        with world.network.counting_writes() as writes:
+            would = preview(engine, [("lubeck", offer("bread", price="3"))])
+            await world.settle()
+
+        made = {(a.where, a.object.metadata.name) for a in would.actions if isinstance(a, Create)}
+        assert writes == []
+        assert made == {
+            (BROKER, "shop.bread.lubeck"),
+            (BROKER, "sum.shop.bread"),
+            ("lubeck", "copy-of-bread"),
+            ("lubeck", "receipt-of-bread"),
+        }
+        assert engine.snapshot().get("lubeck", ConfigMap, "bread", SHOP) is None
+
+
+async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
+    class Slow(Toy):
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            time.sleep(0.025)  # the plan itself is slow: this is what is measured
+            return super().plan(key, seen)
+
+    async with town("lubeck", features=(Slow(),)) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        registry = world.agents["lubeck"].engine.metrics.registry
+        slow = registry.get_sample_value("hanse_slow_plans_total", {"feature": "toy"})
+        assert slow is not None
+        assert slow >= 1
+
+
+# and what stands around them

@@ -1,0 +1,270 @@
+"""Facts, webhooks and our own writes: rules 7 to 9."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.kube.request import Request
+from hanse.model.crds import crd_of
+from hanse.model.facts import (
+    Answer,
+    ClusterState,
+    KindServed,
+    Liveness,
+    Outcome,
+    Phase,
+    Role,
+)
+from hanse.model.keys import Key
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import Meta, Place, Ref
+from hanse.model.plan import Desired, Plan, Question, Read
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from hanse.model.verdict import Allow, Ask, Asks, Deny, Review, Verdict
+from hanse.web.webhooks.server import decide
+from tests.runtime.town import SHOP, must_find, offer, town
+from tests.support.builders import configmap, namespace
+from tests.support.faults import Weather
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, OFFERED, Toy
+from tests.support.world import BROKER, World
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+# 7
+
+
+async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
+    class Curious:
+        """Copies what a live read of an unwatched name finds."""
+
+        name = "curious"
+        watches = (
+            Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),
+            Watch(Role.BROKER, ConfigMap, namespace=HOME),
+        )
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            return [Key("look")] if isinstance(change, ObjectChange) else []
+
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            read = Read(Place(BROKER, Ref(ConfigMap.kind, "secret-place", "elsewhere")))
+            known = seen.fact(Answer, read.id)
+            found = known.value["data"] if known is not None and known.value else {}
+            note = ConfigMap(metadata=Meta(name="note", namespace=SHOP), data=found)
+            desired = (Desired(note, seen.local),) if known is not None else ()
+            return Plan(desired, questions=(Question(read, timedelta(hours=1)),))
+
+    async with town("lubeck", features=(Curious(),), agents=False) as world:
+        await world.client(BROKER).create(namespace("elsewhere"))
+        await world.client(BROKER).create(configmap("secret-place", "elsewhere", x="1"))
+        await world.client("lubeck").create(configmap("curiosity", SHOP))
+        world.start_agent("lubeck")
+        await world.settle()
+
+        reads = [s for s in world.network.sent if s.request.path.endswith("/secret-place")]
+        assert (await must_find(world, "lubeck", "note")).data == {"x": "1"}
+        assert len(reads) == 1, "asked again though the answer was young enough"
+        await world.stop()
+
+
+async def test_rule_7_facts_tell_each_clusters_state_and_since_when() -> None:
+    async with town() as world:
+        await asyncio.sleep(10)
+        facts = world.agents["hamburg"].engine.fleet.facts
+        before = facts.get(ClusterState, BROKER)
+        world.network.cut("hamburg", BROKER)
+        await asyncio.sleep(60)
+        during = facts.get(ClusterState, BROKER)
+        world.network.heal_all()
+        await asyncio.sleep(60)
+        after = facts.get(ClusterState, BROKER)
+
+        assert before is not None
+        assert during is not None
+        assert after is not None
+        assert [s.phase for s in (before, during, after)] == [
+            Phase.SYNCED,
+            Phase.UNREACHABLE,
+            Phase.SYNCED,
+        ]
+        assert before.since < during.since < after.since
+        assert "does not answer" in during.reason
+
+
+async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds() -> None:
+    async with town("lubeck", agents=False) as world:
+        await world.client(BROKER).delete(Namespace, HOME, "")
+        finalize = {"metadata": {"name": HOME}, "spec": {"finalizers": []}}
+        await _finalize(world, finalize)
+        world.start_agent("lubeck")
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await asyncio.sleep(20)
+        facts = world.agents["lubeck"].engine.fleet.facts
+        told = [o.result for o in facts.all(Outcome)]
+
+        await world.client(BROKER).create(namespace(HOME))
+        await world.settle(timedelta(minutes=11))
+
+        assert told == ["Refused"]
+        assert list(facts.all(Outcome)) == []
+        assert (await must_find(world, "lubeck", "bread")).metadata.annotations[OFFERED] == "yes"
+        await world.stop()
+
+
+async def _finalize(world: World, body: dict[str, Any]) -> None:
+    current = await world.client(BROKER).read_raw(f"/api/v1/namespaces/{HOME}")
+    obj = msgspec.json.decode(current.body)
+    obj["spec"] = body["spec"]
+    path = f"/api/v1/namespaces/{HOME}/finalize"
+    await world.client(BROKER).send(Request("PUT", path, body=msgspec.json.encode(obj)))
+
+
+class Doctor:
+    """Notes for each Lease of the broker whether its holder is alive."""
+
+    name = "doctor"
+    watches = (Watch(Role.LOCAL, ConfigMap), Watch(Role.BROKER, Lease, namespace=HOME))
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        return Plan()
+
+
+async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() -> None:
+    async with town("lubeck", features=(Doctor(),)) as world:
+        facts = world.agents["lubeck"].engine.fleet.facts
+        spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
+        client = world.client(BROKER)
+        await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
+        told = []
+        for round_ in range(4):
+            renewal = {"spec": {"renewTime": f"2001-01-01T00:00:0{round_}.000000Z"}}
+            await client.patch(Lease, "bergen", HOME, renewal)
+            await asyncio.sleep(20)
+            told.append([f.alive for f in facts.all(Liveness)])
+        world.network.cut("lubeck", BROKER)
+        await asyncio.sleep(300)
+        unseen = [f.alive for f in facts.all(Liveness)]
+        world.network.heal_all()
+        await asyncio.sleep(120)
+        silent = [f.alive for f in facts.all(Liveness)]
+        await client.delete(Lease, "bergen", HOME)
+        await asyncio.sleep(5)
+
+        assert told == [[], [True], [True], [True]], (
+            "known by its first renewal, whatever its clock"
+        )
+        assert unseen == [True], "silence is not held against one we could not hear"
+        assert silent == [False]
+        assert list(facts.all(Liveness)) == []
+
+
+async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
+    class Fan(Toy):
+        name = "fan"
+        watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ServiceExport),)
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            return []
+
+    async with town("lubeck", features=(Fan(),)) as world:
+        await world.settle(timedelta(minutes=30))
+        facts = world.agents["lubeck"].engine.fleet.facts
+        place = ("lubeck", ServiceExport.kind)
+        before = facts.get(KindServed, place)
+        definition = crd_of(ServiceExport)
+        for version in definition["spec"]["versions"]:
+            version["storage"] = version["served"] = version["name"] == "v1alpha1"
+        body = msgspec.json.encode(definition)
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await world.client("lubeck").send(Request("POST", path, body=body))
+        await asyncio.sleep(2)
+        after = facts.get(KindServed, place)
+
+        assert before is not None
+        assert not before.served
+        assert after is not None
+        assert after.served, "in the version that is served here"
+
+
+# 8
+
+
+class Doorkeeper:
+    """Lets a ConfigMap in only if the one it names exists."""
+
+    name = "doorkeeper"
+    asks = (Asks(groups=("",), resources=("configmaps",)),)
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        wanted = review.object.get("data", {}).get("friend", "")
+        place = Place(seen.local, Ref(ConfigMap.kind, wanted, SHOP))
+        if seen.find(place) is not None:
+            return Allow({"metadata": {"labels": {"checked": "yes"}}})
+        read = Read(place)
+        answer = seen.fact(Answer, read.id)
+        if answer is None:
+            return Ask(read)
+        return Allow() if answer.value is not None else Deny(f"data.friend: no ConfigMap {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("friend", "link", "verdict"),
+    [
+        pytest.param("known", Weather(), Allow, id="in the store"),
+        pytest.param("nobody", Weather(), Deny, id="asked for and absent"),
+        pytest.param("nobody", Weather(delay=timedelta(seconds=5)), Deny, id="no answer in time"),
+    ],
+)
+async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
+    friend: str, link: Weather, verdict: type[Verdict]
+) -> None:
+    async with town("lubeck") as world:
+        await world.client("lubeck").create(configmap("known", SHOP))
+        await asyncio.sleep(5)
+        engine = world.agents["lubeck"].engine
+        world.network.link("lubeck", "lubeck").weather = link
+        review = Review("CREATE", "", "v1", "ConfigMap", object={"data": {"friend": friend}})
+        started = asyncio.get_running_loop().time()
+
+        given = await decide(Doorkeeper(), review, engine.snapshot, engine.find_out)
+
+        assert isinstance(given, verdict)
+        assert asyncio.get_running_loop().time() - started <= 1.001
+        if link.delay:
+            assert isinstance(given, Deny)
+            assert "try again" in given.message
+
+
+# 9
+
+
+async def test_rule_9_own_writes_are_seen_at_once() -> None:
+    async with town("lubeck") as world:
+        await asyncio.sleep(5)
+        link = world.network.link("lubeck", BROKER)
+        engine = world.agents["lubeck"].engine
+        for stream in engine.fleet.connections[BROKER].streams.values():
+            engine.fleet._tasks[BROKER, stream.scope].cancel()  # the watch tells nothing more
+        with world.network.counting_writes() as writes:
+            await world.client("lubeck").create(offer("bread", price="3"))
+            await asyncio.sleep(30)
+
+        to_broker = [w for w in writes if w.target == BROKER]
+        seen = engine.snapshot().get(BROKER, ConfigMap, "shop.bread.lubeck", HOME)
+        assert seen is not None
+        assert [w.status for w in to_broker] == [201, 201], "the record and the sum, once each"
+        assert not link.cut

@@ -1,0 +1,156 @@
+"""Leaders, and the order of writes: rules 5 and 6."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hanse.kube.client import Client
+from hanse.kube.lease import Terms
+from hanse.model.facts import (
+    Leadership,
+    Role,
+)
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.marks import EPOCH
+from hanse.runtime.actions import todo
+from hanse.runtime.engine import Engine
+from hanse.runtime.leaders import Leaders
+from hanse.runtime.ownership import Owner, owner_of, stamped
+from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
+from tests.support.builders import cluster, configmap, namespace, snapshot, stored
+from tests.support.faults import Weather
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.world import World
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+# 5
+
+TERMS = Terms()
+
+
+def supervisor(world: World, name: str, member: str) -> tuple[Engine, Leaders]:
+    """An engine that stands for election in one member."""
+    engine = world.engine(name)
+    engine.fleet.join(member, {Role.MEMBER}, world.api(name, member))
+    leaders = Leaders(
+        engine.fleet, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
+    )
+    engine.fence(leaders)
+    return engine, leaders
+
+
+async def _supervise(world: World, name: str, member: str) -> None:
+    engine, leaders = supervisor(world, name, member)
+    async with engine.running(), leaders.running():
+        leaders.stand(member, Client(world.network.transport(name, member, _way(world, member))))
+        await asyncio.get_running_loop().create_future()
+
+
+def _way(world: World, member: str) -> Any:
+    return world.client(member)._transport
+
+
+async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
+    async with town("lubeck", "hamburg", "child", features=(Crown(),), agents=False) as world:
+        await world.client("child").create(namespace(SYSTEM))
+        for name in ("lubeck", "hamburg"):
+            await world.client(name).create(configmap("law", SHOP, of=name))
+        first = asyncio.create_task(_supervise(world, "lubeck", "child"))
+        await asyncio.sleep(10)
+        second = asyncio.create_task(_supervise(world, "hamburg", "child"))
+        await asyncio.sleep(10)
+        assert (await must_find(world, "child", "law")).data == {"of": "lubeck"}
+
+        world.network.link("lubeck", "child").weather = Weather(delay=timedelta(seconds=40))
+        await world.client("lubeck").patch(ConfigMap, "law", SHOP, {"data": {"of": "late"}})
+        await asyncio.sleep(120)
+
+        law = await must_find(world, "child", "law")
+        late = [
+            w
+            for w in world.network.writes
+            if w.source == "lubeck" and w.target == "child" and b"late" in w.request.body
+        ]
+        assert law.data == {"of": "hamburg"}
+        assert all(w.status in (None, 409) for w in late), "a late write of an old leader counted"
+        for task in (first, second):
+            task.cancel()
+        await asyncio.wait({first, second})
+
+
+def _law(epoch: int, text: str) -> ConfigMap:
+    owner = Owner("crown", Key("crown"), "child", led=True)
+    return stored(stamped(configmap("law", SHOP, of=text), owner, epoch=epoch))
+
+
+@pytest.mark.parametrize(
+    ("ours", "written"),
+    [pytest.param(4, False, id="an older epoch"), pytest.param(5, True, id="the same epoch")],
+)
+def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool) -> None:
+    law = _law(5, "hamburg")
+    seen = snapshot(
+        Crown(),
+        "lubeck",
+        [cluster("lubeck", Role.LOCAL), cluster("child", Role.MEMBER, Role.LED)],
+        {"lubeck": [stored(configmap("law", SHOP, of="lubeck"))], "child": [law]},
+        [Leadership("child", "lubeck_1", ours, ours=True)],
+    )
+    owner = owner_of(law)
+    assert owner is not None
+
+    plan = Crown().plan(owner.key, seen)
+    wanted = todo("crown", owner.key, plan, [("child", owner, law)], seen)
+
+    assert bool(wanted.actions) is written
+    assert law.metadata.annotations[EPOCH] == "5"
+
+
+async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> None:
+    async with town("lubeck", "child", features=(Crown(),), agents=False) as world:
+        await world.client("child").create(namespace(SYSTEM))
+        engine, leaders = supervisor(world, "lubeck", "child")
+        async with engine.running(), leaders.running():
+            client = world.client("child")
+            leaders.stand("child", client)
+            await asyncio.sleep(5)
+            watched = ("child", ConfigMap.kind) in engine.fleet.stores
+            await leaders.withdraw("child")
+            engine.fleet.set_roles("child", {Role.MEMBER})
+            await asyncio.sleep(5)
+
+            assert watched
+            assert ("child", ConfigMap.kind) not in engine.fleet.stores
+
+
+# 6
+
+
+async def test_rule_6_a_later_step_waits_for_the_one_before_in_its_destination_alone() -> None:
+    async with town() as world:
+        world.network.link("hamburg", "hamburg").weather = Weather(refused=1.0)
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await asyncio.sleep(30)
+        stuck = await found(world, "hamburg", "receipt-of-bread")
+        elsewhere = await found(world, "lubeck", "receipt-of-bread")
+        world.network.heal_all()
+        await world.settle()
+
+        assert stuck is None
+        assert elsewhere is not None
+        order = [
+            w.request.path
+            for w in world.network.writes
+            if w.source == w.target == "hamburg" and w.status == 201
+        ]
+        assert len(order) == 2
+        assert await found(world, "hamburg", "receipt-of-bread") is not None

@@ -1,0 +1,127 @@
+"""Shared objects, waking, silence and mass disappearance: rules 10 to 13."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from tests.runtime.town import SHOP, found, must_find, offer, town
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, Toy
+from tests.support.world import BROKER
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+# 10
+
+
+async def test_rule_10_the_first_in_order_writes_what_is_shared_and_the_next_steps_in() -> None:
+    async with town() as world:
+        for name in world.names:
+            await world.client(name).create(offer("bread", price="3"))
+        await world.settle()
+        sums = [w for w in world.network.writes if b"sum.shop.bread" in w.request.body]
+        assert {w.source for w in sums if w.request.method == "POST"} <= {"lubeck", "hamburg"}
+
+        await world.kill_agent("hamburg")
+        with world.network.counting_writes() as writes:
+            await world.client(BROKER).delete(ConfigMap, "sum.shop.bread", HOME)
+            await asyncio.sleep(5)
+
+        assert [(w.source, w.status) for w in writes] == [("lubeck", 201)]
+
+
+# 11
+
+
+async def test_rule_11_many_changes_of_one_key_make_few_plans() -> None:
+    plans = 0
+
+    class Counting(Toy):
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            nonlocal plans
+            plans += key == Key("offer", "bread", SHOP)
+            return super().plan(key, seen)
+
+    async with town("lubeck", features=(Counting(),)) as world:
+        client = world.client("lubeck")
+        await client.create(offer("bread", price="0"))
+        for price in range(1, 200):
+            await client.patch(ConfigMap, "bread", SHOP, {"data": {"price": str(price)}})
+        await world.settle()
+
+        record = await must_find(world, BROKER, "shop.bread.lubeck", HOME)
+        assert record.data == {"price": "199"}
+        assert plans < 40
+
+
+# 12
+
+
+async def test_rule_12_restarting_an_agent_over_a_settled_fleet_writes_nothing() -> None:
+    async with town() as world:
+        for name in world.names:
+            for number in range(20):
+                await world.client(name).create(offer(f"bread-{number}", price="3"))
+        await world.settle()
+
+        with world.network.counting_writes() as writes:
+            for name in world.names:
+                await world.kill_agent(name)
+                world.start_agent(name)
+            await world.settle(timedelta(hours=1))
+
+        assert writes == []
+
+
+# 13
+
+
+async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with town("lubeck") as world:
+        for number in range(80):
+            await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+
+        world.network.cut("lubeck", "lubeck")
+        await asyncio.sleep(10)
+        for number in range(80):
+            await world.client("lubeck").delete(ConfigMap, f"bread-{number}", SHOP)
+        world.clusters["lubeck"].storage.lose_history()
+        world.network.heal_all()
+        await world.settle()
+
+        held = engine.metrics.registry.get_sample_value(
+            "hanse_held_deletions_total", {"cluster": BROKER, "feature": "toy"}
+        )
+        assert held is not None
+        assert held > 0
+        assert await found(world, BROKER, "shop.bread-0.lubeck", HOME) is None
+        told = [r.message for r in caplog.records if r.name == "hanse.runtime.suspicion"]
+        assert told == ["deletions held: too much vanished at once", "deletions go on"]
+
+
+async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:
+    async with town("lubeck") as world:
+        for number in range(80):
+            await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
+        await world.settle()
+        engine = world.agents["lubeck"].engine
+
+        for number in range(80):
+            await world.client("lubeck").delete(ConfigMap, f"bread-{number}", SHOP)
+        await asyncio.sleep(10)
+
+        assert engine.guard.holds == ()
+        assert await found(world, BROKER, "shop.bread-79.lubeck", HOME) is None

@@ -1,0 +1,232 @@
+"""What is whose, and what may be written: rules 1 to 4."""
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hanse.model.facts import (
+    Departed,
+    Phase,
+    Role,
+)
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.objects import Place, ref_of
+from hanse.model.plan import Desired, Plan, Removal
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.actions import todo
+from hanse.runtime.ownership import Owner, stamped
+from tests.runtime.town import SHOP, found, must_find, offer, prices, town
+from tests.support.builders import cluster, configmap, namespace, snapshot, stored
+from tests.support.faults import Sent
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import HOME, OFFERED, Toy
+from tests.support.world import BROKER
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+# 1
+
+
+async def test_rule_1_omission_deletes_only_what_is_ours() -> None:
+    async with town() as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        ours = await must_find(world, "hamburg", "copy-of-bread")
+        meta = replace(ours.metadata, name="backup", uid="", resource_version="")
+        await world.client("hamburg").create(replace(ours, metadata=meta))
+
+        await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
+        await world.settle()
+
+        assert await found(world, "hamburg", "copy-of-bread") is None
+        assert await found(world, "hamburg", "backup") is not None
+        assert await found(world, BROKER, "shop.bread.lubeck", HOME) is None
+
+
+async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
+    class Onlooker:
+        """Looks at ConfigMaps of sites, and writes nothing."""
+
+        name = "onlooker"
+        watches = (Watch(Role.SITE, ConfigMap),)
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            return ()
+
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            return Plan()
+
+    async with town("lubeck", features=(Toy(), Onlooker())) as world:
+        engine = world.agents["lubeck"].engine
+        engine.fleet.join("site/lubeck", {Role.SITE}, world.api("lubeck", "lubeck"))
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        ours = await must_find(world, "lubeck", "copy-of-bread")
+
+        with world.network.counting_writes() as writes:
+            await world.settle()
+
+        assert await found(world, "lubeck", "copy-of-bread") == ours
+        assert writes == []
+        assert engine.metrics.registry.get_sample_value(
+            "hanse_failed_plans_total", {"feature": "toy"}
+        ) in (None, 0.0)
+
+
+async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause() -> None:
+    class Broom:
+        """Removes ConfigMaps that say so, and only the very ones it saw."""
+
+        name = "broom"
+        watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
+
+        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+            if isinstance(change, ObjectChange) and isinstance(change.after, ConfigMap):
+                yield Key("dust", change.after.metadata.name, change.after.metadata.namespace)
+
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            dust = seen.get(seen.local, ConfigMap, key.name, key.namespace)
+            if dust is None or "dust" not in dust.data:
+                return Plan()
+            uid = "another" if dust.data["dust"] == "other" else dust.metadata.uid
+            return Plan(removals=(Removal(Place(seen.local, ref_of(dust)), uid, "is dust"),))
+
+    async with town("lubeck", features=(Broom(),)) as world:
+        for name, dust in (("grain", "yes"), ("dune", "other")):
+            await world.client("lubeck").create(configmap(name, SHOP, dust=dust))
+        await world.client("lubeck").create(configmap("gold", SHOP))
+        await world.settle()
+
+        left = {n for n in ("grain", "dune", "gold") if await found(world, "lubeck", n)}
+        assert left == {"dune", "gold"}
+
+
+# 2
+
+
+async def test_rule_2_unreachable_is_not_absent() -> None:
+    async with town() as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+
+        world.network.cut("hamburg", BROKER)
+        await world.kill_agent("hamburg")
+        world.start_agent("hamburg")
+        await world.settle()
+        during = await found(world, "hamburg", "copy-of-bread")
+        await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
+        await world.settle()
+        kept = await found(world, "hamburg", "copy-of-bread")
+        world.network.heal_all()
+        await world.settle()
+
+        assert during is not None
+        assert kept is not None
+        assert await found(world, "hamburg", "copy-of-bread") is None
+
+
+async def test_rule_2_nothing_is_written_from_half_of_what_there_is() -> None:
+    seen = snapshot(
+        Toy(),
+        "lubeck",
+        [
+            cluster("lubeck", Role.LOCAL),
+            cluster(BROKER, Role.BROKER, phase=Phase.CONNECTING),
+        ],
+        {"lubeck": [stored(namespace(SHOP))]},
+    )
+    copy = Desired(configmap("copy", SHOP), "lubeck", sources=frozenset({BROKER}))
+
+    wanted = todo("toy", Key("copy", "bread", SHOP), Plan((copy,)), [], seen)
+
+    assert wanted.actions == ()
+    assert wanted.waiting_for == {BROKER}
+
+
+async def test_rule_2_an_unknown_source_is_a_reason_to_keep_and_a_departed_one_is_not() -> None:
+    owner = Owner("toy", Key("copy", "bread", SHOP), "lubeck")
+    copy = stored(stamped(configmap("copy", SHOP), owner, frozenset({"bergen"})))
+    connected = [cluster("lubeck", Role.LOCAL)]
+    before = snapshot(Toy(), "lubeck", connected, {"lubeck": [copy]})
+    gone = Departed("bergen", before.now)
+    after = snapshot(Toy(), "lubeck", connected, {"lubeck": [copy]}, [gone])
+    owned = [("lubeck", owner, copy)]
+
+    assert todo("toy", owner.key, Plan(), owned, before).actions == ()
+    assert len(todo("toy", owner.key, Plan(), owned, after).actions) == 1
+
+
+# 3
+
+
+async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_told() -> None:
+    async with town() as world:
+        mine = await world.client("hamburg").create(configmap("copy-of-bread", SHOP, mine="yes"))
+        record = configmap("shop.bread.lubeck", HOME, mine="yes")
+        await world.client(BROKER).create(record)
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.client("hamburg").create(offer("bread", price="4"))
+        await world.settle()
+
+        kept = await must_find(world, "hamburg", "copy-of-bread")
+        told = await must_find(world, "lubeck", "bread")
+        assert kept == mine
+        assert "exists already" in told.metadata.annotations[OFFERED]
+        receipt = await found(world, "hamburg", "receipt-of-bread")
+        assert receipt is None, "a later step followed one that could not be done"
+
+        await world.client(BROKER).delete(ConfigMap, "shop.bread.lubeck", HOME)
+        await world.settle()
+
+        told = await must_find(world, "lubeck", "bread")
+        assert told.metadata.annotations[OFFERED] == "yes"
+
+
+# 4
+
+
+async def test_rule_4_every_write_has_a_precondition() -> None:
+    async with town() as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        await world.client("lubeck").patch(ConfigMap, "bread", SHOP, {"data": {"price": "4"}})
+        await world.settle()
+        await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
+        await world.settle()
+
+        writes = [w for w in world.network.writes if "/events" not in w.request.path]
+        assert {w.request.method for w in writes} == {"POST", "PATCH", "DELETE"}
+        assert all(_is_conditional(w) for w in writes if w.request.method != "POST")
+        assert all(
+            ("fieldManager", "hanse") in w.request.query
+            for w in writes
+            if w.request.body and w.request.method != "DELETE"
+        )
+
+
+def _is_conditional(sent: Sent) -> bool:
+    body = msgspec.json.decode(sent.request.body)
+    given = body["preconditions"] if sent.request.method == "DELETE" else body["metadata"]
+    return bool(given.get("uid") and given.get("resourceVersion"))
+
+
+async def test_rule_4_a_field_of_others_survives_our_update() -> None:
+    async with town() as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        note = {"metadata": {"annotations": {"note": "by hand"}, "finalizers": ["example.com/x"]}}
+        await world.client("hamburg").patch(ConfigMap, "copy-of-bread", SHOP, note)
+        await world.client("lubeck").patch(ConfigMap, "bread", SHOP, {"data": {"price": "4"}})
+        await world.settle()
+
+        copy = await must_find(world, "hamburg", "copy-of-bread")
+        assert prices(copy) == {"lubeck": "4"}
+        assert copy.metadata.annotations["note"] == "by hand"
+        assert copy.metadata.finalizers == ("example.com/x",)

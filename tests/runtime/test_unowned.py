@@ -1,0 +1,147 @@
+"""What is made where it is missing and nobody's from then on, and patches that all agree on."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.model.facts import Role
+from hanse.model.keys import Key
+from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import Meta, Place, ref_of
+from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.rights import rights
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.actions import todo
+from hanse.runtime.compare import difference, recorded
+from hanse.runtime.ownership import Owner, owner_of, stamped
+from tests.support.builders import cluster, configmap, namespace, snapshot, stored
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.world import BROKER, World
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Founder:
+    """Founds the namespace that each ConfigMap of `default` names, and greets it on the broker."""
+
+    name = "founder"
+    watches: tuple[Watch, ...] = (
+        Watch(Role.LOCAL, ConfigMap),
+        Watch(Role.LOCAL, Namespace, writes=Writes.MISSING),
+        Watch(Role.BROKER, ConfigMap, writes=Writes.FIELDS),
+    )
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return [Key("found", "town")] if isinstance(change, ObjectChange) else []
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        patches: list[Patch] = []
+        order = ("lubeck", "hamburg")
+        for greeted in seen.all(BROKER, ConfigMap):
+            place = Place(BROKER, ref_of(greeted))
+            rank = order.index(seen.local)
+            patches.append(Patch(place, {"data": {"greeted": "yes"}}, rank=rank))
+        if seen.get(seen.local, ConfigMap, key.name, "default") is None:
+            return Plan(patches=tuple(patches))
+        town = Desired(Namespace(metadata=Meta(name=key.name)), seen.local, unowned=True)
+        return Plan((town,), patches=tuple(patches))
+
+
+async def test_what_is_missing_is_made_and_stays_when_it_is_no_longer_wanted() -> None:
+    world = World(("lubeck",), lambda: (Founder(),))
+    person = world.client("lubeck")
+    async with world.agents_running():
+        await person.create(configmap("town"))
+        await world.settle()
+        made = await person.read(Namespace, "town")
+        assert owner_of(made) is None
+
+        await person.delete(ConfigMap, "town", "default")
+        await world.settle()
+
+        assert (await person.read(Namespace, "town")).metadata.uid == made.metadata.uid
+
+
+async def test_what_stands_already_is_left_as_it_is() -> None:
+    world = World(("lubeck",), lambda: (Founder(),))
+    person = world.client("lubeck")
+    before = await person.create(namespace("town"))
+    await person.create(configmap("town"))
+    async with world.agents_running():
+        await world.settle()
+
+        assert await person.read(Namespace, "town") == before
+
+
+async def test_a_patch_that_all_agree_on_is_left_to_the_first_in_the_order() -> None:
+    world = World(("lubeck", "hamburg"), lambda: (Founder(),))
+    async with world.agents_running():
+        await world.settle()
+        with world.network.counting_writes() as writes:
+            await world.client(BROKER).create(configmap("guest"))
+            await asyncio.sleep(5)
+        assert [w.source for w in writes] == ["lubeck"]
+
+        await world.kill_agent("lubeck")
+        await world.client(BROKER).create(configmap("late"))
+        await asyncio.sleep(5)
+
+        late = await world.client(BROKER).read(ConfigMap, "late", "default")
+        assert late.data == {"greeted": "yes"}
+
+
+def test_who_makes_what_is_missing_may_not_delete_it() -> None:
+    rules = {r.resource: r.verbs for r in rights(Founder.watches, Role.LOCAL)}
+
+    assert rules["namespaces"] == ("create", "get", "list", "watch")
+
+
+def test_defaults_that_the_server_fills_into_a_list_of_open_parts_are_no_difference() -> None:
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    filled = {**claim, "apiVersion": "v1", "status": {"phase": "Pending"}}
+    owner = Owner("founder", Key("found", "town"), "lubeck")
+    meta = Meta(name="store", namespace="shop")
+    wanted = recorded(
+        stamped(
+            StatefulSet(metadata=meta, spec=StatefulSetSpec(volume_claim_templates=(claim,))), owner
+        )
+    )
+    standing = StatefulSet(
+        metadata=wanted.metadata, spec=StatefulSetSpec(volume_claim_templates=(filled,))
+    )
+
+    assert difference(wanted, stored(standing)) == {}
+
+
+@pytest.mark.parametrize(("kept", "writes"), [(True, 0), (False, 1)])
+def test_what_is_kept_is_neither_written_nor_deleted(kept: bool, writes: int) -> None:
+    owner = Owner("founder", Key("found", "town"), "lubeck")
+    ours = stored(stamped(configmap("ours"), owner))
+    seen = snapshot(Founder(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [ours]})
+    plan = Plan(kept=(Place("lubeck", ref_of(ours)),) if kept else ())
+
+    todo_ = todo("founder", owner.key, plan, [("lubeck", owner, ours)], seen)
+
+    assert len(todo_.actions) == writes
+
+
+async def test_a_patch_that_is_ours_alone_is_sent_at_once() -> None:
+    class Greeter(Founder):
+        def plan(self, key: Key, seen: Snapshot) -> Plan:
+            plan = super().plan(key, seen)
+            return Plan(plan.desired, patches=tuple(replace(p, rank=None) for p in plan.patches))
+
+    world = World(("lubeck",), lambda: (Greeter(),))
+    async with world.agents_running():
+        await world.settle()
+        await world.client(BROKER).create(configmap("guest"))
+        await asyncio.sleep(0.1)
+
+        guest = await world.client(BROKER).read(ConfigMap, "guest", "default")
+        assert guest.data == {"greeted": "yes"}

@@ -1,0 +1,101 @@
+"""Events that go with another write, and removals that spare what was edited meanwhile."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from hanse.kube.errors import NotFound
+from hanse.model.facts import Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import ConfigMap, Event
+from hanse.model.objects import Place, ref_of
+from hanse.model.plan import Desired, Notice, Patch, Plan, Removal
+from hanse.model.snapshot import Change, Snapshot, Watch, Writes
+from hanse.runtime.actions import Delete, todo
+from tests.support.builders import cluster, configmap, namespace, snapshot, stored
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.world import World
+
+SHOP = "shop"
+HOME = "lubeck"
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+class Giver:
+    """Makes a ConfigMap where an order says so, and tells of one that it only records."""
+
+    name = "giver"
+    watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
+
+    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        return [Key("gift")]
+
+    def plan(self, key: Key, seen: Snapshot) -> Plan:
+        order = seen.get(seen.local, ConfigMap, "order", SHOP)
+        if order is None:
+            return Plan()
+        gift = configmap("gift", SHOP, of=order.data["of"])
+        note = Place(seen.local, ref_of(order))
+        change = {"metadata": {"annotations": {"noted": "yes"}}}
+        return Plan(
+            (Desired(gift, seen.local, step=1, unowned=True),),
+            patches=(Patch(note, change),),
+            notices=(
+                Notice(Place(seen.local, ref_of(gift)), "Made", "made it", told_with=note),
+                Notice(
+                    Place(seen.local, ref_of(configmap("missing", SHOP))),
+                    "Missing",
+                    "it is not there",
+                    told_with=note,
+                ),
+            ),
+        )
+
+
+async def test_a_notice_goes_with_the_write_of_another_object_even_about_what_is_absent() -> None:
+    world = World((HOME,), lambda: (Giver(),))
+    person = world.client(HOME)
+    await person.create(namespace(SHOP))
+    async with world.agents_running():
+        await person.create(configmap("order", SHOP, of="bread"))
+        await asyncio.sleep(5)
+
+    told = {e.reason: e.involved_object.name for e in (await person.list(Event)).objects}
+    assert told == {"Made": "gift", "Missing": "missing"}
+
+
+async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
+    world = World((HOME,), lambda: ())
+    person = world.client(HOME)
+    await person.create(namespace(SHOP))
+    seen = await person.create(configmap("gift", SHOP, of="bread"))
+    await person.patch(ConfigMap, "gift", SHOP, {"data": {"of": "salt"}})
+
+    engine = world.engine(HOME)
+    deleting = [
+        Delete(HOME, seen, "deleted elsewhere", 0, as_seen=True),
+        Delete(HOME, seen, "deleted elsewhere", 0, as_seen=False),
+    ]
+    first = await engine._writer.carry_out(deleting[:1])
+    assert [w.result for w in first] == ["Failed"]
+    assert (await person.read(ConfigMap, "gift", SHOP)).data == {"of": "salt"}
+
+    second = await engine._writer.carry_out(deleting[1:])
+    assert [w.result for w in second] == ["Done"]
+    with pytest.raises(NotFound):
+        await person.read(ConfigMap, "gift", SHOP)
+
+
+def test_a_removal_says_whether_it_must_be_as_seen() -> None:
+    gift = stored(configmap("gift", SHOP))
+    seen = snapshot(Giver(), HOME, [cluster(HOME, Role.LOCAL)], {HOME: [gift]})
+    removal = Removal(Place(HOME, ref_of(gift)), gift.metadata.uid, "gone", as_seen=True)
+
+    wanted = todo("giver", Key("gift"), Plan(removals=(removal,)), (), seen)
+
+    assert [a.as_seen for a in wanted.actions if isinstance(a, Delete)] == [True]

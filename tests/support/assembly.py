@@ -1,0 +1,136 @@
+"""A federation in one process: supervisors that stand for election in every member."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from random import Random
+
+from hanse.kube.client import Client
+from hanse.kube.lease import Terms
+from hanse.kube.request import Transport
+from hanse.model.facts import Role
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Feature
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
+from hanse.runtime.leaders import Leaders
+from hanse.runtime.questions import Provider
+from tests.support.builders import namespace
+from tests.support.faults import Network
+from tests.support.time import LoopClock
+from tinykube.api import ApiServer, InProcess
+
+TERMS = Terms()
+
+
+class Supervisor:
+    """A supervisor's agent: its engine, and its part in elections."""
+
+    def __init__(self, engine: Engine, leaders: Leaders, task: "asyncio.Task[None]") -> None:
+        self.engine = engine
+        self.leaders = leaders
+        self.task = task
+
+    @property
+    def leads(self) -> frozenset[ClusterId]:
+        """The members that it leads now."""
+        connections = self.engine.fleet.connections.values()
+        return frozenset(c.cluster for c in connections if Role.LED in c.roles)
+
+
+class Assembly:
+    """Members by name, of which the first are supervisors, on a network that can fail."""
+
+    def __init__(
+        self,
+        names: Sequence[ClusterId],
+        supervisors: int,
+        features: Callable[[], Sequence[Feature]],
+        *,
+        seed: int = 0,
+        providers: dict[str, Provider] | None = None,
+    ) -> None:
+        self.random = Random(seed)  # noqa: S311 - replays by its seed
+        self.network = Network(self.random)
+        self.clock = LoopClock()
+        self.names = tuple(names)
+        self.chiefs = self.names[:supervisors]
+        self.servers = {n: ApiServer(n, clock=self.clock, seed=seed) for n in self.names}
+        self.supervisors: dict[ClusterId, Supervisor] = {}
+        self._features = features
+        self._providers = providers or {}
+
+    def person(self, cluster: ClusterId) -> Client:
+        """A person's way to a cluster, which always works."""
+        return Client(InProcess(self.servers[cluster]))
+
+    def way(self, source: ClusterId, target: ClusterId) -> Transport:
+        """An agent's way to a cluster, through the network."""
+        return self.network.transport(source, target, InProcess(self.servers[target]))
+
+    def turns(self, member: ClusterId) -> tuple[ClusterId, ...]:
+        """Who should lead a member, best first."""
+        number, chiefs = self.names.index(member), self.chiefs
+        return tuple(sorted(chiefs, key=lambda c: (number - chiefs.index(c)) % len(chiefs)))
+
+    async def open(self) -> None:
+        """Give every member the namespace of the federation."""
+        for name in self.names:
+            await self.person(name).create(namespace(SYSTEM))
+
+    def start(self, name: ClusterId) -> Supervisor:
+        """Start a supervisor's agent with an empty memory."""
+        assert name not in self.supervisors, f"{name} has an agent already"
+        engine = Engine(
+            self._features(),
+            name,
+            clock=self.clock,
+            random=self.random,
+            providers=self._providers,
+        )
+        leaders = Leaders(
+            engine.fleet, f"{name}_1", clock=self.clock, random=self.random, terms=TERMS
+        )
+        engine.fence(leaders)
+        for member in self.names:
+            roles = {Role.MEMBER} | ({Role.LOCAL} if member == name else set())
+            engine.fleet.join(member, roles, KubeApi(Client(self.way(name, member)), self.random))
+        task = asyncio.create_task(self._run(name, engine, leaders), name=f"agent {name}")
+        self.supervisors[name] = Supervisor(engine, leaders, task)
+        return self.supervisors[name]
+
+    async def kill(self, name: ClusterId) -> None:
+        """End a supervisor's agent without a good-bye: it cannot even give back its leases."""
+        supervisor = self.supervisors.pop(name)
+        await self.network.end_unheard(name, self.names, supervisor.task)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Assembly"]:
+        """Every supervisor with its agent, until the block ends."""
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self.stop)
+            for name in self.chiefs:
+                self.start(name)
+            yield self
+
+    async def stop(self) -> None:
+        """End every agent."""
+        for name in list(self.supervisors):
+            await self.kill(name)
+
+    async def settle(self, within: timedelta = timedelta(minutes=3)) -> None:
+        """Let time pass until the agents have had every chance to do what they want."""
+        await asyncio.sleep(within.total_seconds())
+        for name, supervisor in self.supervisors.items():
+            assert not supervisor.task.done(), f"the agent of {name} ended: {supervisor.task}"
+
+    async def _run(self, name: ClusterId, engine: Engine, leaders: Leaders) -> None:
+        async with engine.running(), leaders.running():
+            for member in self.names:
+                turns = self.turns(member)
+                rivals = turns[: turns.index(name)]
+                leaders.stand(member, Client(self.way(name, member)), partial(tuple, rivals))
+            await asyncio.get_running_loop().create_future()

@@ -1,0 +1,98 @@
+"""Objects and snapshots in a few words, so that tests say only what they are about."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
+from hanse.kube.events import Listed
+from hanse.kube.store import Store
+from hanse.model.facts import ClusterState, Fact, Facts, Phase, Role
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import ClusterId, K, Kind, Meta, Object
+from hanse.model.plan import Feature
+from hanse.model.snapshot import Snapshot
+from hanse.runtime.connection import wanted_scopes
+from tests.support.time import EPOCH
+
+_versions = count(1)
+
+
+def meta(name: str, namespace: str = "default", **fields: Any) -> Meta:
+    """Metadata of an object that is not written yet."""
+    return Meta(name=name, namespace=namespace, **fields)
+
+
+def configmap(name: str, namespace: str = "default", /, **data: str) -> ConfigMap:
+    """A ConfigMap with some data."""
+    return ConfigMap(metadata=meta(name, namespace), data=data)
+
+
+def namespace(name: str) -> Namespace:
+    """A namespace."""
+    return Namespace(metadata=Meta(name=name))
+
+
+def labelled(obj: K, **labels: str) -> K:
+    """The same object with labels; `_` in a name stands for `/`, `__` for `-`."""
+    told = {_mark(name): value for name, value in labels.items()}
+    return replace(obj, metadata=replace(obj.metadata, labels={**obj.metadata.labels, **told}))
+
+
+def annotated(obj: K, marks: Mapping[str, str]) -> K:
+    """The same object with annotations."""
+    merged = {**obj.metadata.annotations, **marks}
+    return replace(obj, metadata=replace(obj.metadata, annotations=merged))
+
+
+def stored(obj: K, *, age: float = 0, uid: str = "") -> K:
+    """The object as an API server would give it back."""
+    version = next(_versions)
+    return replace(
+        obj,
+        metadata=replace(
+            obj.metadata,
+            uid=uid or obj.metadata.uid or f"uid-{version}",
+            resource_version=str(version),
+            creation_timestamp=EPOCH - timedelta(seconds=age),
+        ),
+    )
+
+
+def cluster(
+    name: ClusterId, *roles: Role, phase: Phase = Phase.SYNCED, since: datetime = EPOCH
+) -> ClusterState:
+    """The fact that a cluster is connected."""
+    listed = phase is not Phase.CONNECTING
+    return ClusterState(name, frozenset(roles), phase, since, listed=listed)
+
+
+def snapshot(
+    feature: Feature,
+    local: ClusterId,
+    clusters: Iterable[ClusterState],
+    objects: Mapping[ClusterId, Sequence[Object]],
+    facts: Iterable[Fact] = (),
+    now: datetime = EPOCH,
+) -> Snapshot:
+    """What a feature would see, with its own watches and indexes."""
+    known = Facts()
+    stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
+    for state in clusters:
+        known.put(state)
+        here = objects.get(state.cluster, ())
+        for scope, indexes in wanted_scopes(feature.watches, state.roles).scopes.items():
+            store: Store[Any] = Store(indexes)
+            mine = tuple(o for o in here if type(o) is scope.kind)
+            if state.phase is not Phase.CONNECTING:
+                store.take(Listed(mine, str(next(_versions))))
+            stores.setdefault((state.cluster, scope.kind.kind), []).append(store)
+    for fact in facts:
+        known.put(fact)
+    return Snapshot(stores, known, now, local)
+
+
+def _mark(name: str) -> str:
+    return name.replace("__", "-").replace("_", "/")

@@ -1,0 +1,91 @@
+"""What a stage stands on: clusters of one engine, and what can be done to them."""
+
+import socket
+from datetime import timedelta
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from hanse.kube.access import Credentials, Endpoint
+from hanse.kube.clock import Clock
+from hanse.kube.lease import Terms
+from hanse.kube.request import Transport
+from hanse.local.real.accounts import Account
+from hanse.model.objects import ClusterId
+from hanse.web.webhooks.doorkeeper import Doorkeeper
+
+
+class Door(Struct, frozen=True):
+    """Where an API server asks an agent."""
+
+    url: str
+    listener: socket.socket | None = None
+    """None where API servers are in this process and just call."""
+
+
+class Ground(Protocol):
+    """Clusters of one engine, the broker among them, and what can be done to them."""
+
+    @property
+    def names(self) -> tuple[ClusterId, ...]:
+        """The clusters that have agents; the broker is not one of them."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of leases, short where time is real."""
+        ...
+
+    @property
+    def look_every(self) -> timedelta:
+        """How often it makes sense to look whether something has come true."""
+        ...
+
+    @property
+    def calm(self) -> timedelta:
+        """How long nothing must be written for a fleet to count as settled."""
+        ...
+
+    @property
+    def leeway(self) -> timedelta:
+        """What a busy machine may add to a time within which something comes true."""
+        ...
+
+    def connect(self, cluster: ClusterId) -> Transport:
+        """A person's way to a cluster; the caller closes it."""
+        ...
+
+    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+        """An agent's way to a cluster, with the account's rights where the engine has rights."""
+        ...
+
+    def endpoint(self, cluster: ClusterId) -> Endpoint:
+        """Where a cluster is, as others write it down."""
+        ...
+
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
+        """The way to a cluster by credentials that an agent was given."""
+        ...
+
+    def open_door(self, name: str) -> Door:
+        """Where an agent of that name will answer webhooks."""
+        ...
+
+    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+        """Who answers at a door from now on, where that is not heard on a socket."""
+        ...
+
+    async def restart_server(self, cluster: ClusterId) -> None:
+        """Stop a cluster's API server and start it again: watches break, history may be lost."""
+        ...
+
+    async def back_up(self, cluster: ClusterId) -> object:
+        """All that a cluster holds now."""
+        ...
+
+    async def restore(self, cluster: ClusterId, backup: Any) -> None:
+        """Take a cluster back to what it held then."""
+        ...

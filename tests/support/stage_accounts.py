@@ -1,0 +1,63 @@
+"""The ServiceAccounts of agents in a scenario, with the rights that are generated for them."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import structs
+
+from hanse.features.federation import manifests
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.local.real import accounts
+from hanse.local.real.accounts import Account
+from hanse.model.facts import Role
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import AGENT, SLOT_LEASES
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Feature
+from hanse.model.rights import Rule, rights
+from hanse.runtime.pause import PAUSE_WATCHES
+
+
+def rules_of(
+    features: Iterable[Feature], cluster: ClusterId, role: Role, system: str
+) -> tuple[Rule, ...]:
+    """All that a cluster's agent with these features may do at home or on the broker.
+
+    At home it may be its cluster's leader, too.
+    """
+    watches = [*(watch for feature in features for watch in feature.watches), *PAUSE_WATCHES]
+    if role is Role.LOCAL:
+        own = [(system, name) for name in (AGENT, *SLOT_LEASES)]
+        leases = [*own, (SYSTEM, cluster)]
+        return rights(watches, role, Role.MEMBER, Role.LED, leases=leases)
+    return rights(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
+
+
+def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:
+    """The account in a member by which supervisors see it and one of them leads it."""
+    watches = [watch for feature in features for watch in feature.watches]
+    account = account_with(manifests.rules_for(watches, member), member, SYSTEM)
+    return structs.replace(account, name=manifests.ACCOUNT)
+
+
+def account_of(
+    features: Iterable[Feature],
+    cluster: ClusterId,
+    role: Role,
+    system: str,
+    only: Callable[[Rule], bool] = lambda _: True,
+) -> Account:
+    """The account of a cluster's agent at home or on the broker, with all its rules or some."""
+    rules = [rule for rule in rules_of(features, cluster, role, system) if only(rule)]
+    return account_with(rules, cluster, system)
+
+
+def account_with(rules: Iterable[Rule], cluster: ClusterId, system: str) -> Account:
+    """The account of a cluster's agent with just these rules."""
+    everywhere: list[accounts.Rule] = []
+    inside: dict[str, tuple[accounts.Rule, ...]] = {}
+    for rule in rules:
+        if rule.namespace:
+            inside[rule.namespace] = (*inside.get(rule.namespace, ()), rule.wire())
+        else:
+            everywhere.append(rule.wire())
+    return Account(f"agent-of-{cluster}", system, tuple(everywhere), inside)

@@ -1,0 +1,172 @@
+"""Embedded clusters as a ground for scenarios: in this process, on virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+
+from hanse.app import BROKER
+from hanse.kube.access import Credentials, Endpoint
+from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.lease import Terms
+from hanse.kube.request import Request, Response, Transport
+from hanse.local.real.accounts import Account
+from hanse.local.real.fleet import NAMES
+from hanse.model.objects import ClusterId
+from hanse.web.webhooks.doorkeeper import Doorkeeper
+from tests.support.ground import Door
+from tests.support.time import LoopClock
+from tinykube.api import ApiServer, InProcess
+from tinykube.controllers import suite
+from tinykube.controllers.suite import Controllers
+from tinykube.dialling import Dialled, Listed
+from tinykube.failures import Refusal
+from tinykube.storage import Snapshot
+from tinykube.users import ADMIN, User
+from tinykube.webhooks import WebhookCall, WebhookFailed
+
+DOWNTIME = timedelta(seconds=3)
+"""What a real API server takes to restart."""
+
+
+class EmbeddedGround:
+    """Clusters of one scenario alone; there are no rights, everybody may do everything."""
+
+    look_every = timedelta(milliseconds=100)
+    calm = timedelta(minutes=3)
+    leeway = timedelta(0)
+    terms = Terms()
+
+    def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
+        self.names = tuple(names)
+        self.clock = LoopClock()
+        self.servers = {
+            n: ApiServer(n, clock=self.clock, seed=seed, call_webhook=self._call_webhook)
+            for n in (*names, BROKER)
+        }
+        self._keepers: dict[str, Doorkeeper] = {}
+        self._doors = {name: _Door(server) for name, server in self.servers.items()}
+
+    def connect(self, cluster: ClusterId) -> Transport:
+        return InProcess(self.servers[cluster])
+
+    async def admit(self, account: Account, cluster: ClusterId) -> Transport:  # noqa: ARG002
+        return _Way(self._doors[cluster])
+
+    def endpoint(self, cluster: ClusterId) -> Endpoint:
+        return Endpoint(f"https://{cluster}.example:6443", ca_of(cluster))
+
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
+        return Dialled(credentials, self._listed)
+
+    def _listed(self, url: str) -> Listed | None:
+        for name, door in self._doors.items():
+            if self.endpoint(name).url == url:
+                return Listed(door, ca_of(name))
+        return None
+
+    def open_door(self, name: str) -> Door:
+        return Door(f"https://{name.replace('/', '.')}.webhooks.example")
+
+    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+        self._keepers.pop(door.url, None)
+        if keeper is not None:
+            self._keepers[door.url] = keeper
+
+    async def _call_webhook(self, call: WebhookCall) -> bytes:
+        url, _, hook = call.url.rpartition("/")
+        keeper = self._keepers.get(url)
+        if keeper is None or not call.authority:
+            raise WebhookFailed(f'Post "{call.url}": connection refused')
+        return await keeper.answer(hook, call.body)
+
+    async def restart_server(self, cluster: ClusterId) -> None:
+        with self._doors[cluster].closed():
+            self.servers[cluster].drop_watches()
+            await asyncio.sleep(DOWNTIME.total_seconds())
+        self.servers[cluster].storage.lose_history()
+
+    async def back_up(self, cluster: ClusterId) -> Snapshot:
+        return self.servers[cluster].storage.snapshot()
+
+    async def restore(self, cluster: ClusterId, backup: Snapshot) -> None:
+        with self._doors[cluster].closed():
+            self.servers[cluster].drop_watches()
+            await asyncio.sleep(DOWNTIME.total_seconds())
+            self.servers[cluster].storage.restore(backup)
+
+
+@asynccontextmanager
+async def embedded_ground(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[EmbeddedGround]:
+    """New clusters with their controllers, until the block ends."""
+    ground = EmbeddedGround(names)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(
+                Controllers(server, which=suite.BROKER if name == BROKER else suite.ALL).run(),
+                name=f"controllers {name}",
+            )
+            for name, server in ground.servers.items()
+        ]
+        yield ground
+        for task in tasks:
+            task.cancel()
+
+
+def ca_of(cluster: ClusterId) -> bytes:
+    """What stands for a certificate where there is no TLS: each cluster has another one."""
+    return f"-----BEGIN CERTIFICATE-----\n{cluster}\n-----END CERTIFICATE-----\n".encode()
+
+
+class _Door:
+    """A cluster as its callers meet it: shut while its server is down."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._shut = False
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        self._shut = True
+        try:
+            yield
+        finally:
+            self._shut = False
+
+    async def send(self, request: Request, user: User) -> Response:
+        self._enter()
+        return await self._server.send(request, user)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._enter()
+        async with self._server.stream(request, user) as lines:
+            yield lines
+
+    def authenticate(self, token: str) -> User | None:
+        return self._server.authenticate(token)
+
+    def _enter(self) -> None:
+        if self._shut:
+            raise Unreachable("the API server is down")
+
+
+class _Way:
+    """The way of an agent to its own cluster or its broker."""
+
+    def __init__(self, door: _Door) -> None:
+        self._door = door
+
+    async def send(self, request: Request) -> Response:
+        return await self._door.send(request, ADMIN)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        try:
+            async with self._door.stream(request, ADMIN) as lines:
+                yield lines
+        except Refusal as refusal:
+            raise error_of(refusal.response) from refusal
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,218 @@
+"""A federation on a stage: claims, accounts, Secrets and Federations, as people make them."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from hanse.features.admission.configuration import NAME as WEBHOOKS
+from hanse.kube.access import Access
+from hanse.kube.client import Client
+from hanse.kube.errors import AlreadyExists, Conflict, NotFound
+from hanse.kube.request import Request
+from hanse.local.real.accounts import Account, grant
+from hanse.model.crds import crd_of, stand_in
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.federation import (
+    CLUSTER_ID,
+    CLUSTER_SET,
+    SUPERVISOR,
+    SYSTEM,
+    ClusterClaim,
+    Federation,
+    FederationSpec,
+    Member,
+)
+from hanse.model.naming import cluster_of
+from hanse.model.objects import ClusterId, K, Meta, Wire
+from tests.support.stage import Check, Stage
+from tests.support.stage_accounts import supervisor_account
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+NAME = "league"
+TOKEN_LIFETIME = timedelta(hours=24)
+
+
+class League:
+    """A federation of all clusters of a stage; supervisors lead, children are led.
+
+    Children do not reach supervisors. Agents are started by whoever made it.
+    """
+
+    def __init__(self, stage: Stage, supervisors: Sequence[ClusterId]) -> None:
+        self.stage = stage
+        self.members = stage.names
+        self.supervisors = tuple(supervisors)
+        self.children = tuple(name for name in stage.names if name not in supervisors)
+
+    async def form(self) -> None:
+        """Make all that people make, in every cluster."""
+        for cluster in self.members:
+            await self._prepare(cluster)
+        secrets = {member: await self.secret_for(member) for member in self.members}
+        for cluster in self.supervisors:
+            for secret in secrets.values():
+                await put(self.person(cluster), secret)
+        for cluster in self.members:
+            members = self.members if cluster in self.supervisors else ()
+            await self.person(cluster).create(self.federation(*members))
+        for child in self.children:
+            for supervisor in self.supervisors:
+                self.stage.network.cut(child, supervisor)
+
+    async def clear(self) -> None:
+        """Leave nothing behind for the next scenario."""
+        for cluster in self.members:
+            person = self.person(cluster)
+            for path in (
+                f"{ADMISSION}/validatingwebhookconfigurations/{WEBHOOKS}",
+                f"{ADMISSION}/mutatingwebhookconfigurations/{WEBHOOKS}",
+                "/apis/antreaplus.vmware-tanzu.com/v1alpha1/federations",
+                "/apis/antreaplus.vmware-tanzu.com/v1alpha1/clusterclaims",
+                f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases",
+                f"/api/v1/namespaces/{SYSTEM}/secrets",
+            ):
+                with suppress(NotFound):
+                    await person.send(Request("DELETE", path))
+
+    def person(self, cluster: ClusterId) -> Client:
+        return self.stage.person(cluster)
+
+    # -- doing
+
+    async def secret_for(self, member: ClusterId, lifetime: timedelta = TOKEN_LIFETIME) -> Secret:
+        """A Secret with a fresh token for a member, with the rights that supervisors need."""
+        account = supervisor_account(self.stage.features(), member)
+        access = await self._granted(account, member, lifetime)
+        data = {"token": access.identity.token.encode(), "ca.crt": access.endpoint.ca}
+        return Secret(metadata=Meta(name=f"member-{member}", namespace=SYSTEM), data=data)
+
+    def federation(self, *members: ClusterId) -> Federation:
+        """The object that names these members."""
+        named = tuple(self.member(cluster) for cluster in members)
+        spec = FederationSpec(cluster_set=NAME, members=named)
+        return Federation(metadata=Meta(name=NAME), spec=spec)
+
+    def member(self, cluster: ClusterId) -> Member:
+        """A member's entry."""
+        return Member(
+            cluster_id=cluster,
+            server=self.stage.ground.endpoint(cluster).url,
+            secret=f"member-{cluster}",
+        )
+
+    async def name_members(self, supervisor: ClusterId, *members: ClusterId) -> None:
+        """Let a supervisor's Federation name exactly these."""
+        wanted = [msgspec.to_builtins(self.member(cluster)) for cluster in members]
+        await self.edit(supervisor, {"members": wanted})
+
+    async def edit(self, cluster: ClusterId, spec: dict[str, Any]) -> None:
+        """Change a Federation."""
+        await self.person(cluster).patch(Federation, NAME, "", {"spec": spec})
+
+    async def claim(self, cluster: ClusterId, name: str, value: str) -> None:
+        """Let a cluster say something about itself."""
+        await put(self.person(cluster), ClusterClaim(metadata=Meta(name=name), value=value))
+
+    # -- seeing
+
+    async def told(self, cluster: ClusterId) -> Federation:
+        """The Federation of a cluster as it stands."""
+        return await self.person(cluster).read(Federation, NAME)
+
+    def is_led(self, member: ClusterId, *by: ClusterId) -> Check[ClusterId]:
+        """That one of these (or of all) supervisors holds a member's Lease; gives which."""
+
+        async def check() -> ClusterId:
+            lease = await self.person(member).read(Lease, member, SYSTEM)
+            leader = cluster_of(lease.spec.holder_identity)
+            assert leader in (by or self.supervisors), f"{member} is led by {leader or 'nobody'}"
+            return leader
+
+        return check
+
+    def all_led(self) -> Check[dict[ClusterId, ClusterId]]:
+        """That every member has a leader; gives which."""
+
+        async def check() -> dict[ClusterId, ClusterId]:
+            return {member: await self.is_led(member)() for member in self.members}
+
+        return check
+
+    def tells(self, cluster: ClusterId, **conditions: str) -> Check[Federation]:
+        """That a Federation says this, reason by condition."""
+
+        async def check() -> Federation:
+            found = await self.told(cluster)
+            told = {c.type: c.reason for c in found.status.conditions}
+            said = {type_: told.get(type_) for type_ in conditions}
+            assert said == conditions, f"{cluster} tells {found.status}"
+            return found
+
+        return check
+
+    async def _prepare(self, cluster: ClusterId) -> None:
+        await define(self.stage, cluster, ClusterClaim, Federation)
+        await self.stage.make_namespace(cluster, SYSTEM, keep=True)
+        await self.claim(cluster, CLUSTER_ID, cluster)
+        await self.claim(cluster, CLUSTER_SET, NAME)
+        if cluster in self.supervisors:
+            await self.claim(cluster, SUPERVISOR, "true")
+
+    async def _granted(self, account: Account, cluster: ClusterId, lifetime: timedelta) -> Access:
+        endpoint = self.stage.ground.endpoint(cluster)
+        transport = self.stage.ground.connect(cluster)
+        try:
+            return await grant(transport, Access(endpoint), account, lifetime)
+        finally:
+            await transport.close()
+
+
+async def federate(
+    stage: Stage, supervisors: Sequence[ClusterId] = ("lubeck", "hamburg")
+) -> League:
+    """Make a federation of a stage's clusters, gone with the stage; its agents come later."""
+    league = League(stage, supervisors)
+    stage.closing.push_async_callback(league.clear)
+    await league.form()
+    return league
+
+
+async def define(stage: Stage, cluster: ClusterId, *kinds: type[Any]) -> None:
+    """Teach a cluster kinds, ours or what stands in for others', unless it knows them already."""
+    person = stage.person(cluster)
+    for kind in kinds:
+        definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
+        if not await stage.eventually(lambda d=definition: _is_defined(person, d)):  # type: ignore[misc]
+            with suppress(AlreadyExists, Conflict):
+                await person.send(Request("POST", CRDS, body=msgspec.json.encode(definition)))
+        await stage.eventually(lambda kind=kind: person.list(kind))  # type: ignore[misc]
+
+
+async def _is_defined(person: Client, definition: Wire) -> bool:
+    """Whether a definition stands: asking is much cheaper for API servers than being refused."""
+    name = definition["metadata"]["name"]
+    try:
+        found = msgspec.json.decode((await person.send(Request("GET", f"{CRDS}/{name}"))).body)
+    except NotFound:
+        return False
+    assert "deletionTimestamp" not in found["metadata"], f"{name} is still going"
+    return True
+
+
+async def put(person: Client, obj: K) -> K:
+    """Create an object, or bring the one of its name to it."""
+    try:
+        return await person.create(obj)
+    except AlreadyExists:
+        change = {
+            name: value
+            for name, value in msgspec.to_builtins(obj, str_keys=True).items()
+            if name != "metadata"
+        }
+        meta = obj.metadata
+        return await person.patch(type(obj), meta.name, meta.namespace, change)

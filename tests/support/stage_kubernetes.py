@@ -1,0 +1,175 @@
+"""Real clusters as a ground for scenarios: shared by all of them, in real time."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+from hanse.app import BROKER
+from hanse.kube.access import Access, Credentials, Endpoint, Fixed
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import Unreachable
+from hanse.kube.http import HttpTransport
+from hanse.kube.lease import Terms
+from hanse.kube.request import Request, Transport
+from hanse.local.real.accounts import Account, grant
+from hanse.local.real.fleet import RealFleet
+from hanse.local.real.programs import API_SERVER
+from hanse.model.objects import ClusterId
+from hanse.web.webhooks.doorkeeper import Doorkeeper
+from tests.support.ground import Door
+
+SHORT = Terms(
+    lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
+)
+RIGHTS_PATIENCE = timedelta(seconds=10)
+"""How long an API server may take to see roles that were just written to it."""
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class KubernetesGround:
+    """A fleet that others use too: agents come with accounts that hold only their own rights."""
+
+    look_every = timedelta(milliseconds=100)
+    calm = timedelta(seconds=3)
+    leeway = timedelta(seconds=20)
+    terms = SHORT
+
+    def __init__(self, fleet: RealFleet, folder: Path) -> None:
+        self.names = tuple(name for name in fleet.clusters if name != BROKER)
+        self.clock = WallClock()
+        self._fleet = fleet
+        self._folder = folder
+        self._admins: dict[ClusterId, Transport] = {}
+        self._admitted: set[tuple[ClusterId, str]] = set()
+
+    def connect(self, cluster: ClusterId) -> Transport:
+        return self._fleet.clusters[cluster].connect()
+
+    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+        agent = HttpTransport(Fixed(await self._granted(account, cluster)))
+        try:
+            await _await_rights(agent, account)
+        except BaseException:
+            await agent.close()
+            raise
+        return agent
+
+    def endpoint(self, cluster: ClusterId) -> Endpoint:
+        return self._fleet.clusters[cluster].access.endpoint
+
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
+        return HttpTransport(credentials)
+
+    def open_door(self, name: str) -> Door:  # noqa: ARG002 - the port tells them apart
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        return Door(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)
+
+    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+        if keeper is None and door.listener is not None:
+            door.listener.close()
+
+    async def access(self, account: Account, cluster: ClusterId) -> Access:
+        """Credentials of an account that is given its rights first; they hold when this returns."""
+        access = await self._granted(account, cluster)
+        async with _closing(HttpTransport(Fixed(access))) as agent:
+            await _await_rights(agent, account)
+        return access
+
+    async def _granted(self, account: Account, cluster: ClusterId) -> Access:
+        self._admitted.update((cluster, path) for path in _roles(account))
+        admin = self._fleet.clusters[cluster].access
+        return await grant(self._admin(cluster), admin, account)
+
+    def _admin(self, cluster: ClusterId) -> Transport:
+        """An administrator's way, opened once: each new one costs both sides a handshake."""
+        if cluster not in self._admins:
+            self._admins[cluster] = self.connect(cluster)
+        return self._admins[cluster]
+
+    async def restart_server(self, cluster: ClusterId) -> None:
+        target = self._fleet.clusters[cluster]
+        await target.stop_server(API_SERVER.name)
+        await target.start_server(API_SERVER.name)
+
+    async def back_up(self, cluster: ClusterId) -> Path:
+        backup = self._folder / f"{cluster}.etcd"
+        backup.unlink(missing_ok=True)
+        await self._fleet.clusters[cluster].save(backup)
+        return backup
+
+    async def restore(self, cluster: ClusterId, backup: Path) -> None:
+        await self._fleet.clusters[cluster].restore(backup)
+
+    async def take_back_rights(self) -> None:
+        """Delete the roles that were made for scenarios; accounts are nothing without them."""
+        for cluster, path in self._admitted:
+            await self._admin(cluster).send(Request("DELETE", path))
+
+    async def close(self) -> None:
+        for admin in self._admins.values():
+            with suppress(Unreachable):
+                await admin.close()
+
+
+@asynccontextmanager
+async def kubernetes_ground(fleet: RealFleet, folder: Path) -> AsyncIterator[KubernetesGround]:
+    """A running fleet as a ground; backups go to a folder."""
+    ground = KubernetesGround(fleet, folder)
+    try:
+        yield ground
+    finally:
+        try:
+            await ground.take_back_rights()
+        finally:
+            await ground.close()
+
+
+def _roles(account: Account) -> list[str]:
+    name = f"{account.namespace}:{account.name}"
+    everywhere = [f"{_RBAC}/clusterroles/{name}", f"{_RBAC}/clusterrolebindings/{name}"]
+    inside = [
+        f"{_RBAC}/namespaces/{namespace}/{kind}/{name}"
+        for namespace in account.inside
+        for kind in ("roles", "rolebindings")
+    ]
+    return everywhere + inside
+
+
+async def _await_rights(agent: Transport, account: Account) -> None:
+    """Ask for what the rules allow to list until none of it is forbidden."""
+    wanted = [
+        _listing(_list_path(rule["apiGroups"][0], rule["resources"][0], namespace), name)
+        for namespace, rules in (("", account.everywhere), *account.inside.items())
+        for rule in rules
+        if "list" in rule["verbs"]
+        for name in rule.get("resourceNames") or ("",)
+    ]
+    async with asyncio.timeout(RIGHTS_PATIENCE.total_seconds()):
+        for listing in wanted:
+            while (await agent.send(listing)).status == 403:  # noqa: ASYNC110 - nobody tells when it holds
+                await asyncio.sleep(0.05)
+
+
+def _listing(path: str, name: str) -> Request:
+    """What may be listed: all, or what has one name."""
+    only = (("fieldSelector", f"metadata.name={name}"),) if name else ()
+    return Request("GET", path, (("limit", "1"), *only))
+
+
+def _list_path(group: str, resource: str, namespace: str) -> str:
+    start = f"/apis/{group}/v1" if group else "/api/v1"
+    return f"{start}/namespaces/{namespace}/{resource}" if namespace else f"{start}/{resource}"
+
+
+@asynccontextmanager
+async def _closing(transport: Transport) -> AsyncIterator[Transport]:
+    try:
+        yield transport
+    finally:
+        with suppress(Unreachable):
+            await transport.close()

@@ -1,0 +1,297 @@
+"""Global load balancing on a stage: contexts, leaders, policies, ways in, as people make them."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import dns.message
+import msgspec
+from msgspec.structs import replace
+
+from hanse.dns.compiler import compiled
+from hanse.dns.global_names import GlobalZone
+from hanse.dns.responder import respond
+from hanse.dns.table import Table
+from hanse.dns.zone import View
+from hanse.features.gslb.names import SECRET, SECRET_KEY
+from hanse.kube.access import Access
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.request import Request
+from hanse.local.real.accounts import grant
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    AMKOClusterSpec,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBConfigSpec,
+    GSLBHostRule,
+    MemberCluster,
+)
+from hanse.model.objects import ClusterId, Meta, Object, Wire
+from hanse.model.probes import Target
+from hanse.model.rights import rights
+from tests.support.stage import Check, Stage
+from tests.support.stage_accounts import account_with
+from tests.support.stage_federation import define, put
+
+VERSION = "1.5.1"
+LABELS = {"app": "gslb"}
+TURNS = 12
+"""Answers in which everybody has had their turn."""
+ZONE = "global.test"
+HOST = f"shop.{ZONE}"
+KINDS: tuple[type[Object], ...] = (
+    AMKOCluster,
+    GSLBConfig,
+    GlobalDeploymentPolicy,
+    GSLBHostRule,
+    GlobalService,
+)
+
+
+class Hosts:
+    """Addresses that answer or do not, for agents that try them without sockets."""
+
+    def __init__(self) -> None:
+        self.down: set[str] = set()
+
+    def __call__(
+        self,
+        target: Target,
+        timeout: float,  # noqa: ARG002 - an `Attempt`
+        done: Callable[[str], None],
+        /,
+    ) -> None:
+        wrong = "Connection refused" if target.address in self.down else ""
+        asyncio.get_running_loop().call_soon(done, wrong)
+
+
+class Names:
+    """Host names that have addresses, for agents that look them up; who is silent fails."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, list[str]] = {}
+        self.silent = False
+
+    async def __call__(self, *, host: str) -> Wire:
+        if self.silent:
+            raise OSError(f"{host} could not be looked up: nobody answers")
+        return {"addresses": self.addresses.get(host, []), "ttl": 5}
+
+
+class Sites:
+    """A GSLB federation of all clusters of a stage; each context has its cluster's name."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.members = stage.names
+        self.hosts = Hosts()
+        stage.attempt = self.hosts
+        self.names = Names()
+        stage.lookup = self.names
+        self.regions: tuple[tuple[str, str], ...] = ()
+        self._tables: dict[ClusterId, tuple[object, Table]] = {}
+
+    def person(self, cluster: ClusterId) -> Client:
+        return self.stage.person(cluster)
+
+    async def form(self, leader: ClusterId = "lubeck") -> None:
+        """Make all that people make, in every cluster; one leads."""
+        for cluster in self.members:
+            await define(self.stage, cluster, *KINDS)
+            await self.stage.make_namespace(cluster, NAMESPACE, keep=True)
+        secret = await self.contexts(*self.members)
+        for cluster in self.members:
+            await put(self.person(cluster), secret)
+            await self.amko(cluster, leads=cluster == leader)
+        await put(self.person(leader), self.config())
+
+    async def clear(self) -> None:
+        """Leave nothing behind for the next scenario."""
+        for cluster in self.members:
+            for kind in KINDS:
+                path = f"/apis/{kind.kind.api_version}/namespaces/{NAMESPACE}/{kind.kind.plural}"
+                with suppress(NotFound):
+                    await self.person(cluster).send(Request("DELETE", path))
+            with suppress(NotFound):
+                await self.person(cluster).delete(Secret, SECRET, NAMESPACE)
+            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+            await self.person(cluster).send(Request("DELETE", path))
+
+    # -- doing
+
+    async def contexts(self, *clusters: ClusterId, broken: Sequence[ClusterId] = ()) -> Secret:
+        """The Secret with a way into each cluster, with the rights that a leader needs there."""
+        named = [await self._context(c, broken=c in broken) for c in clusters]
+        kubeconfig = {
+            "clusters": [{"name": n, "cluster": cluster} for n, cluster, _ in named],
+            "users": [{"name": n, "user": user} for n, _, user in named],
+            "contexts": [{"name": n, "context": {"cluster": n, "user": n}} for n, _, _ in named],
+        }
+        text = msgspec.json.encode(kubeconfig)  # which is YAML, too
+        return Secret(metadata=Meta(name=SECRET, namespace=NAMESPACE), data={SECRET_KEY: text})
+
+    async def _context(self, cluster: ClusterId, *, broken: bool) -> tuple[str, Wire, Wire]:
+        ground = self.stage.ground
+        watches = [w for feature in self.stage.features() for w in feature.watches]
+        account = account_with(rights(watches, Role.SITE), cluster, NAMESPACE)
+        account = replace(account, name="gslb-leader")
+        transport = ground.connect(cluster)
+        try:
+            access = await grant(
+                transport, Access(ground.endpoint(cluster)), account, timedelta(hours=24)
+            )
+        finally:
+            await transport.close()
+        ca = b64encode(access.endpoint.ca).decode()
+        where = {"server": access.endpoint.url, "certificate-authority-data": ca}
+        user: Wire = {"token": access.identity.token}
+        return cluster, where, {"exec": {"command": "x", "apiVersion": "v1"}} if broken else user
+
+    async def amko(self, cluster: ClusterId, *, leads: bool = False, **spec: Any) -> None:
+        """Let a cluster have its word on who leads."""
+        said = AMKOClusterSpec(
+            is_leader=leads, cluster_context=cluster, version=VERSION, clusters=self.members
+        )
+        meta = Meta(name="amkocluster", namespace=NAMESPACE)
+        await put(self.person(cluster), AMKOCluster(metadata=meta, spec=replace(said, **spec)))
+
+    async def lead(self, cluster: ClusterId, leads: bool = True) -> None:
+        """Make a cluster leader, or a follower, as the seed's `kubectl edit` does."""
+        change = {"spec": {"isLeader": leads}}
+        await self.person(cluster).patch(AMKOCluster, "amkocluster", NAMESPACE, change)
+
+    def config(self, name: str = "gc-1", controller: str = "") -> GSLBConfig:
+        members = tuple(MemberCluster(cluster_context=c) for c in self.members)
+        spec = GSLBConfigSpec(member_clusters=members)
+        if controller:
+            spec = replace(spec, gslb_leader=replace(spec.gslb_leader, controller_ip=controller))
+        return GSLBConfig(metadata=Meta(name=name, namespace=NAMESPACE), spec=spec)
+
+    async def policy(self, cluster: ClusterId, name: str = "gdp", **spec: Any) -> None:
+        """Create the policy that chooses all that is labelled, or change it."""
+        body = {
+            "matchRules": {"appSelector": {"label": LABELS}},
+            "matchClusters": [{"cluster": c} for c in self.members],
+            **spec,
+        }
+        await self._put(cluster, GlobalDeploymentPolicy, name, body)
+
+    async def rule(self, cluster: ClusterId, name: str = "rule", **spec: Any) -> None:
+        """Create a rule for the scenario's host, or change it."""
+        await self._put(cluster, GSLBHostRule, name, {"fqdn": HOST, **spec})
+
+    async def _put(self, cluster: ClusterId, kind: type[Object], name: str, spec: Wire) -> None:
+        wire = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+        await put(self.person(cluster), msgspec.convert(wire, kind))
+
+    async def serve(
+        self, cluster: ClusterId, address: str, host: str = HOST, name: str = "web"
+    ) -> None:
+        """Make an Ingress of a host that is reached at an address, or at a name."""
+        space = self.stage.shop
+        path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
+        backend = {"service": {"name": name, "port": {"number": 80}}}
+        paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+        body = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": name, "namespace": space, "labels": LABELS},
+            "spec": {"rules": [{"host": host, "http": {"paths": paths}}]},
+        }
+        person = self.person(cluster)
+        await person.send(Request("POST", path, body=msgspec.json.encode(body)))
+        told = "ip" if address[-1].isdigit() else "hostname"
+        status = {"status": {"loadBalancer": {"ingress": [{told: address}]}}}
+        await person.send(
+            Request(
+                "PATCH",
+                f"{path}/{name}/status",
+                body=msgspec.json.encode(status),
+                content_type="application/merge-patch+json",
+            )
+        )
+
+    async def stop_serving(self, cluster: ClusterId, name: str = "web") -> None:
+        space = self.stage.shop
+        path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses/{name}"
+        await self.person(cluster).send(Request("DELETE", path))
+
+    # -- seeing
+
+    def tells(self, cluster: ClusterId, **conditions: str) -> Check[dict[str, str]]:
+        """That the AMKOCluster of a cluster says this, by the first word of each stage."""
+
+        async def check() -> dict[str, str]:
+            told = await self.told(cluster)
+            for stage, status in conditions.items():
+                found = [s for t, (s, _) in told.items() if t.startswith(stage)]
+                assert found == [status], f"{cluster} tells {told}"
+            return {stage: reason for stage, (_, reason) in told.items()}
+
+        return check
+
+    async def told(self, cluster: ClusterId) -> dict[str, tuple[str, str]]:
+        """Status and reason of each stage."""
+        found = await self.person(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
+        return {c.type: (c.status, c.reason) for c in found.status.conditions}
+
+    def has(self, cluster: ClusterId, kind: type[Object], *names: str) -> Check[list[Any]]:
+        """That a cluster holds exactly these objects of a kind."""
+
+        async def check() -> list[Any]:
+            listed = await self.person(cluster).list(kind, namespace=NAMESPACE)
+            found = sorted(o.metadata.name for o in listed.objects)
+            assert found == sorted(names), f"{cluster} has {found}"
+            return list(listed.objects)
+
+        return check
+
+    def answers(
+        self, cluster: ClusterId, *addresses: str, host: str = HOST, client: str = "203.0.113.1"
+    ) -> Check[list[str]]:
+        """That the names of a cluster's agent have exactly these addresses for a host, in turn."""
+
+        async def check() -> list[str]:
+            found = [self.ask(cluster, host, client) for _ in range(TURNS)]
+            told = {address for answer in found for address in answer}
+            assert told == set(addresses), f"{cluster} answers {sorted(told)}"
+            return [address for answer in found for address in answer]
+
+        return check
+
+    def ask(self, cluster: ClusterId, host: str = HOST, client: str = "203.0.113.1") -> list[str]:
+        """One answer of a cluster's name server about a host."""
+        query = dns.message.make_query(host, "A").to_wire()
+        packet = respond(query, self._table(cluster), stream=False, client=client)
+        assert packet is not None, "there is no answer"
+        return [rd.address for rrset in dns.message.from_wire(packet).answer for rd in rrset]
+
+    def _table(self, cluster: ClusterId) -> Table:
+        """What a worker would know; the same as long as the names are the same."""
+        view = View(cluster, cluster, global_zones=(ZONE,), regions=self.regions)
+        seen = self.stage.agent(cluster).engine.snapshot()
+        delta = compiled(view, [GlobalZone(view)], seen)
+        known = self._tables.get(cluster)
+        if known is None or known[0] != delta:
+            table = Table(cluster, Random(1))  # noqa: S311 - only where rounds begin
+            table.apply(delta)
+            known = self._tables[cluster] = (delta, table)
+        return known[1]
+
+
+async def balance(stage: Stage, leader: ClusterId = "lubeck") -> Sites:
+    """Make a GSLB federation of a stage's clusters, gone with the stage; agents come later."""
+    sites = Sites(stage)
+    stage.closing.push_async_callback(sites.clear)
+    await sites.form(leader)
+    return sites

@@ -1,0 +1,123 @@
+"""A whole federation in one process: embedded clusters, agents, and a network that can fail."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
+
+from hanse.kube.client import Client
+from hanse.model.facts import Role
+from hanse.model.objects import ClusterId
+from hanse.model.plan import Feature
+from hanse.runtime.api import KubeApi
+from hanse.runtime.engine import Engine
+from hanse.runtime.guard import Guard
+from tests.support.faults import Network
+from tests.support.time import LoopClock
+from tinykube.api import ApiServer, InProcess
+
+BROKER = "broker"
+
+Features = Callable[[], Sequence[Feature]]
+
+
+class Agent:
+    """One cluster's engine, which can be killed at any await and started anew."""
+
+    def __init__(self, engine: Engine, task: "asyncio.Task[None]") -> None:
+        self.engine = engine
+        self.task = task
+
+
+class World:
+    """Clusters by name, each with an agent that also reaches the broker."""
+
+    def __init__(
+        self,
+        names: Iterable[ClusterId],
+        features: Features,
+        *,
+        seed: int = 0,
+        guard: Callable[[], Guard] | None = None,
+        skews: Mapping[ClusterId, timedelta] | None = None,
+    ) -> None:
+        self.random = Random(seed)  # noqa: S311 - replays by its seed
+        self.network = Network(self.random)
+        self.clock = LoopClock()
+        self.names = tuple(names)
+        self._skews = skews or {}
+        self.clusters = {
+            n: ApiServer(n, clock=self._clock_of(n), seed=seed) for n in (*self.names, BROKER)
+        }
+        self.agents: dict[ClusterId, Agent] = {}
+        self._features = features
+        self._guard = guard
+
+    def client(self, cluster: ClusterId) -> Client:
+        """A person's way to a cluster, which always works."""
+        return Client(InProcess(self.clusters[cluster]))
+
+    def api(self, source: ClusterId, target: ClusterId) -> KubeApi:
+        """An agent's way to a cluster, through the network."""
+        way = self.network.transport(source, target, InProcess(self.clusters[target]))
+        return KubeApi(Client(way), self.random)
+
+    def engine(self, cluster: ClusterId) -> Engine:
+        """A new engine with its connections, not yet running."""
+        engine = Engine(
+            self._features(),
+            cluster,
+            clock=self._clock_of(cluster),
+            random=self.random,
+            guard=self._guard() if self._guard is not None else None,
+        )
+        engine.fleet.join(cluster, {Role.LOCAL}, self.api(cluster, cluster))
+        engine.fleet.join(BROKER, {Role.BROKER}, self.api(cluster, BROKER))
+        return engine
+
+    def _clock_of(self, cluster: ClusterId) -> LoopClock:
+        """What time it is in a cluster, for its server and its agent alike."""
+        return LoopClock(self._skews.get(cluster, timedelta(0)))
+
+    def start_agent(self, cluster: ClusterId) -> Engine:
+        """Start a cluster's agent with an empty memory."""
+        assert cluster not in self.agents, f"{cluster} has an agent already"
+        engine = self.engine(cluster)
+        task = asyncio.create_task(_run(engine), name=f"agent {cluster}")
+        self.agents[cluster] = Agent(engine, task)
+        return engine
+
+    async def kill_agent(self, cluster: ClusterId) -> None:
+        """End an agent wherever it is, without a good-bye."""
+        agent = self.agents.pop(cluster)
+        agent.task.cancel()
+        await asyncio.wait({agent.task})
+        if not agent.task.cancelled() and agent.task.exception() is not None:
+            raise agent.task.exception()  # type: ignore[misc]  # just seen not to be None
+
+    @asynccontextmanager
+    async def agents_running(self) -> AsyncIterator["World"]:
+        """Every cluster with its agent, until the block ends."""
+        for name in self.names:
+            self.start_agent(name)
+        try:
+            yield self
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End every agent."""
+        for name in list(self.agents):
+            await self.kill_agent(name)
+
+    async def settle(self, within: timedelta = timedelta(minutes=3)) -> None:
+        """Let time pass until the agents have had every chance to do what they want."""
+        await asyncio.sleep(within.total_seconds())
+        for name, agent in self.agents.items():
+            assert not agent.task.done(), f"the agent of {name} ended: {agent.task}"
+
+
+async def _run(engine: Engine) -> None:
+    async with engine.running():
+        await asyncio.get_running_loop().create_future()

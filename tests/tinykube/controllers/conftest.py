@@ -1,0 +1,10 @@
+"""Scenarios of controllers run on virtual time."""
+
+import pytest
+
+from tests.support.time import ON_VIRTUAL_TIME
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME

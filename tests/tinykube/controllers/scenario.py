@@ -1,0 +1,148 @@
+"""One embedded cluster with its controllers, in process, on virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from hanse.kube.errors import error_of
+from hanse.kube.request import MERGE_PATCH, Request
+from tests.support.time import LoopClock
+from tinykube.api import ApiServer
+from tinykube.controllers.suite import ALL, Controllers, Simulation
+from tinykube.resources import Object
+from tinykube.storage import Snapshot
+from tinykube.webhooks import WebhookCaller, call_over_https
+
+_PATIENCE = 120.0
+_CLUSTER_SCOPED = ("nodes", "namespaces", "persistentvolumes")
+
+
+class Cluster:
+    """What a person with kubectl can do to a cluster, and see of it."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self.api = api
+
+    async def send(self, method: str, path: str, body: Object | None = None, **more: Any) -> Object:
+        request = Request(method, path, body=msgspec.json.encode(body) if body else b"", **more)
+        response = await self.api.send(request)
+        if response.status >= 300:
+            raise error_of(response)
+        answer: Object = msgspec.json.decode(response.body)
+        return answer
+
+    async def create(self, obj: Object, namespace: str = "default") -> Object:
+        resource = self.api.registry.of_kind(obj["apiVersion"], obj["kind"])
+        assert resource is not None
+        return await self.send("POST", resource.path(namespace), obj)
+
+    async def patch(
+        self, store: str, name: str, body: Object, namespace: str = "default", sub: str = ""
+    ) -> Object:
+        path = self.path(store, name, namespace, sub)
+        return await self.send("PATCH", path, body, content_type=MERGE_PATCH)
+
+    async def delete(
+        self, store: str, name: str, namespace: str = "default", **options: Any
+    ) -> Object:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        return await self.send("DELETE", self.path(store, name, namespace), body)
+
+    def path(self, store: str, name: str, namespace: str, sub: str = "") -> str:
+        (resource,) = [one for one in self.api.registry.stored() if one.store == store]
+        return resource.path(namespace, name, sub)
+
+    def get(self, store: str, name: str, namespace: str = "default") -> Object | None:
+        return self.api.storage.get(store, "" if store in _CLUSTER_SCOPED else namespace, name)
+
+    def seen(self, store: str, name: str, namespace: str = "default") -> Object:
+        found = self.get(store, name, namespace)
+        assert found is not None
+        return found
+
+    def all(self, store: str, namespace: str = "default") -> list[Object]:
+        space = "" if store in _CLUSTER_SCOPED else namespace
+        return list(self.api.storage.objects(store, space))
+
+    def names(self, store: str, namespace: str = "default") -> list[str]:
+        return [one["metadata"]["name"] for one in self.all(store, namespace)]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait for something to be so; looks again after every change."""
+        changed = asyncio.Event()
+        stop = self.api.storage.subscribe(lambda _: changed.set())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while not holds():
+                    changed.clear()
+                    await changed.wait()
+        finally:
+            stop()
+
+    async def rest(self, seconds: float = 5.0) -> int:
+        """Let time pass; returns how many writes happened meanwhile."""
+        before = self.api.storage.version
+        await asyncio.sleep(seconds)
+        return self.api.storage.version - before
+
+
+@asynccontextmanager
+async def cluster(
+    *,
+    which: frozenset[str] = ALL,
+    simulation: Simulation | None = None,
+    snapshot: Snapshot | None = None,
+    service_range: str = "10.0.0.0/16",
+    webhook: WebhookCaller = call_over_https,
+) -> AsyncIterator[Cluster]:
+    """A cluster with its controllers running, for as long as it is used."""
+    api = ApiServer(
+        "lubeck",
+        clock=LoopClock(),
+        seed=7,
+        snapshot=snapshot,
+        service_range=service_range,
+        call_webhook=webhook,
+    )
+    controllers = Controllers(api, which=which, simulation=simulation)
+    running = asyncio.create_task(controllers.run(), name="controllers")
+    try:
+        yield Cluster(api)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def ready_pods(there: Cluster, namespace: str = "default", **labels: str) -> list[str]:
+    """The names of pods that are ready, not going, and have some labels."""
+    return [
+        one["metadata"]["name"]
+        for one in there.all("pods", namespace)
+        if labels.items() <= one["metadata"].get("labels", {}).items()
+        and not one["metadata"].get("deletionTimestamp")
+        and any(
+            told["type"] == "Ready" and told["status"] == "True"
+            for told in one.get("status", {}).get("conditions", ())
+        )
+    ]
+
+
+def workload(kind: str, name: str = "web", replicas: int = 3, **spec: Any) -> Object:
+    """A Deployment, ReplicaSet or StatefulSet of one container."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+            },
+            **spec,
+        },
+    }

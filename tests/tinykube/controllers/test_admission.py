@@ -1,0 +1,100 @@
+"""Controllers write through the API: webhooks are asked about what they make."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tinykube.resources import Object
+from tinykube.webhooks import WebhookCall, WebhookFailed
+
+from .scenario import Cluster, cluster, ready_pods, workload
+from .test_workloads import condition, is_rolled_out
+
+pytestmark = pytest.mark.anyio
+
+HOOK = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "guard"},
+    "webhooks": [
+        {
+            "name": "guard.hanse.dev",
+            "clientConfig": {"url": "https://guard.example/pods"},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["pods"],
+                }
+            ],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "timeoutSeconds": 10,
+        }
+    ],
+}
+
+
+class Guard:
+    """A webhook that allows or denies, at once or slowly."""
+
+    def __init__(self) -> None:
+        self.allows = False
+        self.takes = 0.0
+        self.asked = 0
+
+    async def __call__(self, call: WebhookCall) -> bytes:
+        self.asked += 1
+        await asyncio.sleep(self.takes)
+        if self.takes > call.timeout.total_seconds():
+            raise WebhookFailed("too late")
+        review = msgspec.json.decode(call.body)
+        answer: Object = {"uid": review["request"]["uid"], "allowed": self.allows}
+        if not self.allows:
+            answer["status"] = {"message": "not today"}
+        told = {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": answer}
+        return msgspec.json.encode(told)
+
+
+def failure(there: Cluster) -> Object:
+    (found,) = there.all("replicasets.apps")
+    return condition(found, "ReplicaFailure")
+
+
+async def test_denied_pods_are_told_and_made_once_they_may_be() -> None:
+    guard = Guard()
+    async with cluster(webhook=guard) as there:
+        await there.create(HOOK)
+        await there.create(workload("Deployment"))
+        await there.rest(60)
+        assert "not today" in failure(there)["message"]
+        assert condition(there.seen("deployments.apps", "web"), "ReplicaFailure")
+        assert guard.asked < 20
+
+        guard.allows = True
+        await there.until(lambda: is_rolled_out(there))
+        await there.rest()
+
+        (found,) = there.all("replicasets.apps")
+        assert "conditions" not in found["status"]
+
+
+async def test_a_slow_webhook_holds_up_only_what_it_is_asked_about() -> None:
+    guard = Guard()
+    guard.allows = True
+    guard.takes = 5.0
+    async with cluster(webhook=guard) as there:
+        await there.create(HOOK)
+        await there.create(workload("Deployment"))
+        await there.rest(1)
+
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+        await there.create(space)
+        await there.delete("namespaces", "shop")
+        await there.rest(1)
+
+        assert there.get("namespaces", "shop") is None
+        assert ready_pods(there) == []
+        await there.until(lambda: is_rolled_out(there))

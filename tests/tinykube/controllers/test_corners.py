@@ -1,0 +1,234 @@
+"""What happens rarely: collisions, exhaustion, finalizers on pods, faults of the API."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from hanse.kube.request import Request, Response
+from tinykube.api import InProcess
+from tinykube.controllers.loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.nodes import NodeRanges
+from tinykube.controllers.objects import fulfils
+from tinykube.controllers.suite import BROKER, Controllers, Simulation
+from tinykube.resources import Object
+
+from .scenario import Cluster, cluster, ready_pods, workload
+from .test_services import address, endpoints, ready, service
+from .test_workloads import condition, image, is_rolled_out
+
+pytestmark = pytest.mark.anyio
+
+
+def pod(name: str, **spec: Any) -> Object:
+    containers = [{"name": "web", "image": "web:1"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+async def test_a_pod_with_a_finalizer_ends_and_stays_until_it_is_let_go() -> None:
+    async with cluster() as there:
+        held = pod("held")
+        held["metadata"]["finalizers"] = ["hanse.dev/keep"]
+        await there.create(held)
+        await there.until(lambda: ready_pods(there) == ["held"])
+
+        await there.delete("pods", "held")
+        await there.rest()
+        status = there.seen("pods", "held")["status"]
+        assert status["phase"] == "Succeeded"
+        assert condition(there.seen("pods", "held"), "Ready")["status"] == "False"
+        assert await there.rest() == 0
+
+        await there.patch("pods", "held", {"metadata": {"finalizers": None}})
+        await there.until(lambda: there.get("pods", "held") is None)
+
+
+async def test_a_name_that_is_taken_leads_to_another_hash() -> None:
+    async with cluster() as there:
+        await there.create(workload("Deployment"))
+        await there.until(lambda: is_rolled_out(there))
+        (taken,) = there.names("replicasets.apps")
+        await there.delete("deployments.apps", "web")
+        await there.until(lambda: not there.all("replicasets.apps"))
+        stranger = workload("ReplicaSet", taken, 0)
+        await there.create(stranger)
+
+        await there.create(workload("Deployment"))
+        await there.until(lambda: is_rolled_out(there))
+
+        assert there.seen("deployments.apps", "web")["status"]["collisionCount"] == 1
+        assert len(there.names("replicasets.apps")) == 2
+
+
+async def test_a_paused_rollout_goes_on_when_it_is_resumed() -> None:
+    async with cluster() as there:
+        await there.create(workload("Deployment"))
+        await there.until(lambda: is_rolled_out(there))
+        await there.patch("deployments.apps", "web", {"spec": {"paused": True}})
+        await there.patch("deployments.apps", "web", image("web:2"))
+        await there.rest()
+        assert len(there.names("replicasets.apps")) == 1
+
+        await there.patch("deployments.apps", "web", {"spec": {"paused": False}})
+        await there.until(lambda: len(there.names("replicasets.apps")) == 2)
+        await there.until(lambda: is_rolled_out(there))
+
+        progress = condition(there.seen("deployments.apps", "web"), "Progressing")
+        assert progress["reason"] == "NewReplicaSetAvailable"
+
+
+async def test_a_relabelled_pod_leaves_its_service_and_its_replica_set() -> None:
+    async with cluster() as there:
+        await there.create(service())
+        await there.create(workload("ReplicaSet"))
+        await there.until(lambda: len(ready(there)) == 3)
+        name = there.names("pods")[0]
+
+        await there.patch("pods", name, {"metadata": {"labels": {"app": "debug"}}})
+        await there.until(lambda: len(there.all("pods")) == 4 and len(ready(there)) == 3)
+
+        assert "ownerReferences" not in there.seen("pods", name)["metadata"]
+        targets = {one["targetRef"]["name"] for one in endpoints(there)}
+        assert name not in targets
+
+
+async def test_pods_wait_for_an_address_when_the_range_is_used_up() -> None:
+    tiny = Simulation(ranges=NodeRanges(pods=("10.1.0.0/28",)))
+    async with cluster(simulation=tiny) as there:
+        await there.create(workload("Deployment", "first", 6))
+        await there.until(lambda: len(ready_pods(there, app="first")) == 6)
+        await there.create(workload("Deployment", "second", 1))
+        await there.rest(30)
+        assert ready_pods(there, app="second") == []
+
+        await there.patch("deployments.apps", "first", {"spec": {"replicas": 1}})
+
+        await there.until(lambda: len(ready_pods(there, app="second")) == 1)
+        addresses = [one["status"].get("podIP") for one in there.all("pods")]
+        assert len(set(addresses)) == len(addresses)
+
+
+def job(**spec: Any) -> Object:
+    template = {
+        "metadata": {"annotations": {"sim.hanse.dev/phase": "Failed"}},
+        "spec": {
+            "containers": [{"name": "work", "image": "work:1"}],
+            "restartPolicy": "Never",
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "once"},
+        "spec": {"template": template, **spec},
+    }
+
+
+async def test_a_job_gives_up_and_goes_after_its_time() -> None:
+    async with cluster() as there:
+        await there.create(job(backoffLimit=2, ttlSecondsAfterFinished=60))
+        await there.rest(30)
+
+        found = there.seen("jobs.batch", "once")
+        assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
+        assert found["status"]["failed"] == 3
+        await there.until(lambda: there.get("jobs.batch", "once") is None)
+        await there.until(lambda: not there.all("pods"))
+
+
+async def test_a_suspended_job_starts_nothing() -> None:
+    async with cluster() as there:
+        await there.create(job(suspend=True))
+
+        await there.rest()
+
+        assert there.all("pods") == []
+
+
+async def test_init_containers_are_done_before_and_sidecars_stay() -> None:
+    async with cluster() as there:
+        initial = [
+            {"name": "prepare", "image": "init:1"},
+            {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"},
+        ]
+        await there.create(pod("mesh", initContainers=initial))
+        await there.until(lambda: ready_pods(there) == ["mesh"])
+
+        first, second = there.seen("pods", "mesh")["status"]["initContainerStatuses"]
+        assert first["state"]["terminated"]["reason"] == "Completed"
+        assert "running" in second["state"]
+
+
+async def test_the_root_certificate_cannot_be_tampered_with() -> None:
+    async with cluster(which=BROKER) as there:
+        await there.until(lambda: there.get("configmaps", "kube-root-ca.crt"))
+        before = there.seen("configmaps", "kube-root-ca.crt")["data"]
+
+        change = {"data": {"ca.crt": "forged", "more": "x"}}
+        await there.patch("configmaps", "kube-root-ca.crt", change)
+
+        await there.until(lambda: there.seen("configmaps", "kube-root-ca.crt")["data"] == before)
+
+
+async def test_an_unknown_controller_is_refused_by_name() -> None:
+    async with cluster(which=BROKER) as there:
+        with pytest.raises(ValueError, match="no controller named kublet"):
+            Controllers(there.api, which=frozenset(("kublet",)))
+
+
+class Failing:
+    """A way to a cluster on which the first writes fail."""
+
+    def __init__(self, there: Cluster, failures: list[int]) -> None:
+        self._inner = InProcess(there.api)
+        self._failures = failures
+
+    async def send(self, request: Request) -> Response:
+        if request.method == "PATCH" and self._failures:
+            return Response(self._failures.pop(0), b'{"message":"injected"}')
+        return await self._inner.send(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def test_addresses_are_given_though_writes_fail_at_first() -> None:
+    async with cluster(which=BROKER) as there:
+        failures = [500, 409, 429, 503]
+        balancers = LoadBalancerAddresses(Failing(there, failures), ["198.19.0.0/24"])
+        running = asyncio.create_task(balancers.run())
+        await there.create(service("a", type="LoadBalancer"))
+
+        await there.until(lambda: address(there, "a") == "198.19.0.1")
+
+        assert failures == []
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "holds"),
+    [
+        pytest.param("In", ["5", "7"], True, id="in"),
+        pytest.param("NotIn", ["5"], False, id="not in"),
+        pytest.param("Exists", [], True, id="exists"),
+        pytest.param("DoesNotExist", [], False, id="does not exist"),
+        pytest.param("Gt", ["4"], True, id="greater"),
+        pytest.param("Lt", ["5"], False, id="not less"),
+        pytest.param("Like", ["5"], False, id="unknown"),
+    ],
+)
+def test_a_requirement_holds_or_not(operator: str, values: list[str], holds: bool) -> None:
+    rule = {"key": "size", "operator": operator, "values": values}
+
+    assert fulfils(rule, {"size": "5"}) is holds

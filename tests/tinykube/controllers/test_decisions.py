@@ -1,0 +1,255 @@
+"""Smaller decisions: garbage, the end of namespaces, addresses, events, nodes."""
+
+from datetime import timedelta
+
+import pytest
+
+from hanse.model.kinds.core import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    Service,
+    ServiceSpec,
+    ServiceStatus,
+)
+from hanse.model.objects import Meta
+from tinykube.builtins import BUILTINS
+from tinykube.controllers.contract import Create, Delete, Patch, Replace, Tell
+from tinykube.controllers.events import Recorder
+from tinykube.controllers.garbage import Owners
+from tinykube.controllers.garbage import decide as judge
+from tinykube.controllers.loadbalancer import (
+    AddressBook,
+    status_change,
+    wanted_addresses,
+)
+from tinykube.controllers.namespaces import Content, decide
+from tinykube.controllers.nodes import NodeRanges, node_status, plan_nodes
+from tinykube.controllers.objects import find_condition, name_of
+from tinykube.controllers.volumes import is_left, needs_volume, volume_for
+from tinykube.resources import Object
+
+from .builders import NOW, metadata, pod
+
+SOLID = {"kind": "ReplicaSet", "uid": "solid"}
+DEAD = {"kind": "ReplicaSet", "uid": "dead"}
+WAITING = {"kind": "ReplicaSet", "uid": "waiting"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        pytest.param(Owners(solid=(SOLID,)), [], id="owned"),
+        pytest.param(Owners(dangling=(DEAD,)), [Delete], id="abandoned"),
+        pytest.param(Owners(solid=(SOLID,), dangling=(DEAD,)), [Patch], id="one owner left"),
+        pytest.param(Owners(waiting=(WAITING,)), [Delete], id="owner waits"),
+        pytest.param(Owners(unknown=(DEAD,)), [], id="kind not served"),
+        pytest.param(Owners(misplaced=(DEAD,)), [Tell], id="cluster-scoped under namespaced"),
+    ],
+)
+def test_what_becomes_of_an_object_by_its_owners(owners: Owners, expected: list[type]) -> None:
+    owned = pod("a", ownerReferences=[SOLID, DEAD])
+
+    assert [type(one) for one in judge("pods", owned, owners, []).writes] == expected
+
+
+def test_a_dependent_with_dependents_goes_after_them() -> None:
+    owned = pod("a", ownerReferences=[WAITING])
+
+    (write,) = judge("pods", owned, Owners(waiting=(WAITING,)), [pod("b")]).writes
+
+    assert isinstance(write, Delete)
+    assert write.propagation == "Foreground"
+
+
+def ending(finalizers: tuple[str, ...] = ("kubernetes",)) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "shop", "uid": "u", "deletionTimestamp": "2026-01-01T12:00:00Z"},
+        "spec": {"finalizers": list(finalizers)},
+        "status": {"phase": "Terminating"},
+    }
+
+
+PODS = BUILTINS.kinds[("v1", "Pod")]
+
+
+def test_a_namespace_first_deletes_what_is_in_it() -> None:
+    outcome = decide(ending(), [Content(PODS, (pod("a"), pod("b", deleting=True)))], NOW)
+
+    assert [name_of(one.target) for one in outcome.writes if isinstance(one, Delete)] == ["a"]
+
+
+def test_a_namespace_says_what_it_is_waiting_for() -> None:
+    held = pod("a", deleting=True, finalizers=["hanse.dev/keep"])
+
+    (write,) = decide(ending(), [Content(PODS, (held,))], NOW).writes
+
+    assert isinstance(write, Patch)
+    told = write.body["status"]["conditions"]
+    remaining = find_condition(told, "NamespaceContentRemaining")
+    finalizers = find_condition(told, "NamespaceFinalizersRemaining")
+    assert remaining is not None
+    assert finalizers is not None
+    assert remaining["message"] == "Some resources are remaining: pods. has 1 resource instances"
+    assert finalizers["message"] == (
+        "Some content in the namespace has finalizers remaining: "
+        "hanse.dev/keep in 1 resource instances"
+    )
+
+
+def test_an_empty_namespace_is_let_go() -> None:
+    (write,) = decide(ending(("kubernetes", "hanse.dev/x")), [], NOW).writes
+
+    assert isinstance(write, Replace)
+    assert write.subresource == "finalize"
+    assert write.object["spec"]["finalizers"] == ["hanse.dev/x"]
+
+
+def balanced(name: str, *addresses: str, **spec: str) -> Service:
+    ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
+    return Service(
+        metadata=Meta(name=name, namespace="shop", uid=name, resource_version="1"),
+        spec=ServiceSpec(type="LoadBalancer", **spec),  # type: ignore[arg-type]  # fields by name
+        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress)),
+    )
+
+
+def test_addresses_are_given_once_and_kept() -> None:
+    book = AddressBook(["198.19.0.0/30"])
+
+    first = wanted_addresses(balanced("a"), book)
+    book.hold("a", first)
+    second = wanted_addresses(balanced("b"), book)
+    book.hold("b", second)
+
+    assert (first, second) == (("198.19.0.1",), ("198.19.0.2",))
+    assert wanted_addresses(balanced("c"), book) == ()
+    assert wanted_addresses(balanced("a", "198.19.0.1"), book) == first
+    assert status_change(balanced("a", "198.19.0.1"), first, book) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        pytest.param("198.19.0.7", ("198.19.0.7",), id="free"),
+        pytest.param("198.19.0.1", (), id="another's"),
+        pytest.param("203.0.113.1", (), id="not ours to give"),
+    ],
+)
+def test_an_address_that_is_asked_for_is_given_if_it_can_be(
+    asked: str, given: tuple[str, ...]
+) -> None:
+    book = AddressBook(["198.19.0.0/24"])
+    book.hold("other", ["198.19.0.1"])
+
+    assert wanted_addresses(balanced("a", load_balancer_ip=asked), book) == given
+
+
+def test_an_address_goes_with_the_type() -> None:
+    book = AddressBook(["198.19.0.0/24"])
+    former = Service(
+        metadata=Meta(name="a", uid="a"),
+        status=balanced("a", "198.19.0.1").status,
+    )
+
+    change = status_change(former, (), book)
+
+    assert change is not None
+    assert change["status"] == {"loadBalancer": {"ingress": None}}
+
+
+def test_another_class_is_left_alone() -> None:
+    foreign = balanced("a", "198.19.0.1", load_balancer_class="cloud.example/lb")
+
+    assert status_change(foreign, (), AddressBook(["198.19.0.0/24"])) is None
+
+
+def test_a_volume_lives_as_long_as_its_claim() -> None:
+    claim = PersistentVolumeClaim(
+        metadata=Meta(name="data-db-0", namespace="shop", uid="c1"),
+        spec=PersistentVolumeClaimSpec(access_modes=("ReadWriteOnce",)),
+    )
+
+    volume = volume_for(claim)
+
+    assert needs_volume(claim)
+    assert volume.name == "pvc-c1"
+    assert not is_left(volume, [claim])
+    assert is_left(volume, [])
+
+
+class StillClock:
+    def now(self) -> object:
+        return NOW
+
+
+def tell(message: str, *, warning: bool = False) -> Tell:
+    return Tell(pod("a"), "Started", message, "kubelet", warning=warning)
+
+
+def recorder() -> Recorder:
+    return Recorder(StillClock())  # type: ignore[arg-type]  # it always tells the same moment
+
+
+def test_a_repeated_event_is_counted() -> None:
+    notes = recorder()
+    notes.tell(tell("hello"))
+    notes.tell(tell("hello"))
+
+    first = notes.next_write(lambda event: event)
+    notes.tell(tell("hello"))
+    second = notes.next_write(lambda event: event)
+
+    assert isinstance(first, Create)
+    assert first.object["count"] == 2
+    assert isinstance(second, Patch)
+    assert second.body["count"] == 3
+    assert notes.next_write(lambda event: event) is None
+
+
+def test_a_flood_of_similar_events_is_cut_short() -> None:
+    notes = recorder()
+
+    for number in range(100):
+        notes.tell(tell(f"attempt {number}"))
+
+    assert len(notes) == 10
+
+
+def test_under_load_warnings_outlive_ordinary_news() -> None:
+    notes = recorder()
+    notes.tell(tell("trouble", warning=True))
+
+    for number in range(1000):
+        about = {**pod(f"p{number}"), "metadata": metadata(f"p{number}")}
+        notes.tell(Tell(about, "Started", "Started container", "kubelet"))
+
+    first = notes.next_write(lambda event: event)
+    assert len(notes) < 300
+    assert isinstance(first, Create)
+    assert first.object["message"] == "trouble"
+
+
+def test_nodes_have_addresses_zones_and_a_part_of_the_pod_range() -> None:
+    nodes = plan_nodes("lubeck", 3, NodeRanges(pods=("10.1.0.0/16",)))
+
+    zones = [one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in nodes]
+    assert zones == ["lubeck-a", "lubeck-b", "lubeck-c"]
+    assert [one["spec"]["podCIDR"] for one in nodes] == [
+        "10.1.0.0/18",
+        "10.1.64.0/18",
+        "10.1.128.0/18",
+    ]
+    kinds = [one["type"] for one in nodes[0]["status"]["addresses"]]
+    assert kinds == ["InternalIP", "ExternalIP", "Hostname"]
+
+
+def test_a_settled_node_is_not_written_again() -> None:
+    (node,) = plan_nodes("lubeck", 1, NodeRanges())
+
+    status = node_status(node, NOW)
+
+    assert node_status({**node, "status": status}, NOW + timedelta(days=1)) == status

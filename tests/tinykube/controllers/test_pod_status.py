@@ -1,0 +1,167 @@
+"""How a pod on a simulated node looks, moment by moment."""
+
+from datetime import timedelta
+
+import pytest
+
+from tinykube.controllers.kubelet import next_free
+from tinykube.controllers.objects import find_condition
+from tinykube.controllers.pod_status import (
+    Lifecycle,
+    Moment,
+    lifecycle,
+    unreachable_status,
+)
+from tinykube.resources import Object
+
+from .builders import NOW, pod
+
+START = timedelta(milliseconds=100)
+
+
+def fresh(**annotations: str) -> Object:
+    made = pod(node="node-1", phase="Pending", ip="")
+    notes = {f"sim.hanse.dev/{name.replace('_', '-')}": v for name, v in annotations.items()}
+    made["metadata"]["annotations"] = notes
+    made["status"] = {"phase": "Pending"}
+    return made
+
+
+def after(seconds: float, member: Object) -> Lifecycle:
+    now = NOW + timedelta(seconds=seconds)
+    return lifecycle(member, Moment(now, NOW, START, ("10.1.0.9",), "172.30.0.1"))
+
+
+def told(member: Object, seconds: float) -> Object:
+    """The pod as it is after some seconds."""
+    return {**member, "status": after(seconds, member).status}
+
+
+def is_ready(member: Object) -> bool:
+    found = find_condition(member["status"]["conditions"], "Ready")
+    assert found is not None
+    return bool(found["status"] == "True")
+
+
+def test_a_pod_starts_after_a_moment_and_is_then_ready() -> None:
+    early = after(0, fresh())
+    late = told(fresh(), 0.1)
+
+    assert early == Lifecycle({"phase": "Pending"}, START)
+    assert late["status"]["phase"] == "Running"
+    assert late["status"]["podIP"] == "10.1.0.9"
+    assert late["status"]["hostIP"] == "172.30.0.1"
+    assert late["status"]["containerStatuses"][0]["ready"] is True
+    assert is_ready(late)
+
+
+def test_a_settled_pod_stays_as_it_is() -> None:
+    running = told(fresh(), 1)
+
+    assert after(3600, running) == Lifecycle(running["status"], None)
+
+
+def test_readiness_can_be_delayed() -> None:
+    member = fresh(ready_after="2s")
+
+    running = told(member, 1)
+
+    assert running["status"]["phase"] == "Running"
+    assert not is_ready(running)
+    assert after(1, member).again_after == timedelta(seconds=1.1)
+    assert is_ready(told(running, 4))
+
+
+def test_readiness_can_be_withheld_and_given_back() -> None:
+    running = told(fresh(), 1)
+    running["metadata"]["annotations"] = {"sim.hanse.dev/ready": "false"}
+
+    withheld = told(running, 2)
+    withheld["metadata"]["annotations"] = {}
+    given_back = told(withheld, 3)
+
+    assert not is_ready(withheld)
+    assert withheld["status"]["phase"] == "Running"
+    assert is_ready(given_back)
+
+
+def test_a_crashing_pod_counts_its_restarts() -> None:
+    crashing = told(fresh(phase="CrashLoop"), 1)
+    still = told(crashing, 100)
+
+    (container,) = crashing["status"]["containerStatuses"]
+    assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert container["restartCount"] == 1
+    assert container["lastState"]["terminated"]["exitCode"] == 1
+    assert not is_ready(crashing)
+    assert still == crashing
+
+
+def test_a_failed_pod_stays_failed() -> None:
+    failed = told(fresh(phase="Failed"), 1)
+    failed["metadata"]["annotations"] = {}
+
+    later = told(failed, 10)
+
+    assert failed["status"]["phase"] == "Failed"
+    assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    assert later["status"] == failed["status"]
+
+
+def test_a_pod_can_be_held_pending() -> None:
+    held = told(fresh(phase="Pending"), 10)
+
+    assert held["status"]["phase"] == "Pending"
+    assert "podIP" not in held["status"]
+    waiting = held["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting["reason"] == "ContainerCreating"
+
+
+@pytest.mark.parametrize(
+    ("gate", "ready"),
+    [
+        pytest.param(None, False, id="missing"),
+        pytest.param("False", False, id="closed"),
+        pytest.param("True", True, id="open"),
+    ],
+)
+def test_readiness_gates_are_honoured(gate: str | None, ready: bool) -> None:
+    member = fresh()
+    member["spec"]["readinessGates"] = [{"conditionType": "hanse.dev/routed"}]
+    if gate is not None:
+        member["status"]["conditions"] = [{"type": "hanse.dev/routed", "status": gate}]
+
+    running = told(member, 1)
+
+    assert is_ready(running) is ready
+    containers = find_condition(running["status"]["conditions"], "ContainersReady")
+    assert containers is not None
+    assert containers["status"] == "True"
+
+
+def test_a_lost_node_makes_its_pods_unready_and_nothing_else() -> None:
+    running = told(fresh(), 1)
+
+    lost = {**running, "status": unreachable_status(running, NOW)}
+
+    assert not is_ready(lost)
+    assert lost["status"]["phase"] == "Running"
+    assert unreachable_status(lost, NOW) == lost["status"]
+
+
+def test_an_address_comes_round_again_only_after_all_others() -> None:
+    first = next_free("10.1.0.0/29", 1, set().__contains__)
+    assert first is not None
+    assert first.address == "10.1.0.1"
+
+    again = next_free("10.1.0.0/29", first.following, {"10.1.0.2"}.__contains__)
+    assert again is not None
+    assert again.address == "10.1.0.3"
+
+    wrapped = next_free("10.1.0.0/29", 7, {"10.1.0.2"}.__contains__)
+    assert wrapped is not None
+    assert wrapped.address == "10.1.0.1"
+
+
+def test_a_range_can_be_used_up() -> None:
+    assert next_free("10.1.0.0/30", 1, lambda _: True) is None

@@ -1,0 +1,114 @@
+"""What a ReplicaSet does next."""
+
+from datetime import timedelta
+
+import pytest
+
+from tinykube.controllers.adoption import claimed
+from tinykube.controllers.contract import PODS, Create, Delete, Patch
+from tinykube.controllers.objects import name_of, owner_reference
+from tinykube.controllers.replicaset import decide, replica_set_status, victims
+from tinykube.resources import Object
+
+from .builders import NOW, pod, replica_set
+
+
+def test_missing_pods_are_made_from_the_template() -> None:
+    outcome = decide(replica_set(replicas=3), [pod("web-a")], NOW)
+
+    made = [one.object for one in outcome.writes if isinstance(one, Create)]
+    assert len(made) == 2
+    assert made[0]["metadata"]["generateName"] == "web-1-"
+    assert made[0]["metadata"]["labels"] == {"app": "web"}
+    assert made[0]["metadata"]["ownerReferences"][0]["uid"] == "uid-web-1"
+
+
+def test_neither_failed_nor_going_pods_count() -> None:
+    pods = [pod("a"), pod("b", phase="Failed"), pod("c", deleting=True)]
+
+    outcome = decide(replica_set(replicas=2), pods, NOW)
+
+    assert sum(isinstance(one, Create) for one in outcome.writes) == 1
+
+
+@pytest.mark.parametrize(
+    ("spared", "victim"),
+    [
+        pytest.param(pod("a"), pod("b", node="", phase="Pending"), id="unassigned"),
+        pytest.param(pod("a"), pod("b", phase="Pending", ready=False), id="pending"),
+        pytest.param(pod("a"), pod("b", ready=False), id="unready"),
+        pytest.param(pod("a", age=90), pod("b", age=10), id="young"),
+        pytest.param(
+            pod("a"),
+            pod("b", age=90, annotations={"controller.kubernetes.io/pod-deletion-cost": "-1"}),
+            id="cheap",
+        ),
+    ],
+)
+def test_the_pod_that_is_missed_least_goes_first(spared: Object, victim: Object) -> None:
+    assert [name_of(one) for one in victims([spared, victim], 1)] == [name_of(victim)]
+
+
+def test_the_crowded_node_loses_a_pod_first() -> None:
+    pods = [pod("a", node="n1"), pod("b", node="n1"), pod("c", node="n2", age=1)]
+
+    assert name_of(victims(pods, 1)[0]) in ("a", "b")
+
+
+def test_too_many_pods_are_deleted() -> None:
+    outcome = decide(replica_set(replicas=1), [pod("a"), pod("b", ready=False)], NOW)
+
+    gone = [name_of(one.target) for one in outcome.writes if isinstance(one, Delete)]
+    assert gone == ["b"]
+
+
+def test_a_pod_is_available_after_it_was_ready_for_long_enough() -> None:
+    wanted = replica_set(replicas=1)
+    wanted["spec"]["minReadySeconds"] = 90
+
+    status = replica_set_status(wanted, [pod("a", age=60)], NOW)
+    outcome = decide(wanted, [pod("a", age=60)], NOW)
+
+    assert status["readyReplicas"] == 1
+    assert "availableReplicas" not in status
+    assert outcome.again_after == timedelta(seconds=30)
+
+
+def test_a_template_that_always_fails_does_not_fill_the_cluster() -> None:
+    remains = [pod(f"p{n}", phase="Failed", ready=False, age=1) for n in range(6)]
+
+    outcome = decide(replica_set(replicas=1, available=0), remains, NOW)
+
+    assert not any(isinstance(one, Create) for one in outcome.writes)
+    assert outcome.again_after is not None
+
+
+def test_refused_pods_are_told_in_a_condition() -> None:
+    status = replica_set_status(replica_set(), [], NOW, "denied by a webhook")
+
+    assert status["conditions"][0]["type"] == "ReplicaFailure"
+    assert status["conditions"][0]["message"] == "denied by a webhook"
+
+
+def test_matching_orphans_are_adopted_and_strangers_released() -> None:
+    owner = replica_set()
+    stranger = pod("b", labels={"app": "other"}, ownerReferences=[owner_reference(owner)])
+
+    claims = claimed(owner, PODS, [stranger], [pod("a"), pod("c", labels={"app": "db"})])
+
+    assert claims.held == ()
+    bodies = {name_of(one.target): one.body for one in claims.writes}
+    assert set(bodies) == {"a", "b"}
+    assert bodies["a"]["metadata"]["ownerReferences"][0]["uid"] == "uid-web-1"
+    assert bodies["b"]["metadata"]["ownerReferences"] is None
+
+
+def test_a_settled_replica_set_writes_nothing() -> None:
+    wanted = replica_set(replicas=2)
+    pods = [pod("a"), pod("b")]
+    told = decide(wanted, pods, NOW).writes
+    for write in told:
+        assert isinstance(write, Patch)
+        wanted["status"] |= write.body["status"]
+
+    assert decide(wanted, pods, NOW + timedelta(hours=1)).writes == ()

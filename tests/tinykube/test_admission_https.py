@@ -1,0 +1,68 @@
+"""Webhooks over real TLS: trusted by their bundle, or not spoken to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from hanse.kube.authority import Authority, server_context
+from tinykube.webhooks import WebhookCall, WebhookFailed, call_over_https
+
+
+@asynccontextmanager
+async def listening(authority: Authority, status: int = 200) -> AsyncIterator[str]:
+    """A webhook on a port of its own that answers with what it was sent."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.Response(status=status, body=await request.read())
+
+    server = web.Server(answer)
+    context = server_context(authority.server("hook"))
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(server, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}/review"
+    finally:
+        listener.close()
+        await server.shutdown()
+
+
+def call(url: str, authority: Authority, **more: str) -> WebhookCall:
+    return WebhookCall(url, authority.certificate, b"{}", timedelta(seconds=5), **more)
+
+
+async def test_a_trusted_webhook_is_asked() -> None:
+    authority = Authority.create("ours")
+
+    async with listening(authority) as url:
+        assert await call_over_https(call(url, authority)) == b"{}"
+
+
+async def test_a_webhook_of_another_authority_is_not_believed() -> None:
+    async with listening(Authority.create("ours")) as url:
+        with pytest.raises(WebhookFailed, match="certificate verify failed"):
+            await call_over_https(call(url, Authority.create("theirs")))
+
+
+async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
+    authority = Authority.create("ours")
+
+    async with listening(authority) as url:
+        with pytest.raises(WebhookFailed, match="certificate verify failed"):
+            await call_over_https(call(url, authority, server_name="hook.other.svc"))
+
+
+async def test_an_answer_that_is_no_success_is_a_failure() -> None:
+    authority = Authority.create("ours")
+
+    async with listening(authority, status=503) as url:
+        with pytest.raises(WebhookFailed, match="503"):
+            await call_over_https(call(url, authority))
+
+
+async def test_nobody_at_home_is_a_failure() -> None:
+    with pytest.raises(WebhookFailed, match="Post"):
+        await call_over_https(call("https://127.0.0.1:1/", Authority.create("ours")))

@@ -1,0 +1,328 @@
+"""HTTP alone: an API that records what it is asked stands behind the server."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from io import BytesIO
+from socket import AF_INET, SOCK_STREAM, socket
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hanse.kube.authority import Authority, client_context, server_context
+from hanse.kube.request import Request, Response
+from tinykube.failures import Refusal
+from tinykube.http import BODY_LIMIT, serve
+from tinykube.users import ANONYMOUS, User
+
+ADA = User("ada", ("sailors",))
+ISSUED = User("system:serviceaccount:default:robot")
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return ("asyncio", {"use_uvloop": request.param})
+
+
+class Recorder:
+    """Answers everything, and keeps what was asked by whom."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Request, User]] = []
+        self.answer = Response(200, b"{}", {"content-type": "application/json"})
+        self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.watch_ended = asyncio.Event()
+
+    async def send(self, request: Request, user: User) -> Response:
+        self.asked.append((request, user))
+        if request.path == "/breaks":
+            raise ZeroDivisionError
+        return self.answer
+
+    @asynccontextmanager
+    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.asked.append((request, user))
+        if request.path == "/gone":
+            raise Refusal(410, "Expired", "too old resource version")
+        try:
+            yield self._lines()
+        finally:
+            self.watch_ended.set()
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        while (line := await self.lines.get()) is not None:
+            if line == b"break":
+                raise ZeroDivisionError
+            yield line
+
+    def authenticate(self, token: str) -> User | None:
+        return ISSUED if token == "issued" else None
+
+
+def bound() -> socket:
+    sock = socket(AF_INET, SOCK_STREAM)
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+
+class Running:
+    """A server on a free port, with a client session for it."""
+
+    def __init__(self, api: Recorder, session: aiohttp.ClientSession) -> None:
+        self.api = api
+        self.session = session
+
+    async def fetch(self, method: str, path: str, **options: Any) -> tuple[int, bytes]:
+        async with self.session.request(method, path, **options) as response:
+            return response.status, await response.read()
+
+
+@asynccontextmanager
+async def running(authority: Authority | None = None) -> AsyncIterator[Running]:
+    api, sock = Recorder(), bound()
+    host, port = sock.getsockname()
+    tls = server_context(authority.server("test")) if authority else None
+    trust: ssl.SSLContext | bool = client_context(authority.certificate) if authority else True
+    scheme = "https" if authority else "http"
+    async with (
+        serve(api, sock, {"ada-token": ADA}, tls, grace=timedelta(seconds=0.2)),
+        aiohttp.ClientSession(
+            f"{scheme}://{host}:{port}",
+            headers={"Authorization": "Bearer ada-token"},
+            connector=aiohttp.TCPConnector(ssl=trust),
+        ) as session,
+    ):
+        yield Running(api, session)
+
+
+@pytest.fixture(params=["http", "https"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    async with running(Authority.create("tests") if request.param == "https" else None) as made:
+        yield made
+
+
+async def test_a_request_becomes_a_value(server: Running) -> None:
+    server.api.answer = Response(201, b'{"a":1}', {"content-type": "application/json"})
+
+    got = await server.fetch(
+        "POST",
+        "/api/v1/namespaces/a%20b/configmaps?dryRun=All&labelSelector=x%3Dy,z",
+        data=b"{}",
+        headers={"Content-Type": "application/json", "Accept": "application/yaml"},
+    )
+
+    asked, user = server.api.asked[0]
+    assert got == (201, b'{"a":1}')
+    assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/a b/configmaps")
+    assert asked.query == (("dryRun", "All"), ("labelSelector", "x=y,z"))
+    assert (asked.body, asked.content_type, asked.accept) == (
+        b"{}",
+        "application/json",
+        "application/yaml",
+    )
+    assert user == ADA
+
+
+async def test_headers_of_the_answer_arrive(server: Running) -> None:
+    server.api.answer = Response(200, b"{}", {"content-type": "x/y", "warning": '299 - "old"'})
+
+    async with server.session.get("/apis") as response:
+        assert response.headers["Content-Type"] == "x/y"
+        assert response.headers["Warning"] == '299 - "old"'
+        assert response.headers["Cache-Control"] == "no-cache, private"
+
+
+async def test_head_has_no_body(server: Running) -> None:
+    assert await server.fetch("HEAD", "/readyz") == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("header", "user"),
+    [
+        pytest.param({"Authorization": "Bearer ada-token"}, ADA, id="a token it was given"),
+        pytest.param({"Authorization": "bearer  issued"}, ISSUED, id="a token the API issued"),
+    ],
+)
+async def test_a_known_token_says_who_asks(
+    server: Running, header: dict[str, str], user: User
+) -> None:
+    await server.fetch("GET", "/api", headers=header)
+
+    assert server.api.asked[0][1] == user
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer wrong", "Bearer", "Basic YTpi", "ada-token"], ids=repr
+)
+async def test_without_a_known_token_nobody_is_let_in(server: Running, header: str) -> None:
+    status, body = await server.fetch("GET", "/api/v1/pods", headers={"Authorization": header})
+
+    assert status == 401
+    assert b'"reason":"Unauthorized"' in body
+    assert server.api.asked == []
+
+
+async def test_health_and_version_are_open_to_all(server: Running) -> None:
+    status, _ = await server.fetch("GET", "/readyz", headers={"Authorization": ""})
+
+    assert status == 200
+    assert server.api.asked[0][1] == ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    ("headers", "user"),
+    [
+        pytest.param(
+            [("Impersonate-User", "eve")], User("eve", ("system:authenticated",)), id="user"
+        ),
+        pytest.param(
+            [
+                ("Impersonate-User", "eve"),
+                ("Impersonate-Group", "a"),
+                ("Impersonate-Group", "b"),
+                ("Impersonate-Uid", "7"),
+                ("Impersonate-Extra-Scopes", "x"),
+                ("Impersonate-Extra-Scopes", "y"),
+                ("Impersonate-Extra-Sea.example%2fship", "anna"),
+            ],
+            User(
+                "eve",
+                ("a", "b", "system:authenticated"),
+                "7",
+                {"scopes": ["x", "y"], "sea.example/ship": ["anna"]},
+            ),
+            id="groups, uid and extra",
+        ),
+        pytest.param(
+            [("Impersonate-User", "system:serviceaccount:shop:robot")],
+            User(
+                "system:serviceaccount:shop:robot",
+                ("system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"),
+            ),
+            id="service account",
+        ),
+        pytest.param(
+            [("Impersonate-User", "system:anonymous")],
+            User("system:anonymous", ("system:unauthenticated",)),
+            id="nobody",
+        ),
+    ],
+)
+async def test_a_caller_may_act_as_another(
+    server: Running, headers: list[tuple[str, str]], user: User
+) -> None:
+    await server.fetch("GET", "/api", headers=headers)
+
+    assert server.api.asked[0][1] == user
+
+
+async def test_groups_without_a_user_cannot_be_impersonated(server: Running) -> None:
+    status, body = await server.fetch("GET", "/api", headers={"Impersonate-Group": "x"})
+
+    assert status == 400
+    assert b"requested [{Group  x    }] without impersonating a user" in body
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_at_the_limit_arrives_whole(server: Running, chunked: bool) -> None:
+    await server.fetch("POST", "/api", data=_body(BODY_LIMIT, chunked=chunked))
+
+    assert len(server.api.asked[0][0].body) == BODY_LIMIT
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_over_the_limit_is_seen_to_be_so(server: Running, chunked: bool) -> None:
+    server.api.answer = Response(413, b"too large", {"content-type": "text/plain"})
+
+    try:
+        got = await server.fetch("POST", "/api", data=_body(2 * BODY_LIMIT, chunked=chunked))
+    except aiohttp.ClientConnectionError:
+        got = (413, b"too large")  # the server may close while the client is still sending
+
+    assert got == (413, b"too large")
+    assert len(server.api.asked[0][0].body) == BODY_LIMIT + 1
+
+
+def _body(size: int, *, chunked: bool) -> Any:
+    if not chunked:
+        return BytesIO(b"x" * size)
+
+    async def parts() -> AsyncIterator[bytes]:
+        for start in range(0, size, 1 << 20):
+            yield b"x" * min(1 << 20, size - start)
+
+    return parts()
+
+
+async def test_a_fault_of_ours_is_told_and_logged(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, body = await server.fetch("GET", "/breaks")
+
+    assert status == 500
+    assert b'"reason":"InternalError"' in body
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_watch_events_arrive_as_they_happen(server: Running) -> None:
+    async with server.session.get("/api/v1/pods?watch=true") as response:
+        assert response.status == 200
+        for line in (b'{"type":"ADDED"}', b'{"type":"DELETED"}\n'):
+            server.api.lines.put_nowait(line)
+            assert await response.content.readline() == line.rstrip() + b"\n"
+        server.api.lines.put_nowait(None)
+
+        assert await response.content.read() == b""
+
+
+async def test_a_watch_that_fails_on_its_way_ends(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with server.session.get("/api/v1/pods?watch=true") as response:
+        server.api.lines.put_nowait(b'{"type":"ADDED"}')
+        server.api.lines.put_nowait(b"break")
+
+        assert await response.content.read() == b'{"type":"ADDED"}\n'
+
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_watch_that_is_refused_has_its_status(server: Running) -> None:
+    status, body = await server.fetch("GET", "/gone?watch=1")
+
+    assert status == 410
+    assert b"too old resource version" in body
+
+
+async def test_a_watch_ends_with_its_client(server: Running) -> None:
+    response = await server.session.get("/api/v1/pods?watch=true")
+    response.close()
+
+    async with asyncio.timeout(5):
+        await server.api.watch_ended.wait()
+
+
+async def test_stopping_ends_watches_cleanly_and_frees_the_port() -> None:
+    api, sock = Recorder(), bound()
+    address = sock.getsockname()
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer ada-token"}) as session:
+        async with serve(api, sock, {"ada-token": ADA}):
+            url = f"http://{address[0]}:{address[1]}/api/v1/pods?watch=true"
+            response = await session.get(url)
+
+        assert await response.content.read() == b""
+
+        assert api.watch_ended.is_set()
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(url)
+
+
+async def test_a_client_that_trusts_another_authority_is_not_served() -> None:
+    stranger = client_context(Authority.create("other").certificate)
+
+    async with running(Authority.create("tests")) as server:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await server.fetch("GET", "/readyz", ssl=stranger)

@@ -1,0 +1,186 @@
+"""Endpoints beside the object itself: scale, tokens, reviews, bindings, evictions."""
+
+from base64 import b64decode
+
+import msgspec
+import pytest
+
+from hanse.kube.request import MERGE_PATCH
+from tests.tinykube.core_cluster import (
+    CRDS,
+    DEPLOYMENTS,
+    PODS,
+    WIDGETS,
+    Cluster,
+    deployment,
+    pod,
+    widget,
+    widget_crd,
+)
+from tinykube.users import User
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+async def test_a_deployment_is_scaled() -> None:
+    cluster = Cluster()
+    await cluster.create(DEPLOYMENTS, deployment("web", replicas=1))
+    path = f"{DEPLOYMENTS}/web/scale"
+
+    shown = await cluster.get(path)
+    shown["spec"]["replicas"] = 4
+    put = await cluster.send("PUT", path, shown)
+    patched = await cluster.merge(path, {"spec": {"replicas": 5}})
+
+    assert shown["kind"] == "Scale"
+    assert shown["status"] == {"replicas": 0, "selector": "app=web"}
+    assert put.body["spec"]["replicas"] == 4
+    assert patched["spec"]["replicas"] == 5
+    web = await cluster.get(f"{DEPLOYMENTS}/web")
+    assert web["spec"]["replicas"] == 5
+    assert web["metadata"]["generation"] == 3
+
+
+async def test_a_scale_of_the_past_is_refused() -> None:
+    cluster = Cluster()
+    await cluster.create(DEPLOYMENTS, deployment("web", replicas=1))
+    path = f"{DEPLOYMENTS}/web/scale"
+    old = await cluster.get(path)
+    await cluster.merge(path, {"spec": {"replicas": 2}})
+
+    stale = await cluster.send("PUT", path, {**old, "spec": {"replicas": 9}})
+    negative = await cluster.send("PATCH", path, {"spec": {"replicas": -1}}, kind=MERGE_PATCH)
+
+    assert stale.status == 409
+    assert negative.status == 422
+    assert (await cluster.get(path))["spec"]["replicas"] == 2
+
+
+async def test_a_custom_resource_is_scaled_where_its_definition_says() -> None:
+    cluster = Cluster()
+    await cluster.create(CRDS, widget_crd())
+    await cluster.create(WIDGETS, widget("w", replicas=2))
+    await cluster.merge(f"{WIDGETS}/w/status", {"status": {"replicas": 1, "selector": "a=b"}})
+
+    shown = await cluster.get(f"{WIDGETS}/w/scale")
+    await cluster.merge(f"{WIDGETS}/w/scale", {"spec": {"replicas": 3}})
+
+    assert shown["spec"] == {"replicas": 2}
+    assert shown["status"] == {"replicas": 1, "selector": "a=b"}
+    assert (await cluster.get(f"{WIDGETS}/w"))["spec"]["replicas"] == 3
+
+
+async def test_a_requested_token_names_its_account_until_it_expires() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+
+    issued = await cluster.create(f"{ACCOUNTS}/robot/token", {"spec": {"expirationSeconds": 600}})
+    token = issued["status"]["token"]
+    user = cluster.api.authenticate(token)
+    cluster.clock.advance(seconds=601)
+
+    assert user is not None
+    assert user.name == "system:serviceaccount:default:robot"
+    assert "system:serviceaccounts:default" in user.groups
+    assert issued["status"]["expirationTimestamp"] == "2026-01-02T03:14:05Z"
+    assert cluster.api.authenticate(token) is None
+
+
+async def test_a_token_dies_with_its_account() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    issued = await cluster.create(f"{ACCOUNTS}/robot/token", {"spec": {}})
+
+    await cluster.send("DELETE", f"{ACCOUNTS}/robot")
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+
+    assert cluster.api.authenticate(issued["status"]["token"]) is None
+
+
+async def test_a_token_of_another_cluster_or_a_changed_one_is_not_believed() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    issued = await cluster.create(f"{ACCOUNTS}/robot/token", {"spec": {}})
+    token = issued["status"]["token"]
+
+    assert cluster.api.authenticate(token[:-2] + "xx") is None
+    assert cluster.api.authenticate("nonsense") is None
+    assert cluster.api.authenticate("") is None
+
+
+async def test_a_token_shorter_than_ten_minutes_is_refused() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+
+    short = await cluster.send(
+        "POST", f"{ACCOUNTS}/robot/token", {"spec": {"expirationSeconds": 60}}
+    )
+    nobody = await cluster.send("POST", f"{ACCOUNTS}/nobody/token", {"spec": {}})
+
+    assert "may not specify a duration less than 10 minutes" in short.message
+    assert nobody.status == 404
+
+
+async def test_a_token_secret_is_filled_and_its_token_lasts_as_long_as_it() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    notes = {"kubernetes.io/service-account.name": "robot"}
+    wanted = {
+        "metadata": {"name": "key", "annotations": notes},
+        "type": "kubernetes.io/service-account-token",
+    }
+    await cluster.create(SECRETS, wanted)
+
+    filled = await cluster.get(f"{SECRETS}/key")
+    token = b64decode(filled["data"]["token"]).decode()
+    known = cluster.api.authenticate(token)
+    await cluster.send("DELETE", f"{SECRETS}/key")
+
+    assert known is not None
+    assert cluster.api.authenticate(token) is None
+
+
+async def test_reviews_tell_who_asks_and_that_all_is_allowed() -> None:
+    cluster = Cluster()
+    hans = User("hans", ("guild",))
+
+    me = await cluster.send(
+        "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=hans
+    )
+    may = await cluster.create(
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}},
+    )
+    what = await cluster.send(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}}
+    )
+
+    assert me.body["status"]["userInfo"] == {"username": "hans", "groups": ["guild"]}
+    assert may["status"]["allowed"] is True
+    assert what.status == 422
+
+
+async def test_a_pod_is_bound_once() -> None:
+    cluster = Cluster()
+    await cluster.create(PODS, pod("p"))
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+
+    await cluster.create(f"{PODS}/p/binding", binding)
+    again = await cluster.send("POST", f"{PODS}/p/binding", binding)
+
+    bound = await cluster.get(f"{PODS}/p")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["status"]["conditions"][0]["type"] == "PodScheduled"
+    assert again.status == 409
+
+
+@pytest.mark.parametrize("options", [None, {"gracePeriodSeconds": 0}])
+async def test_an_evicted_pod_goes(options: dict[str, int] | None) -> None:
+    cluster = Cluster()
+    await cluster.create(PODS, pod("p"))
+    eviction = {"metadata": {"name": "p"}, "deleteOptions": options}
+
+    await cluster.create(f"{PODS}/p/eviction", msgspec.to_builtins(eviction))
+
+    assert await cluster.names(PODS) == []

@@ -1,0 +1,175 @@
+"""Objects, versions, history: the bottom of the embedded cluster, alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinykube.resources import Object
+from tinykube.storage import Absent, Change, Compacted, Notice, Restored, Storage, Taken
+
+
+def thing(name: str, namespace: str = "default", **fields: str) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace}, **fields}
+
+
+def names(storage: Storage, namespace: str = "") -> list[str]:
+    return [obj["metadata"]["name"] for obj in storage.objects("things", namespace)]
+
+
+def test_every_write_raises_one_version_for_the_whole_cluster() -> None:
+    storage = Storage()
+
+    first = storage.create("things", thing("a"))
+    second = storage.create("others", thing("b"))
+    third = storage.replace("things", thing("a", colour="red"))
+
+    versions = [obj["metadata"]["resourceVersion"] for obj in (first, second, third)]
+    assert versions == ["1", "2", "3"]
+    assert storage.version == 3
+
+
+def test_a_stored_object_is_replaced_and_never_changed() -> None:
+    storage = Storage()
+    before = storage.create("things", thing("a", colour="red"))
+
+    storage.replace("things", thing("a", colour="blue"))
+
+    assert before["colour"] == "red"
+    assert before["metadata"]["resourceVersion"] == "1"
+
+
+def test_a_name_can_be_taken_once() -> None:
+    storage = Storage()
+    storage.create("things", thing("a"))
+
+    with pytest.raises(Taken):
+        storage.create("things", thing("a"))
+
+    assert storage.version == 1
+
+
+def test_what_is_not_there_can_neither_be_replaced_nor_removed() -> None:
+    storage = Storage()
+
+    with pytest.raises(Absent):
+        storage.replace("things", thing("a"))
+    with pytest.raises(Absent):
+        storage.remove("things", "default", "a")
+
+
+def test_lists_stand_in_the_order_of_whole_keys() -> None:
+    storage = Storage()
+    for namespace, name in (("a", "z"), ("a-b", "m"), ("a", "b")):
+        storage.create("things", thing(name, namespace))
+
+    # a dash comes before the slash that ends a namespace
+    assert names(storage) == ["m", "b", "z"]
+    assert names(storage, "a") == ["b", "z"]
+    assert storage.count("things") == 3
+    assert storage.count("things", "a-b") == 1
+
+
+def test_changes_since_a_version_come_oldest_first() -> None:
+    storage = Storage()
+    storage.create("things", thing("a"))
+    storage.replace("things", thing("a", colour="red"))
+    storage.remove("things", "default", "a")
+
+    assert [change.type for change in storage.since("things", 0)] == [
+        "ADDED",
+        "MODIFIED",
+        "DELETED",
+    ]
+    assert [change.version for change in storage.since("things", 2)] == [3]
+
+
+def test_a_removal_carries_the_last_state_and_its_own_version() -> None:
+    storage = Storage()
+    storage.create("things", thing("a", colour="red"))
+
+    gone = storage.remove("things", "default", "a")
+
+    assert gone["colour"] == "red"
+    assert gone["metadata"]["resourceVersion"] == "2"
+
+
+def test_history_is_bounded_and_says_where_it_starts() -> None:
+    storage = Storage(history=2)
+    for name in ("a", "b", "c"):
+        storage.create("things", thing(name))
+
+    with pytest.raises(Compacted) as refused:
+        storage.since("things", 0)
+
+    assert refused.value.oldest == 1
+    assert [change.version for change in storage.since("things", 1)] == [2, 3]
+
+
+def test_lost_history_makes_every_follower_list_again() -> None:
+    storage = Storage()
+    storage.create("things", thing("a"))
+    storage.create("things", thing("b"))
+
+    storage.lose_history()
+
+    with pytest.raises(Compacted):
+        storage.since("things", 1)
+    with pytest.raises(Compacted):
+        storage.since("never seen", 1)
+    assert storage.since("things", 2) == []
+
+
+def test_a_listener_hears_its_store_until_it_stops() -> None:
+    storage = Storage()
+    heard: list[Notice] = []
+    stop = storage.subscribe(heard.append, "things")
+
+    storage.create("things", thing("a"))
+    storage.create("others", thing("b"))
+    stop()
+    storage.create("things", thing("c"))
+
+    assert [n.object["metadata"]["name"] for n in heard if isinstance(n, Change)] == ["a"]
+
+
+def test_a_restored_backup_brings_back_objects_and_version() -> None:
+    storage = Storage()
+    storage.create("things", thing("a"))
+    backup = storage.snapshot()
+    storage.create("things", thing("b"))
+    storage.remove("things", "default", "a")
+    heard: list[Notice] = []
+    storage.subscribe(heard.append)
+
+    storage.restore(backup)
+
+    assert names(storage) == ["a"]
+    assert storage.version == 1
+    assert heard == [Restored(1)]
+    with pytest.raises(Compacted):
+        storage.since("things", 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("cud"), st.sampled_from(["a", "b", "c"]), st.sampled_from("xy")),
+        max_size=30,
+    )
+)
+def test_any_past_version_in_the_history_can_be_listed(steps: list[tuple[str, str, str]]) -> None:
+    storage = Storage()
+    seen: dict[int, list[Object]] = {0: []}
+    for verb, name, namespace in steps:
+        present = storage.get("things", namespace, name) is not None
+        if verb == "c" and not present:
+            storage.create("things", thing(name, namespace))
+        elif verb == "u" and present:
+            storage.replace("things", thing(name, namespace, at=str(storage.version)))
+        elif verb == "d" and present:
+            storage.remove("things", namespace, name)
+        seen[storage.version] = list(storage.objects("things"))
+
+    for version, objects in seen.items():
+        assert storage.objects_at("things", "", version) == objects
+        inside = [obj for obj in objects if obj["metadata"]["namespace"] == "x"]
+        assert storage.objects_at("things", "x", version) == inside

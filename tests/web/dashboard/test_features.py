@@ -1,0 +1,262 @@
+"""What the page shows of what spans clusters."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.records import Backends, MemberPort, Record, configmap_of
+from hanse.features.gslb.feature import Gslb
+from hanse.features.networks.feature import Networks as NetworksFeature
+from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.policies.content import Content
+from hanse.features.policies.feature import Policies as PoliciesFeature
+from hanse.features.policies.record import Here, config_map_of
+from hanse.features.policies.record import Record as PolicyRecord
+from hanse.features.policies.versions import NOTHING, event, merge
+from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
+from hanse.model.facts import Role
+from hanse.model.keys import Key
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.globalservice import (
+    GlobalMember,
+    GlobalService,
+    GlobalServiceSpec,
+    GlobalServiceStatus,
+    MemberHealth,
+)
+from hanse.model.kinds.networks import (
+    Network,
+    NetworkService,
+    NetworkSpec,
+    NetworkStatus,
+)
+from hanse.model.kinds.stateful import (
+    Replica,
+    Share,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.objects import Meta, Object
+from hanse.web.dashboard.federated import Federated
+from hanse.web.dashboard.gslb import Hosts
+from hanse.web.dashboard.networks import Networks, Reach
+from hanse.web.dashboard.policies import Policies
+from hanse.web.dashboard.section import Section, worst
+from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.statefulsets import StatefulSets
+from tests.support.builders import annotated, cluster, snapshot
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def shown(section: Section, key: str, seen: Sights) -> Any:
+    assert key in set(section.keys(seen))
+    return json.loads(msgspec.json.encode(section.show(key, seen)))
+
+
+def seen_by(feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Object]) -> Sights:
+    states = [cluster(name, *several) for name, several in roles.items()]
+    return Sights({"lubeck": snapshot(feature, "lubeck", states, held)})
+
+
+def record(where: str, *ready: str) -> Object:
+    backends = (Backends("own", "IPv4", ready=ready),)
+    told = Record(where, "Service", "shop", "web", "antrea-plus-system", "web", (MemberPort(80),))
+    return configmap_of(msgspec.structs.replace(told, backends=backends))
+
+
+def test_a_federated_service_shows_its_member_services() -> None:
+    seen = seen_by(
+        FederatedServices(),
+        {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
+        lubeck=[record("lubeck", "10.0.0.1", "10.0.0.2")],
+        bergen=[record("bergen")],
+    )
+
+    told = shown(Federated(), "antrea-plus-system/web", seen)
+
+    assert (told["state"], told["told"]) == ("good", "2 ready")
+    assert [(p["cluster"], p["state"]) for p in told["parts"]] == [
+        ("lubeck", "good"),
+        ("bergen", "bad"),
+    ]
+    assert ["Ports", "80/TCP"] in told["facts"]
+
+
+def host(*members: tuple[str, int, int, bool]) -> GlobalService:
+    return GlobalService(
+        metadata=Meta(name="shop.example.com", namespace="avi-system"),
+        spec=GlobalServiceSpec(
+            host="shop.example.com",
+            members=tuple(
+                GlobalMember(cluster=c, address=f"192.0.2.{n}", weight=w, priority=p)
+                for n, (c, w, p, _) in enumerate(members)
+            ),
+        ),
+        status=GlobalServiceStatus(
+            members=tuple(
+                MemberHealth(
+                    cluster=c, address=f"192.0.2.{n}", up=up, reason="" if up else "no answer"
+                )
+                for n, (c, _, _, up) in enumerate(members)
+            )
+        ),
+    )
+
+
+def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> None:
+    service = host(
+        ("lubeck", 3, 20, True),
+        ("bergen", 1, 20, True),
+        ("rome", 1, 20, False),
+        ("oslo", 9, 10, True),
+    )
+    led = annotated(service, {"gslb.hanse.dev/leader": "2/lubeck"})
+    seen = seen_by(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[led])
+
+    told = shown(Hosts(), "avi-system/shop.example.com", seen)
+
+    assert [(p["cluster"], p["share"], p["state"]) for p in told["parts"]] == [
+        ("lubeck", 75, "good"),
+        ("bergen", 25, "good"),
+        ("rome", 0, "bad"),
+        ("oslo", 0, "idle"),
+    ]
+    assert told["problems"] == ["rome 192.0.2.2 is down: no answer"]
+    assert told["told"] == "3/4 up"
+    assert ["Led by", "lubeck, epoch 2"] in told["facts"]
+
+
+def part(where: str, *ready: bool, trouble: str = "") -> StatefulSetPart:
+    replicas = tuple(Replica(name=f"store-{where}-{n}", ready=one) for n, one in enumerate(ready))
+    spec = StatefulSetPartSpec(
+        namespace="shop", name="store", cluster=where, replicas=replicas, trouble=trouble
+    )
+    return StatefulSetPart(
+        metadata=Meta(name=f"store-{where}", namespace="hanse-broker"), spec=spec
+    )
+
+
+def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
+    shares = StatefulSetShares(
+        metadata=Meta(name="store", namespace="shop"),
+        spec=StatefulSetSharesSpec(
+            shares=(Share(name="lubeck", replicas=2), Share(name="bergen", replicas=2)),
+            service="etcd",
+        ),
+    )
+    seen = seen_by(
+        StatefulSetsFeature("hanse-broker"),
+        {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)},
+        broker=[shares, part("lubeck", True, True), part("bergen", True, False, trouble="no room")],
+    )
+
+    told = shown(StatefulSets(), "shop/store", seen)
+
+    assert (told["told"], told["state"]) == ("3/4 ready", "warn")
+    assert [(p["cluster"], p["text"], p["share"]) for p in told["parts"]] == [
+        ("lubeck", "2/2", 50),
+        ("bergen", "1/2", 50),
+    ]
+    assert told["problems"] == ["bergen: no room"]
+    assert ["bergen", "store-bergen-0, store-bergen-1 not ready"] in told["facts"]
+
+
+def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
+    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+    meta = Meta(name="store", namespace="shop")
+    spec = StatefulSetSharesSpec(shares=(Share(name="lubeck", replicas=1),))
+    unread = part("lubeck", True)
+    unread = replace(unread, spec=replace(unread.spec, schema=2))
+
+    def told(schema: int) -> Any:
+        record = StatefulSetShares(metadata=meta, spec=replace(spec, schema=schema))
+        roles: dict[str, tuple[Role, ...]] = {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)}
+        feature = StatefulSetsFeature("hanse-broker")
+        return shown(StatefulSets(), "shop/store", seen_by(feature, roles, broker=[record, unread]))
+
+    assert (told(1)["told"], told(1)["problems"]) == (
+        "0/1 ready",
+        [f"lubeck: its report: {newer}"],
+    )
+    assert (told(2)["told"], told(2)["problems"]) == ("cannot be read", [f"shares: {newer}"])
+
+
+def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
+    key = Key("acnp", "deny")
+    made = event(NOTHING, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
+    one = event(made, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = event(made, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+    crossed = merge(one, other)
+    blocked = Here(phase="Blocked", reason="Refused", message="no tier gold")
+    seen = seen_by(
+        PoliciesFeature(),
+        {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
+        lubeck=[config_map_of(key, PolicyRecord(crossed, Here(phase="Applied", uid="1")))],
+        bergen=[config_map_of(key, PolicyRecord(crossed, blocked))],
+    )
+
+    told = shown(Policies(), "every namespace/deny", seen)
+
+    assert (told["told"], told["state"]) == ("conflict", "warn")
+    assert told["problems"] == ["bergen: Refused: no tier gold"]
+    assert told["versions"] == [
+        ["lubeck (counts)", "priority: 2\n"],
+        ["bergen (present, overruled)", "priority: 3\n"],
+    ]
+
+
+def network(name: str, phase: Any = "Ready", cidr: str = "10.250.0.0/30") -> Network:
+    tenant = name.partition(".")[0]
+    return Network(
+        metadata=Meta(name=name),
+        spec=NetworkSpec(type="flat", tenant=tenant, service=NetworkService(cidrs=(cidr,))),
+        status=NetworkStatus(phase=phase, message="" if phase == "Ready" else "ranges overlap"),
+    )
+
+
+def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
+    labels = {TENANT: "acme", NETWORK: "default"}
+    space = Namespace(metadata=Meta(name="acme-web", labels={TENANT: "acme"}))
+    web = Service(metadata=Meta(name="web", namespace="acme-web", labels=labels))
+    seen = seen_by(
+        NetworksFeature(),
+        {"lubeck": (Role.LOCAL,)},
+        lubeck=[
+            network("acme.default"),
+            network("rival.default", "Failed", cidr="10.250.0.0/33"),
+            space,
+            web,
+        ],
+    )
+
+    fine = shown(Networks(), "lubeck/acme.default", seen)
+    broken = shown(Networks(), "lubeck/rival.default", seen)
+
+    assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
+    assert (broken["state"], broken["problems"]) == ("bad", ["ranges overlap"])
+
+
+def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
+    spaces: list[Object] = [
+        Namespace(metadata=Meta(name=f"{tenant}-web", labels={TENANT: tenant}))
+        for tenant in ("acme", "rival")
+    ]
+    networks: list[Object] = [network("acme.default"), network("rival.default")]
+    seen = seen_by(NetworksFeature(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces])
+
+    told = shown(Reach(), "lubeck", seen)
+
+    assert told["names"][:2] == ["acme.default", "rival.default"]
+    assert told["rows"][0][1] == "all", "no policy is written yet"
+
+
+def test_the_worst_part_is_the_state_of_the_whole() -> None:
+    assert worst(("good", "warn", "good")) == "warn"
+    assert worst(()) == "idle"

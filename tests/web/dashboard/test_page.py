@@ -1,0 +1,169 @@
+"""The page in a real browser, over a whole local federation."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Running, running
+from tests.web.dashboard.browser import PROGRAM, Page, browsing
+
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium")
+
+PICTURES = Path(os.environ.get("HANSE_PICTURES", "dist/pictures"))
+"""Where pictures of the page are kept to be looked at."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("page")) as federation:
+        yield federation
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[Page]:
+    async with browsing() as page:
+        yield page
+
+
+@pytest.fixture
+async def page(browser: Page) -> Page:
+    """The page as it is for somebody who was never here."""
+    await browser.call("Network.clearBrowserCookies")
+    await browser.open("about:blank")
+    browser.complaints.clear()
+    return browser
+
+
+async def entered(page: Page, fleet: Running, where: str = "") -> None:
+    """Come in by a link, and go to a part of the page."""
+    link = fleet.beside("dashboard")
+    assert link.status == 0, link.err
+    await page.open(link.out.strip())
+    await page.shows("Map")
+    if where:
+        await page.ask(f"location.hash = '#/{where}'")
+
+
+async def test_the_fleet_is_a_map_in_light_and_in_dark(page: Page, fleet: Running) -> None:
+    for scheme in ("light", "dark"):
+        await page.dress(scheme)
+        await entered(page, fleet)
+        for name in ("lubeck", "hamburg", "bergen", "broker"):
+            await page.until(f"document.querySelector('.map a[aria-label^=\"{name}, \"]')")
+        assert await page.ask("document.documentElement.dataset.theme") == scheme
+        await page.picture(PICTURES / f"fleet-{scheme}.png")
+
+    assert page.complaints == []
+
+
+async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
+    page: Page, fleet: Running
+) -> None:
+    await entered(page, fleet, "fleet/bergen")
+
+    await page.click("#kill")
+    await page.until("document.querySelector('.map .node.bad')")
+    await page.shows("Heal everything")
+    await page.picture(PICTURES / "fleet-killed.png")
+    await page.click("#start")
+    await page.until("!document.querySelector('.map .node.bad')")
+
+    assert page.complaints == []
+
+
+async def test_a_way_is_cut_and_healed_by_a_click(page: Page, fleet: Running) -> None:
+    await entered(page, fleet, "fleet/hamburg")
+
+    await page.click("#cut-broker")
+    await page.until("document.querySelector('.map .link.bad')")
+    await page.click("#healall")
+    await page.until("!document.querySelector('.map .link.bad')")
+
+
+async def test_a_service_is_found_by_typing_and_shown_in_full(page: Page, fleet: Running) -> None:
+    await entered(page, fleet)
+
+    await page.press("/")
+    await page.type("web")
+    await page.shows("found for “web”")
+    await page.ask(
+        "document.getElementById('search').dispatchEvent("
+        "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))"
+    )
+    await page.shows("Exported by")
+    await page.shows("web.shop.svc.clusterset.local")
+    await page.picture(PICTURES / "service.png")
+
+    assert await page.ask("location.hash") == "#/services/shop/web"
+
+
+async def test_a_new_export_appears_without_a_reload(page: Page, fleet: Running) -> None:
+    await entered(page, fleet, "services")
+
+    made = fleet.kubectl("create", "deployment", "late", "--image=x", "-n", "shop")
+    exposed = fleet.kubectl("expose", "deployment", "late", "--port=80", "-n", "shop")
+    assert (made.status, exposed.status) == (0, 0), made.err + exposed.err
+    assert fleet.beside("export", "late", "-n", "shop", "--context", "lubeck").status == 0
+    await page.until("document.querySelector('tr[data-href=\"#/services/shop/late\"]')")
+    await page.ask("location.hash = '#/timeline'")
+    await page.shows("shop/late")
+    await page.picture(PICTURES / "timeline.png")
+
+
+async def test_a_name_is_explained_and_a_bad_one_refused(page: Page, fleet: Running) -> None:
+    await entered(page, fleet, "names/web.shop.svc.clusterset.local/A")
+
+    await page.shows("local first: hamburg is ready")
+    await page.picture(PICTURES / "names.png")
+    await page.ask("location.hash = '#/names/web..shop/A'")
+    await page.until("document.querySelector('.note.bad')")
+
+
+async def test_what_if_tells_every_write_that_would_follow(page: Page, fleet: Running) -> None:
+    await entered(page, fleet, "whatif")
+
+    await page.until("document.getElementById('yaml')")
+    await page.ask(
+        "document.getElementById('yaml').value = document.getElementById('yaml').value"
+        ".replace('name: web', 'name: soon')"
+    )
+    await page.ask("document.getElementById('yaml').dispatchEvent(new Event('input'))")
+    await page.click("button.primary")
+    await page.shows("ServiceExport shop/soon")
+    await page.shows("create")
+    await page.picture(PICTURES / "whatif.png")
+
+
+async def test_without_the_token_the_page_shows_nothing_and_says_how_to_get_in(
+    page: Page, fleet: Running
+) -> None:
+    address = fleet.beside("dashboard").out.strip().partition("/enter/")[0]
+    await page.open(address)
+
+    await page.shows("This dashboard needs its token")
+    assert "lubeck" not in await page.ask("document.body.innerText")
+    await page.click("button.primary")
+    await page.shows("That is not the token")
+
+
+async def test_everything_that_can_be_clicked_or_filled_has_a_name(
+    page: Page, fleet: Running
+) -> None:
+    unnamed = (
+        "[...document.querySelectorAll('button, a, input, select, textarea')].filter(e => "
+        "!(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length)))"
+        ".map(e => e.outerHTML)"
+    )
+    await entered(page, fleet)
+    for where in ("fleet/lubeck", "services/shop/web", "names", "timeline", "whatif"):
+        await page.ask(f"location.hash = '#/{where}'")
+        await page.until("document.querySelector('main h1')")
+
+        assert await page.ask(unnamed) == []

@@ -1,0 +1,279 @@
+"""What is shown is a pure function of what is seen."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.features.services.feature import Services as Feature
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
+from hanse.model.conditions import condition
+from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, Role
+from hanse.model.kinds.core import Event, ObjectReference, Secret
+from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.multicluster import (
+    ExportingCluster,
+    ImportedPort,
+    ServiceExport,
+    ServiceExportStatus,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import Meta, Object
+from hanse.model.snapshot import FactChange, ObjectChange
+from hanse.web.dashboard.board import Board
+from hanse.web.dashboard.fleet import Clusters, Links
+from hanse.web.dashboard.section import Section
+from hanse.web.dashboard.services import Services
+from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.timeline import KEPT, SAME, Timeline
+from tests.support.builders import cluster, snapshot
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SHOP = "shop"
+
+
+def web(*exporters: str) -> ServiceImport:
+    return ServiceImport(
+        metadata=Meta(name="web", namespace=SHOP),
+        spec=ServiceImportSpec(type="ClusterSetIP", ports=(ImportedPort(port=80, name="http"),)),
+        status=ServiceImportStatus(clusters=tuple(ExportingCluster(cluster=c) for c in exporters)),
+    )
+
+
+def export(*told: Any) -> ServiceExport:
+    return ServiceExport(
+        metadata=Meta(name="web", namespace=SHOP), status=ServiceExportStatus(conditions=told)
+    )
+
+
+def piece(source: str, *ready: bool, weight: str = "") -> EndpointSlice:
+    return EndpointSlice(
+        metadata=Meta(
+            name=f"web-{source}",
+            namespace=SHOP,
+            labels={SERVICE_NAME: "web", SOURCE_CLUSTER: source, MANAGED_BY: US},
+            annotations={WEIGHT: weight} if weight else {},
+        ),
+        address_type="IPv4",
+        endpoints=tuple(
+            Endpoint(addresses=(f"10.0.0.{n}",), conditions=EndpointConditions(ready=is_ready))
+            for n, is_ready in enumerate(ready, 1)
+        ),
+    )
+
+
+GOOD = (condition("Valid", True, "Valid"), condition("Ready", True, "Exported"))
+
+
+def sights(**held: list[Object]) -> Sights:
+    """Each cluster as its own agent sees it, beside a broker."""
+    fleet = [cluster("broker", Role.BROKER)]
+    return Sights(
+        {
+            name: snapshot(Feature(), name, [cluster(name, Role.LOCAL), *fleet], {name: objects})
+            for name, objects in held.items()
+        }
+    )
+
+
+def shown(section: Section, key: str, seen: Sights) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(section.show(key, seen)))
+
+
+def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
+    seen = sights(
+        lubeck=[export(*GOOD), web("lubeck", "bergen"), piece("lubeck", True, True, weight="3")],
+        bergen=[export(*GOOD), web("lubeck", "bergen"), piece("bergen", True, False)],
+    )
+
+    told = shown(Services(), "shop/web", seen)
+
+    assert list(Services().keys(seen)) == ["shop/web"]
+    assert told["ports"] == ["80/TCP http"]
+    assert [(e["cluster"], e["ready"], e["all"], e["weight"]) for e in told["exporters"]] == [
+        ("bergen", 1, 2, ""),
+        ("lubeck", 2, 2, "3"),
+    ]
+    assert told["state"] == "warn"
+
+
+def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
+    conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
+    seen = sights(lubeck=[export(*GOOD, conflict), web("lubeck"), piece("lubeck", True)])
+
+    told = shown(Services(), "shop/web", seen)
+
+    assert told["problems"] == [
+        {"cluster": "lubeck", "reason": "PortConflict", "message": "bergen has 81"}
+    ]
+    assert told["state"] == "warn"
+
+
+def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
+    assert Services().show("shop/web", sights(lubeck=[])) is None
+
+
+def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -> None:
+    seen = sights(lubeck=[export(*GOOD), web("lubeck")])
+
+    lubeck, broker = (shown(Clusters(), name, seen) for name in ("lubeck", "broker"))
+
+    assert (lubeck["agent"], lubeck["exports"], lubeck["imports"]) == (True, 1, 1)
+    assert (broker["agent"], broker["roles"], broker["state"]) == (False, ["broker"], "good")
+    assert [link["source"] for link in shown(Links(), "broker", seen)] == ["lubeck"]
+
+
+def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
+    fleet = [cluster("lubeck", Role.LOCAL), cluster("gslb/bergen", Role.SITE)]
+    seen = Sights({"lubeck": snapshot(Feature(), "lubeck", fleet, {})})
+    both = Sights(
+        {"lubeck": snapshot(Feature(), "lubeck", [*fleet, cluster("bergen", Role.MEMBER)], {})}
+    )
+
+    assert seen.clusters == ("lubeck", "gslb/bergen")
+    assert both.clusters == ("lubeck", "bergen")
+    for section in (Clusters(), Links()):
+        assert section.show("gslb/bergen", seen) is not None
+        assert section.show("gslb/bergen", both) is None, "although a fact about it wakes it"
+
+
+def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
+    seen = sights(lubeck=[], bergen=[])
+    dead = Liveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=NOW)
+    seen.seen["lubeck"]._facts.put(dead)
+
+    assert shown(Clusters(), "bergen", seen)["reason"] == "its Lease on broker has run out"
+    assert shown(Clusters(), "bergen", seen)["state"] == "bad"
+
+
+def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
+    seen = sights(lubeck=[export(*GOOD), web("lubeck"), piece("lubeck", True)])
+    board = Board([Clusters(), Services()], lambda: seen)
+
+    first, second = board.news(), board.news()
+    board.saw(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
+    woken_in_vain = board.news()
+    seen = sights(lubeck=[])
+    board.saw(ObjectChange("lubeck", web("lubeck"), None))
+    gone = board.news()
+
+    assert set(first.put) == {"clusters", "services"}
+    assert not second
+    assert not woken_in_vain
+    assert gone.gone == {"services": ("shop/web",)}
+
+
+def test_a_long_board_is_read_in_turns() -> None:
+    names = [f"web-{n}" for n in range(30)]
+    exports = [ServiceExport(metadata=Meta(name=n, namespace=SHOP)) for n in names]
+    board = Board([Services()], lambda: sights(lubeck=list(exports)))
+
+    turns = 0
+    while board.stale:
+        board.news(most=10)
+        turns += 1
+
+    assert turns == 3
+    assert len(board.whole().put["services"]) == 30
+
+
+def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:
+    line = Timeline(NOW)
+    new = Meta(name="web", namespace=SHOP, creation_timestamp=NOW)
+    changes = [
+        ObjectChange("lubeck", None, ServiceExport(metadata=new)),
+        ObjectChange("lubeck", export(), export(*GOOD)),
+        ObjectChange("lubeck", piece("lubeck", True), piece("lubeck", False)),
+        ObjectChange("lubeck", export(*GOOD), None),
+    ]
+
+    told = [h for change in changes for h in line.saw("lubeck", change, NOW)]
+
+    assert [(h.what, h.kind, h.text) for h in told] == [
+        ("created", "ServiceExport", ""),
+        ("told", "ServiceExport", "Valid True, Valid"),
+        ("told", "ServiceExport", "Ready True, Exported"),
+        ("changed", "EndpointSlice", "1 → 0 ready"),
+        ("deleted", "ServiceExport", ""),
+    ]
+
+
+def test_what_was_there_before_and_secrets_are_not_told() -> None:
+    line = Timeline(NOW)
+    old = Meta(name="web", creation_timestamp=datetime(2020, 1, 1, tzinfo=UTC))
+
+    assert line.saw("lubeck", ObjectChange("lubeck", None, ServiceExport(metadata=old)), NOW) == ()
+    assert line.saw("lubeck", ObjectChange("lubeck", Secret(metadata=old), None), NOW) == ()
+
+
+def event(reason: str, message: str, type_: str = "Normal") -> Event:
+    about = ObjectReference(kind="ServiceExport", namespace=SHOP, name="web")
+    meta = Meta(name="web.1", namespace=SHOP)
+    return Event(metadata=meta, involved_object=about, reason=reason, message=message, type=type_)
+
+
+def test_an_event_is_told_as_a_word_about_its_object_by_the_clusters_own_name() -> None:
+    line = Timeline(NOW)
+    refused = event("Refused", "the name is taken", "Warning")
+
+    (told,) = line.saw("lubeck", ObjectChange("gslb/bergen", None, refused), NOW)
+
+    assert (told.where, told.what, told.state) == ("bergen", "event", "warn")
+    assert (told.kind, told.namespace, told.name) == ("ServiceExport", SHOP, "web")
+    assert told.text == "Refused: the name is taken"
+
+
+@pytest.mark.parametrize("event_first", [False, True])
+def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: bool) -> None:
+    line = Timeline(NOW)
+    conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
+    changes = [
+        ObjectChange("lubeck", export(*GOOD), export(*GOOD, conflict)),
+        ObjectChange("lubeck", None, event("PortConflict", "bergen has 81")),
+    ]
+
+    told = [
+        happening.text
+        for change in (reversed(changes) if event_first else changes)
+        for happening in line.saw("lubeck", change, NOW)
+    ]
+    later = line.saw("lubeck", changes[1], NOW + 2 * SAME)
+
+    assert len(told) == 1
+    assert len(later) == 1
+
+
+def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
+    fine = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.SYNCED, NOW)
+    lost = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.UNREACHABLE, NOW, "no answer")
+
+    (told,) = Timeline(NOW).saw("lubeck", FactChange(fine, lost), NOW)
+
+    assert told.where == "bergen"
+    assert told.text == "Unreachable for the agent of lubeck: no answer (for gslb)"
+
+
+def test_the_timeline_forgets_what_is_long_past() -> None:
+    line = Timeline(NOW)
+    for number in range(2 * KEPT):
+        line.saw("lubeck", ObjectChange("lubeck", None, event("Told", str(number))), NOW)
+
+    assert [line.kept[0].text, len(line.kept)] == [f"Told: {KEPT}", KEPT]
+
+
+def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:
+    line = Timeline(NOW)
+    fine = ClusterState("bergen", frozenset({Role.MEMBER}), Phase.SYNCED, NOW)
+    lost = ClusterState("bergen", frozenset({Role.MEMBER}), Phase.UNREACHABLE, NOW, "no answer")
+    leads = Leadership("bergen", "lubeck_local", 3, ours=True)
+
+    told = [
+        h.text
+        for fact in (FactChange(fine, lost), FactChange(None, leads))
+        for h in line.saw("lubeck", fact, NOW)
+    ]
+
+    assert told == ["Unreachable for the agent of lubeck: no answer", "led by lubeck"]

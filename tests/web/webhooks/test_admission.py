@@ -1,0 +1,164 @@
+"""AdmissionReviews as bytes, and the server that answers them over HTTPS."""
+
+import base64
+import copy
+import socket
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.kube.authority import Authority, client_context, server_context
+from hanse.model.facts import Facts
+from hanse.model.merging import merge
+from hanse.model.plan import Call, Read
+from hanse.model.snapshot import Snapshot
+from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
+from hanse.web.webhooks.server import serving
+from tests.support.time import EPOCH
+from tinykube.jsonpatch import apply_json_patch
+
+
+def review(**request: Any) -> bytes:
+    body = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1",
+            "operation": "CREATE",
+            "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+            "userInfo": {"username": "ada", "groups": ["staff"]},
+            **request,
+        },
+    }
+    return msgspec.json.encode(body)
+
+
+def response(body: bytes) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.json.decode(body)["response"]
+    return told
+
+
+def test_a_review_tells_who_wants_what() -> None:
+    question = asked(review(object={"data": {"a": "1"}}, oldObject=None, dryRun=True))
+
+    assert question.uid == "u-1"
+    assert question.review == Review(
+        "CREATE",
+        "",
+        "v1",
+        "ConfigMap",
+        object={"data": {"a": "1"}},
+        user="ada",
+        groups=("staff",),
+        dry_run=True,
+        uid="u-1",
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"{", id="half a document"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'{"kind":"AdmissionReview"}', id="no request"),
+        pytest.param(
+            review().replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"), id="old version"
+        ),
+    ],
+)
+def test_what_is_no_review_is_refused(body: bytes) -> None:
+    with pytest.raises(NotAReview):
+        asked(body)
+
+
+def test_a_denial_carries_its_words() -> None:
+    told = response(answer(asked(review()), Deny("spec.type: may not change", 422)))
+
+    assert told == {
+        "uid": "u-1",
+        "allowed": False,
+        "status": {"code": 422, "message": "spec.type: may not change"},
+    }
+
+
+def test_a_change_travels_as_a_json_patch() -> None:
+    question = asked(review(object={"metadata": {"labels": {"a/b": "old"}}}))
+    verdict = Allow({"metadata": {"labels": {"a/b": "new"}}}, warnings=("mind the label",))
+
+    told = response(answer(question, verdict))
+
+    assert told["warnings"] == ["mind the label"]
+    assert msgspec.json.decode(base64.b64decode(told["patch"])) == [
+        {"op": "replace", "path": "/metadata/labels/a~1b", "value": "new"}
+    ]
+
+
+_names = st.text("ab/~", min_size=1, max_size=2)
+_values: st.SearchStrategy[Any] = st.recursive(
+    st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2),
+    lambda inner: st.dictionaries(_names, inner, max_size=3),
+    max_leaves=5,
+)
+_patches: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.integers(0, 2),
+    lambda inner: st.dictionaries(_names, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    target=st.dictionaries(_names, _values, max_size=3),
+    change=st.dictionaries(_names, _patches, max_size=3),
+)
+def test_the_json_patch_does_what_the_merge_patch_says(target: Any, change: Any) -> None:
+    operations = json_patch(target, change)
+
+    assert apply_json_patch(copy.deepcopy(target), operations) == merge(target, change)
+
+
+class Bouncer:
+    name = "bouncer"
+    asks = (Asks(groups=("",), resources=("configmaps",)),)
+
+    def review(self, review: Review, seen: Snapshot) -> Verdict:
+        if review.name == "broken":
+            raise ZeroDivisionError
+        return Allow() if review.user == "ada" else Deny("metadata.name: only ada may")
+
+
+def nothing_seen() -> Snapshot:
+    return Snapshot({}, Facts(), EPOCH, "lubeck")
+
+
+async def nobody_asked(question: Read | Call) -> Snapshot:
+    raise AssertionError(question)
+
+
+async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> None:
+    authority = Authority.create("webhooks")
+    server_side = server_context(authority.server("localhost"))
+    client_side = client_context(authority.certificate)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    async with (
+        serving([Bouncer()], nothing_seen, nobody_asked, listener, server_side),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=client_side)) as session,
+    ):
+        url = f"https://localhost:{port}/bouncer"
+        outcomes = []
+        for body in (review(), review(userInfo={"username": "eve"}), review(name="broken"), b"?"):
+            async with session.post(url, data=body) as answered:
+                text = await answered.read()
+                outcomes.append(
+                    response(text)["allowed"] if answered.status == 200 else answered.status
+                )
+        async with session.post(f"https://localhost:{port}/nobody", data=review()) as missing:
+            assert missing.status == 404
+
+    assert outcomes == [True, False, False, 400]
