@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hanse.providers.network_providers import AddressProvider, address_providers
 from hanse.providers import network_providers
+from hanse.providers.network_providers import AddressProvider, address_providers
 
 pytestmark = pytest.mark.anyio
 WANTED = {"network": "acme.far", "namespace": "acme-web", "service": "web", "request": "u-1"}

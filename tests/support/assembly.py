@@ -53,7 +53,7 @@ class Assembly:
         seed: int = 0,
         providers: dict[str, Provider] | None = None,
     ) -> None:
-        self.random = Random(seed)  # noqa: S311 - replays by its seed
+        self.random = Random(seed)
         self.network = Network(self.random)
         self.clock = LoopClock()
         self.names = tuple(names)

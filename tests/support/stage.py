@@ -76,7 +76,7 @@ class Stage:
         self.names = ground.names
         self.shop = shop
         self.system = f"{shop}-system"
-        self.random = Random(seed)  # noqa: S311 - replays by its seed
+        self.random = Random(seed)
         self.network = Network(self.random)
         self.actors: dict[str, Actor] = {}
         self.features = features

@@ -50,13 +50,13 @@ class EmbeddedGround:
     def connect(self, cluster: ClusterId) -> Transport:
         return InProcess(self.servers[cluster])
 
-    async def admit(self, account: Account, cluster: ClusterId) -> Transport:  # noqa: ARG002
+    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
         return _Way(self._doors[cluster])
 
     def endpoint(self, cluster: ClusterId) -> Endpoint:
         return Endpoint(f"https://{cluster}.example:6443", ca_of(cluster))
 
-    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
         return Dialled(credentials, self._listed)
 
     def _listed(self, url: str) -> Listed | None:

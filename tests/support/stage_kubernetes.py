@@ -61,10 +61,10 @@ class KubernetesGround:
     def endpoint(self, cluster: ClusterId) -> Endpoint:
         return self._fleet.clusters[cluster].access.endpoint
 
-    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:  # noqa: ARG002
+    def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
         return HttpTransport(credentials)
 
-    def open_door(self, name: str) -> Door:  # noqa: ARG002 - the port tells them apart
+    def open_door(self, name: str) -> Door:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
         return Door(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)

@@ -67,7 +67,7 @@ class Hosts:
     def __call__(
         self,
         target: Target,
-        timeout: float,  # noqa: ARG002 - an `Attempt`
+        timeout: float,
         done: Callable[[str], None],
         /,
     ) -> None:
@@ -283,7 +283,7 @@ class Sites:
         delta = compiled(view, [GlobalZone(view)], seen)
         known = self._tables.get(cluster)
         if known is None or known[0] != delta:
-            table = Table(cluster, Random(1))  # noqa: S311 - only where rounds begin
+            table = Table(cluster, Random(1))
             table.apply(delta)
             known = self._tables[cluster] = (delta, table)
         return known[1]

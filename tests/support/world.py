@@ -42,7 +42,7 @@ class World:
         guard: Callable[[], Guard] | None = None,
         skews: Mapping[ClusterId, timedelta] | None = None,
     ) -> None:
-        self.random = Random(seed)  # noqa: S311 - replays by its seed
+        self.random = Random(seed)
         self.network = Network(self.random)
         self.clock = LoopClock()
         self.names = tuple(names)
