@@ -32,10 +32,10 @@ class _Watching:
     name = "dns"
     watches = ServiceZone(View("any")).watches
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:  # noqa: ARG002 - a feature's
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:  # noqa: ARG002 - a feature's
         return ()
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:  # noqa: ARG002 - a feature's
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - a feature's
         return Plan()
 
 
@@ -76,12 +76,12 @@ def compiler_of() -> Compiler:
 
 
 @asynccontextmanager
-async def served(seen: Snapshot) -> AsyncIterator[int]:
+async def served(snapshot: Snapshot) -> AsyncIterator[int]:
     """Our server on loopback with two workers; gives its port."""
     compiler, listeners = compiler_of(), bound("127.0.0.1", 0, WORKERS)
     try:
         async with serving([Served(compiler, (listeners,))]) as server:
-            feed = Feed(compiler, server, lambda: seen)
+            feed = Feed(compiler, server, lambda: snapshot)
             async with feed.running():
                 await feed.told()
                 yield listeners.address[1]

@@ -86,14 +86,14 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
     yield once
 
 
-def _planned(seen: Snapshot) -> float:
+def _planned(snapshot: Snapshot) -> float:
     """CPU seconds for the plans of all hosts."""
     feature = Gslb()
     gc.collect()
     began = _cpu()
-    keys = [key for key in everything(seen) if key.topic == "host"]
+    keys = [key for key in everything(snapshot) if key.topic == "host"]
     for key in keys:
-        assert feature.plan(key, seen).desired, "every host has members"
+        assert feature.plan(key, snapshot).desired, "every host has members"
     return _cpu() - began
 
 
@@ -215,16 +215,16 @@ class _Wish:
     def __init__(self, wanted: Sequence[Probe]) -> None:
         self._wanted = tuple(wanted)
 
-    def probe_keys(self, seen: Snapshot) -> Iterator[Key]:  # noqa: ARG002
+    def probe_keys(self, snapshot: Snapshot) -> Iterator[Key]:  # noqa: ARG002
         yield Key("bench")
 
-    def wakes_probes(self, change: Change, seen: Snapshot) -> Sequence[Key]:  # noqa: ARG002
+    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Sequence[Key]:  # noqa: ARG002
         return () if isinstance(change, FactChange) else (Key("bench"),)
 
-    def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:  # noqa: ARG002
+    def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:  # noqa: ARG002
         return self._wanted
 
-    def forbidden(self, seen: Snapshot) -> frozenset[str]:  # noqa: ARG002
+    def forbidden(self, snapshot: Snapshot) -> frozenset[str]:  # noqa: ARG002
         return frozenset()
 
 

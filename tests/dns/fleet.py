@@ -48,10 +48,10 @@ class Watching:
     name = "dns"
     watches = ServiceZone(View("any")).watches
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return ()
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         return Plan()
 
 
@@ -162,10 +162,10 @@ def told_in(message: dns.message.Message) -> Told:
 class Asked:
     """The names of one view, asked in wire format without a network."""
 
-    def __init__(self, seen: Snapshot, view: View | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, view: View | None = None) -> None:
         view = view or View("test")
         self.table = Table(view.name, Random(1))
-        self.table.apply(compiled(view, [ServiceZone(view)], seen))
+        self.table.apply(compiled(view, [ServiceZone(view)], snapshot))
 
     def __call__(self, name: str = WEB, rtype: str = "A") -> Told:
         query = dns.message.make_query(name, rtype)

@@ -53,7 +53,7 @@ class Running(Struct, frozen=True):
 
 @asynccontextmanager
 async def running(
-    seen: Snapshot,
+    snapshot: Snapshot,
     view: View | None = None,
     *,
     workers: int = 1,
@@ -67,7 +67,7 @@ async def running(
     listeners = tuple(bound(host, 0, workers) for host in hosts)
     try:
         async with serving([Served(compiler, listeners)], settings) as server:
-            feed = Feed(compiler, server, lambda: seen)
+            feed = Feed(compiler, server, lambda: snapshot)
             async with feed.running():
                 await feed.told()
                 yield Running(server, compiler, listeners)

@@ -51,10 +51,10 @@ class Looking:
     name = "dns"
     watches = StatefulSetZone(View("any"), HOME).watches
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return ()
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         return Plan()
 
 
@@ -133,10 +133,10 @@ def seen_by(
 class Names:
     """A view of what was seen."""
 
-    def __init__(self, seen: Snapshot, view: View | None = None) -> None:
-        self._view = view or View(seen.local, local=seen.local)
+    def __init__(self, snapshot: Snapshot, view: View | None = None) -> None:
+        self._view = view or View(snapshot.local, local=snapshot.local)
         self._table = Table("test", Random(0))
-        self._table.apply(compiled(self._view, [StatefulSetZone(self._view, HOME)], seen))
+        self._table.apply(compiled(self._view, [StatefulSetZone(self._view, HOME)], snapshot))
 
     def ask(self, name: str, rtype: str = "A") -> Told:
         query = dns.message.make_query(name, rtype)

@@ -31,10 +31,10 @@ def newer(told: StatefulSetPart) -> StatefulSetPart:
     return replace(told, spec=replace(told.spec, schema=SCHEMA + 1))
 
 
-def after(compiler: Compiler, seen: Snapshot) -> set[bytes]:
+def after(compiler: Compiler, snapshot: Snapshot) -> set[bytes]:
     """The names that are told once this was seen."""
-    compiler.everything(seen)
-    compiler.compile(seen)
+    compiler.everything(snapshot)
+    compiler.compile(snapshot)
     return {node.name for node in compiler.whole().put}
 
 

@@ -34,16 +34,16 @@ class Wish:
         self.wanted: tuple[Probe, ...] = wanted
         self.never: frozenset[str] = frozenset()
 
-    def probe_keys(self, seen: Snapshot) -> Sequence[Key]:
+    def probe_keys(self, snapshot: Snapshot) -> Sequence[Key]:
         return (KEY,)
 
-    def wakes_probes(self, change: Change, seen: Snapshot) -> Sequence[Key]:
+    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Sequence[Key]:
         return () if isinstance(change, FactChange) else (KEY,)
 
-    def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
+    def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
         return self.wanted
 
-    def forbidden(self, seen: Snapshot) -> frozenset[str]:
+    def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
         return self.never
 
 

@@ -104,16 +104,16 @@ class Builder:
     name = "builder"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("house")]
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        order = seen.get(seen.local, ConfigMap, "order", SHOP)
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        order = snapshot.get(snapshot.local, ConfigMap, "order", SHOP)
         if order is None:
             return Plan()
         foundation = configmap(order.data["foundation"], SHOP)
         roof = configmap("roof", SHOP, tiles=order.data.get("tiles", "red"))
-        return Plan((Desired(foundation, seen.local), Desired(roof, seen.local, step=1)))
+        return Plan((Desired(foundation, snapshot.local), Desired(roof, snapshot.local, step=1)))
 
 
 async def test_a_later_step_waits_as_long_as_an_earlier_one_is_refused() -> None:
@@ -154,11 +154,11 @@ class Settler:
     name = "settler"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("hut")] if isinstance(change, ObjectChange) else []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        return Plan((Desired(configmap("hut", "island"), seen.local),))
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        return Plan((Desired(configmap("hut", "island"), snapshot.local),))
 
 
 async def test_what_a_missing_namespace_refused_is_written_as_soon_as_there_is_one() -> None:
@@ -181,15 +181,15 @@ class Registrar:
         Watch(Role.LOCAL, ServiceExport, writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap):
             yield Key("entry", change.object.metadata.name, change.object.metadata.namespace)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        if seen.get(seen.local, ConfigMap, key.name, key.namespace) is None:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        if snapshot.get(snapshot.local, ConfigMap, key.name, key.namespace) is None:
             return Plan()
         export = ServiceExport(metadata=Meta(name=key.name, namespace=key.namespace))
-        return Plan((Desired(export, seen.local),))
+        return Plan((Desired(export, snapshot.local),))
 
 
 async def test_what_waits_for_a_kind_is_written_as_soon_as_it_is_served() -> None:
@@ -252,12 +252,12 @@ async def test_a_preview_keeps_what_others_say_of_an_object_that_is_applied_agai
 
 async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
     class Particular(Toy):
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             assert not isinstance(change, ObjectChange) or type(change.object) in (
                 ConfigMap,
                 Namespace,
             )
-            return super().wakes(change, seen)
+            return super().wakes(change, snapshot)
 
     async with town("lubeck", features=(Particular(),)) as world:
         await world.settle()

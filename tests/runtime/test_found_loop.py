@@ -74,12 +74,12 @@ class Restless:
     name = "restless"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         told = isinstance(change, FactChange) and isinstance(change.fact, Outcome)
         return [Key("thing")] if told or isinstance(change, ObjectChange) else []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        return Plan((Desired(configmap("thing", SHOP), seen.local),))
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        return Plan((Desired(configmap("thing", SHOP), snapshot.local),))
 
 
 async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_pause(

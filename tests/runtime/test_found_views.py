@@ -88,15 +88,17 @@ class Painter:
         Watch(Role.LED, ConfigMap, indexes=(BY_COLOUR,), writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("count")] if isinstance(change, FactChange) else []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         red = [
-            o.metadata.name for c in seen.clusters(Role.LED) for o in seen.by(c, BY_COLOUR, "red")
+            o.metadata.name
+            for c in snapshot.clusters(Role.LED)
+            for o in snapshot.by(c, BY_COLOUR, "red")
         ]
         told = configmap("red", SHOP, names=",".join(red))
-        return Plan((Desired(told, seen.local),))
+        return Plan((Desired(told, snapshot.local),))
 
 
 async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
@@ -122,15 +124,15 @@ class Keeper:
         Watch(Role.LED, ConfigMap),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
-        if isinstance(change, ObjectChange) and change.where != seen.local:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        if isinstance(change, ObjectChange) and change.where != snapshot.local:
             yield Key("copy", change.object.metadata.name)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        led = seen.clusters(Role.LED)
-        here = [c for c in led if seen.get(c, ConfigMap, key.name, SHOP) is not None]
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        led = snapshot.clusters(Role.LED)
+        here = [c for c in led if snapshot.get(c, ConfigMap, key.name, SHOP) is not None]
         copy = configmap(f"kept-{key.name}", SHOP, of=",".join(here))
-        return Plan((Desired(copy, seen.local),) if here else ())
+        return Plan((Desired(copy, snapshot.local),) if here else ())
 
 
 class Onlooker(Keeper):
@@ -139,7 +141,7 @@ class Onlooker(Keeper):
     name = "onlooker"
     watches = (Watch(Role.MEMBER, ConfigMap),)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return []
 
 
@@ -166,10 +168,10 @@ class Silent(Crown):
         Watch(Role.LOCAL, ConfigMap),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return (
             [Key("crown")]
-            if isinstance(change, ObjectChange) and change.where == seen.local
+            if isinstance(change, ObjectChange) and change.where == snapshot.local
             else []
         )
 
@@ -199,7 +201,7 @@ class Anyone:
 
 async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stood_by() -> None:
     class Courtier(Silent):
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             led = isinstance(change, FactChange) and isinstance(change.after, Leadership)
             return [Key("crown")] if led else []
 

@@ -180,7 +180,7 @@ class Confused:
     watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
     guided_by: tuple[type[Object], ...] = (ConfigMap,)
 
-    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
         raise ValueError("a sign that nobody can read")
 
 

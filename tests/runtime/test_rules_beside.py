@@ -71,10 +71,10 @@ async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> 
 
 async def test_a_plan_that_raises_holds_up_nobody_else() -> None:
     class Clumsy(Toy):
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             if key.name == "salt":
                 raise ZeroDivisionError
-            return super().plan(key, seen)
+            return super().plan(key, snapshot)
 
     async with town("lubeck", features=(Clumsy(),)) as world:
         await world.client("lubeck").create(offer("salt", price="3"))
@@ -92,7 +92,7 @@ async def test_a_feature_that_cannot_take_a_change_in_holds_up_nobody_else() -> 
     class Deaf(Toy):
         name = "deaf"
 
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             raise ZeroDivisionError
 
     async with town("lubeck", features=(Deaf(), Toy())) as world:
@@ -182,8 +182,8 @@ async def test_two_who_disagree_do_not_fight_without_end() -> None:
     class Rival(Toy):
         """Thinks that there should be no sums."""
 
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
-            return Plan() if key.topic == "sum" else super().plan(key, seen)
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+            return Plan() if key.topic == "sum" else super().plan(key, snapshot)
 
     world = World(("lubeck", "hamburg"), lambda: (Rival() if world.agents else Toy(),))
     for name in world.names:

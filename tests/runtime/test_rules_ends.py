@@ -120,9 +120,9 @@ async def test_rule_16_a_preview_shows_what_would_be_written_and_writes_nothing(
 
 async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
     class Slow(Toy):
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             time.sleep(0.025)  # the plan itself is slow: this is what is measured
-            return super().plan(key, seen)
+            return super().plan(key, snapshot)
 
     async with town("lubeck", features=(Slow(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))

@@ -54,15 +54,15 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
             Watch(Role.BROKER, ConfigMap, namespace=HOME),
         )
 
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return [Key("look")] if isinstance(change, ObjectChange) else []
 
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             read = Read(Place(BROKER, Ref(ConfigMap.kind, "secret-place", "elsewhere")))
-            known = seen.fact(Answer, read.id)
+            known = snapshot.fact(Answer, read.id)
             found = known.value["data"] if known is not None and known.value else {}
             note = ConfigMap(metadata=Meta(name="note", namespace=SHOP), data=found)
-            desired = (Desired(note, seen.local),) if known is not None else ()
+            desired = (Desired(note, snapshot.local),) if known is not None else ()
             return Plan(desired, questions=(Question(read, timedelta(hours=1)),))
 
     async with town("lubeck", features=(Curious(),), agents=False) as world:
@@ -136,10 +136,10 @@ class Doctor:
     name = "doctor"
     watches = (Watch(Role.LOCAL, ConfigMap), Watch(Role.BROKER, Lease, namespace=HOME))
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         return Plan()
 
 
@@ -177,7 +177,7 @@ async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
         name = "fan"
         watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ServiceExport),)
 
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return []
 
     async with town("lubeck", features=(Fan(),)) as world:
@@ -209,13 +209,13 @@ class Doorkeeper:
     name = "doorkeeper"
     asks = (Asks(groups=("",), resources=("configmaps",)),)
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         wanted = review.object.get("data", {}).get("friend", "")
-        place = Place(seen.local, Ref(ConfigMap.kind, wanted, SHOP))
-        if seen.find(place) is not None:
+        place = Place(snapshot.local, Ref(ConfigMap.kind, wanted, SHOP))
+        if snapshot.find(place) is not None:
             return Allow({"metadata": {"labels": {"checked": "yes"}}})
         read = Read(place)
-        answer = seen.fact(Answer, read.id)
+        answer = snapshot.fact(Answer, read.id)
         if answer is None:
             return Ask(read)
         return Allow() if answer.value is not None else Deny(f"data.friend: no ConfigMap {wanted}")

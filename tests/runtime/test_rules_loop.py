@@ -46,10 +46,10 @@ async def test_rule_11_many_changes_of_one_key_make_few_plans() -> None:
     plans = 0
 
     class Counting(Toy):
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             nonlocal plans
             plans += key == Key("offer", "bread", SHOP)
-            return super().plan(key, seen)
+            return super().plan(key, snapshot)
 
     async with town("lubeck", features=(Counting(),)) as world:
         client = world.client("lubeck")

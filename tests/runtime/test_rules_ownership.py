@@ -57,10 +57,10 @@ async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
         name = "onlooker"
         watches = (Watch(Role.SITE, ConfigMap),)
 
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return ()
 
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             return Plan()
 
     async with town("lubeck", features=(Toy(), Onlooker())) as world:
@@ -87,16 +87,16 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
         name = "broom"
         watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-        def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             if isinstance(change, ObjectChange) and isinstance(change.after, ConfigMap):
                 yield Key("dust", change.after.metadata.name, change.after.metadata.namespace)
 
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
-            dust = seen.get(seen.local, ConfigMap, key.name, key.namespace)
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+            dust = snapshot.get(snapshot.local, ConfigMap, key.name, key.namespace)
             if dust is None or "dust" not in dust.data:
                 return Plan()
             uid = "another" if dust.data["dust"] == "other" else dust.metadata.uid
-            return Plan(removals=(Removal(Place(seen.local, ref_of(dust)), uid, "is dust"),))
+            return Plan(removals=(Removal(Place(snapshot.local, ref_of(dust)), uid, "is dust"),))
 
     async with town("lubeck", features=(Broom(),)) as world:
         for name, dust in (("grain", "yes"), ("dune", "other")):

@@ -37,19 +37,19 @@ class Founder:
         Watch(Role.BROKER, ConfigMap, writes=Writes.FIELDS),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("found", "town")] if isinstance(change, ObjectChange) else []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         patches: list[Patch] = []
         order = ("lubeck", "hamburg")
-        for greeted in seen.all(BROKER, ConfigMap):
+        for greeted in snapshot.all(BROKER, ConfigMap):
             place = Place(BROKER, ref_of(greeted))
-            rank = order.index(seen.local)
+            rank = order.index(snapshot.local)
             patches.append(Patch(place, {"data": {"greeted": "yes"}}, rank=rank))
-        if seen.get(seen.local, ConfigMap, key.name, "default") is None:
+        if snapshot.get(snapshot.local, ConfigMap, key.name, "default") is None:
             return Plan(patches=tuple(patches))
-        town = Desired(Namespace(metadata=Meta(name=key.name)), seen.local, unowned=True)
+        town = Desired(Namespace(metadata=Meta(name=key.name)), snapshot.local, unowned=True)
         return Plan((town,), patches=tuple(patches))
 
 
@@ -133,8 +133,8 @@ def test_what_is_kept_is_neither_written_nor_deleted(kept: bool, writes: int) ->
 
 async def test_a_patch_that_is_ours_alone_is_sent_at_once() -> None:
     class Greeter(Founder):
-        def plan(self, key: Key, seen: Snapshot) -> Plan:
-            plan = super().plan(key, seen)
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+            plan = super().plan(key, snapshot)
             return Plan(plan.desired, patches=tuple(replace(p, rank=None) for p in plan.patches))
 
     world = World(("lubeck",), lambda: (Greeter(),))

@@ -32,23 +32,23 @@ class Giver:
     name = "giver"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("gift")]
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        order = seen.get(seen.local, ConfigMap, "order", SHOP)
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        order = snapshot.get(snapshot.local, ConfigMap, "order", SHOP)
         if order is None:
             return Plan()
         gift = configmap("gift", SHOP, of=order.data["of"])
-        note = Place(seen.local, ref_of(order))
+        note = Place(snapshot.local, ref_of(order))
         change = {"metadata": {"annotations": {"noted": "yes"}}}
         return Plan(
-            (Desired(gift, seen.local, step=1, unowned=True),),
+            (Desired(gift, snapshot.local, step=1, unowned=True),),
             patches=(Patch(note, change),),
             notices=(
-                Notice(Place(seen.local, ref_of(gift)), "Made", "made it", told_with=note),
+                Notice(Place(snapshot.local, ref_of(gift)), "Made", "made it", told_with=note),
                 Notice(
-                    Place(seen.local, ref_of(configmap("missing", SHOP))),
+                    Place(snapshot.local, ref_of(configmap("missing", SHOP))),
                     "Missing",
                     "it is not there",
                     told_with=note,

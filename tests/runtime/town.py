@@ -69,15 +69,15 @@ class Crown:
         Watch(Role.LOCAL, ConfigMap),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("crown")]
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        source = seen.get(seen.local, ConfigMap, "law", SHOP)
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        source = snapshot.get(snapshot.local, ConfigMap, "law", SHOP)
         if source is None:
             return Plan()
         law = ConfigMap(metadata=Meta(name="law", namespace=SHOP), data=source.data)
-        led = [m.member for m in seen.facts(Leadership) if m.ours]
+        led = [m.member for m in snapshot.facts(Leadership) if m.ours]
         return Plan(tuple(Desired(law, m, as_leader_of=m) for m in led))
 
 
@@ -116,12 +116,12 @@ class Clerk:
         Watch(Role.MEMBER, ConfigMap, writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
-        if isinstance(change, ObjectChange) and change.where == seen.local:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        if isinstance(change, ObjectChange) and change.where == snapshot.local:
             yield Key("row", change.object.metadata.name)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        source = seen.get(seen.local, ConfigMap, key.name, SHOP)
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        source = snapshot.get(snapshot.local, ConfigMap, key.name, SHOP)
         if source is None or "sum" not in source.data:
             return Plan()
         row = ConfigMap(metadata=Meta(name=key.name), data=source.data)

@@ -29,10 +29,10 @@ class Flag:
             Watch(Role.LED, ConfigMap, namespace=namespace, writes=Writes.OBJECTS),
         )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
-                return [Key("flag", cluster) for cluster in seen.clusters(Role.MEMBER)]
+                return [Key("flag", cluster) for cluster in snapshot.clusters(Role.MEMBER)]
             case FactChange() if isinstance(change.fact, ClusterState):
                 return [Key("flag", change.fact.cluster)]
             case FactChange() if isinstance(change.fact, Leadership):
@@ -40,9 +40,9 @@ class Flag:
             case _:
                 return []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        colours = seen.get(seen.local, ConfigMap, COLOURS, self._namespace)
-        if colours is None or key.name not in seen.clusters(Role.LED):
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        colours = snapshot.get(snapshot.local, ConfigMap, COLOURS, self._namespace)
+        if colours is None or key.name not in snapshot.clusters(Role.LED):
             return Plan()
         flag = ConfigMap(metadata=Meta(name="flag", namespace=self._namespace), data=colours.data)
         return Plan((Desired(flag, key.name, as_leader_of=key.name),))

@@ -45,60 +45,60 @@ class Toy:
         Watch(Role.BROKER, ConfigMap, namespace=HOME, indexes=(BY_OFFER,), writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, before, after):
-                if where == seen.local and isinstance(change.object, Namespace):
-                    return self._all(seen, change.object.metadata.name)
+                if where == snapshot.local and isinstance(change.object, Namespace):
+                    return self._all(snapshot, change.object.metadata.name)
                 objects = [o for o in (before, after) if isinstance(o, ConfigMap)]
-                if where == seen.local:
+                if where == snapshot.local:
                     return [_key("offer", o) for o in objects if OFFER in o.metadata.labels]
                 return [key for o in objects for key in _record_keys(o)]
             case FactChange():
                 fact = change.fact
                 if isinstance(fact, Outcome):
                     namespace, _, rest = fact.place.ref.name.partition(".")
-                    return [Key("offer", rest.removesuffix(f".{seen.local}"), namespace)]
-                return self._all(seen) if isinstance(fact, ClusterState) else []
+                    return [Key("offer", rest.removesuffix(f".{snapshot.local}"), namespace)]
+                return self._all(snapshot) if isinstance(fact, ClusterState) else []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "offer":
-                return self._offer(key, seen)
+                return self._offer(key, snapshot)
             case "copy":
-                return self._copy(key, seen)
+                return self._copy(key, snapshot)
             case _:
-                return self._sum(key, seen)
+                return self._sum(key, snapshot)
 
-    def _offer(self, key: Key, seen: Snapshot) -> Plan:
-        offer = seen.get(seen.local, ConfigMap, key.name, key.namespace)
+    def _offer(self, key: Key, snapshot: Snapshot) -> Plan:
+        offer = snapshot.get(snapshot.local, ConfigMap, key.name, key.namespace)
         if offer is None or OFFER not in offer.metadata.labels:
             return Plan()
         desired: list[Desired] = []
-        for broker in _brokers(seen):
+        for broker in _brokers(snapshot):
             record = ConfigMap(
                 metadata=Meta(
-                    name=f"{key.namespace}.{key.name}.{seen.local}",
+                    name=f"{key.namespace}.{key.name}.{snapshot.local}",
                     namespace=HOME,
-                    labels={RECORD: f"{key.namespace}.{key.name}", FROM: seen.local},
+                    labels={RECORD: f"{key.namespace}.{key.name}", FROM: snapshot.local},
                 ),
                 data=offer.data,
             )
-            desired.append(Desired(record, broker, sources=frozenset({seen.local})))
-        place = Place(seen.local, ref_of(offer))
-        trouble = [seen.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired]
+            desired.append(Desired(record, broker, sources=frozenset({snapshot.local})))
+        place = Place(snapshot.local, ref_of(offer))
+        trouble = [snapshot.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired]
         refused = [t.message for t in trouble if t is not None and t.result in TOLD]
         told = "; ".join(refused) or "yes"
         patch = Patch(place, {"metadata": {"annotations": {OFFERED: told}}})
         notice = Notice(place, "Offered", f"{key.name} is offered: {told}")
         return Plan(tuple(desired), patches=(patch,), notices=(notice,))
 
-    def _copy(self, key: Key, seen: Snapshot) -> Plan:
-        offers = _offers(key, seen)
-        home = seen.get(seen.local, Namespace, key.namespace)
+    def _copy(self, key: Key, snapshot: Snapshot) -> Plan:
+        offers = _offers(key, snapshot)
+        home = snapshot.get(snapshot.local, Namespace, key.namespace)
         if not offers or home is None or home.metadata.deletion_timestamp is not None:
             return Plan()
-        sources = frozenset(_brokers(seen))
+        sources = frozenset(_brokers(snapshot))
         copy = ConfigMap(
             metadata=Meta(name=f"copy-of-{key.name}", namespace=key.namespace),
             data={c: msgspec.json.encode(o.data, order="sorted").decode() for c, o in offers},
@@ -109,13 +109,13 @@ class Toy:
         )
         return Plan(
             (
-                Desired(copy, seen.local, sources=sources),
-                Desired(receipt, seen.local, sources=sources, step=1),
+                Desired(copy, snapshot.local, sources=sources),
+                Desired(receipt, snapshot.local, sources=sources, step=1),
             )
         )
 
-    def _sum(self, key: Key, seen: Snapshot) -> Plan:
-        offers = _offers(key, seen)
+    def _sum(self, key: Key, snapshot: Snapshot) -> Plan:
+        offers = _offers(key, snapshot)
         if not offers:
             return Plan()
         order = [c for c, _ in offers]
@@ -123,32 +123,32 @@ class Toy:
             metadata=Meta(name=f"sum.{key.namespace}.{key.name}", namespace=HOME),
             data={"clusters": ",".join(order)},
         )
-        rank = order.index(seen.local) if seen.local in order else len(order)
+        rank = order.index(snapshot.local) if snapshot.local in order else len(order)
         return Plan(
-            tuple(Desired(total, b, shared=True, rank=rank) for b in _brokers(seen)),
+            tuple(Desired(total, b, shared=True, rank=rank) for b in _brokers(snapshot)),
         )
 
-    def _all(self, seen: Snapshot, namespace: str = "") -> list[Key]:
+    def _all(self, snapshot: Snapshot, namespace: str = "") -> list[Key]:
         keys = {
             _key("offer", o)
-            for o in seen.all(seen.local, ConfigMap)
+            for o in snapshot.all(snapshot.local, ConfigMap)
             if OFFER in o.metadata.labels and namespace in ("", o.metadata.namespace)
         }
-        for broker in _brokers(seen):
-            for record in seen.all(broker, ConfigMap):
+        for broker in _brokers(snapshot):
+            for record in snapshot.all(broker, ConfigMap):
                 keys.update(k for k in _record_keys(record) if namespace in ("", k.namespace))
         return sorted(keys)
 
 
-def _brokers(seen: Snapshot) -> tuple[ClusterId, ...]:
-    return seen.clusters(Role.BROKER)
+def _brokers(snapshot: Snapshot) -> tuple[ClusterId, ...]:
+    return snapshot.clusters(Role.BROKER)
 
 
-def _offers(key: Key, seen: Snapshot) -> list[tuple[ClusterId, ConfigMap]]:
+def _offers(key: Key, snapshot: Snapshot) -> list[tuple[ClusterId, ConfigMap]]:
     found = {
         record.metadata.labels[FROM]: record
-        for broker in _brokers(seen)
-        for record in seen.by(broker, BY_OFFER, f"{key.namespace}.{key.name}")
+        for broker in _brokers(snapshot)
+        for record in snapshot.by(broker, BY_OFFER, f"{key.namespace}.{key.name}")
         if FROM in record.metadata.labels
     }
     return sorted(found.items())

@@ -38,33 +38,33 @@ class ClusterZone:
         self._services = b"\x03svc" + self._apex
         self.zones: tuple[bytes, ...] = (self._apex,)
 
-    def synced(self, seen: Snapshot) -> bool:
-        return all(seen.listed(seen.local, kind) for kind in (Service, EndpointSlice))
+    def synced(self, snapshot: Snapshot) -> bool:
+        return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice))
 
-    def keys(self, seen: Snapshot) -> Iterator[Key]:
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield VERSION
-        for service in seen.all(seen.local, Service):
+        for service in snapshot.all(snapshot.local, Service):
             yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case FactChange():
                 return ()
-            case ObjectChange(where) if where == seen.local:
+            case ObjectChange(where) if where == snapshot.local:
                 return set(_keys_of(change))
             case _:
                 return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
         def tell(key: Key) -> Sequence[Node]:
             if key == VERSION:
                 return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
-            service = seen.get(seen.local, Service, key.name, key.namespace)
+            service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
             space = below(key.namespace, self._services)
             name = below(key.name, space) if space is not None else None
             if service is None or name is None:
                 return ()
-            slices = seen.by(seen.local, SLICES, f"{key.namespace}/{key.name}")
+            slices = snapshot.by(snapshot.local, SLICES, f"{key.namespace}/{key.name}")
             return list(nodes_of(name, service, slices, self.view.ttl))
 
         return tell

@@ -51,30 +51,30 @@ class Compiler:
         """Whether there is anything to compile or to tell."""
         return bool(self._due or self._touched) or self.synced != self._told_synced
 
-    def saw(self, change: Change, seen: Snapshot) -> None:
+    def saw(self, change: Change, snapshot: Snapshot) -> None:
         """Note what a change concerns."""
         for place, source in enumerate(self.sources):
-            for key in source.wakes(change, seen):
+            for key in source.wakes(change, snapshot):
                 self._due[(place, key)] = None
-        self.look(seen)
+        self.look(snapshot)
 
-    def everything(self, seen: Snapshot) -> None:
+    def everything(self, snapshot: Snapshot) -> None:
         """Note every key there is or was: for a start, or after an unknown gap."""
         for place, source in enumerate(self.sources):
-            for key in source.keys(seen):
+            for key in source.keys(snapshot):
                 self._due[(place, key)] = None
         for whose in self._told:
             if whose[0] != _APEX:
                 self._due[whose] = None
-        self.look(seen)
+        self.look(snapshot)
 
-    def look(self, seen: Snapshot) -> None:
+    def look(self, snapshot: Snapshot) -> None:
         """Notice that all is known for the first time; an outage later does not undo that."""
-        self.synced = self.synced or all(source.synced(seen) for source in self.sources)
+        self.synced = self.synced or all(source.synced(snapshot) for source in self.sources)
 
-    def compile(self, seen: Snapshot, most: int = 1_000_000) -> Delta:
+    def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
         """Compile what is due, some keys at a time, and tell what has changed by it."""
-        tellings = [source.telling(seen) for source in self.sources]
+        tellings = [source.telling(snapshot) for source in self.sources]
         for whose in list(islice(self._due, most)):
             del self._due[whose]
             told = tellings[whose[0]](whose[1])
@@ -220,9 +220,9 @@ class Compiler:
         )
 
 
-def compiled(view: View, sources: Iterable[ZoneSource], seen: Snapshot) -> Delta:
+def compiled(view: View, sources: Iterable[ZoneSource], snapshot: Snapshot) -> Delta:
     """All names of a view at once, from scratch."""
     compiler = Compiler(view, tuple(sources))
-    compiler.everything(seen)
-    compiler.compile(seen)
+    compiler.everything(snapshot)
+    compiler.compile(snapshot)
     return compiler.whole()

@@ -84,10 +84,10 @@ def asked(name: bytes, view: View) -> Asked | None:
             return None
 
 
-def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
+def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanation:
     """What a view answers to a question and why; the answers are those of the server itself."""
     wire = wire_name(name)
-    everywhere = global_service(name, seen)
+    everywhere = global_service(name, snapshot)
     zone = ServiceZone(view)
     inside = [z for z in view.global_zones if is_under(wire, wire_name(z))]
     if everywhere is None and not inside and not is_under(wire, zone.zones[0]):
@@ -96,12 +96,12 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     if everywhere is not None:
-        return _explain_global(everywhere, rtype, view, seen)
+        return _explain_global(everywhere, rtype, view, snapshot)
     if inside:
-        return _explain_no_host(name, inside[0], seen)
+        return _explain_no_host(name, inside[0], snapshot)
     compiler = Compiler(view, [zone])
-    compiler.everything(seen)
-    compiler.compile(seen)
+    compiler.everything(snapshot)
+    compiler.compile(snapshot)
     if not compiler.synced:
         return Explanation("SERVFAIL", (), "the cluster was not read in full yet")
     nodes = {named.name: named.answers for named in compiler.whole().put}
@@ -109,7 +109,7 @@ def explain(name: str, rtype: int, view: View, seen: Snapshot) -> Explanation:
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
     about = asked(wire, view)
-    rule, left_out = _why(about, code, view, seen, wire)
+    rule, left_out = _why(about, code, view, snapshot, wire)
     if not found and about is not None:
         rule += _what_lacks(about, wire, rtype, nodes)
     return Explanation(code, records_told(found) if found else (), rule, left_out)
@@ -134,22 +134,26 @@ def _below_two(name: bytes) -> bytes:
     return name
 
 
-def _explain_global(service: GlobalService, rtype: int, view: View, seen: Snapshot) -> Explanation:
-    found = global_answer(service, rtype, view, seen)
+def _explain_global(
+    service: GlobalService, rtype: int, view: View, snapshot: Snapshot
+) -> Explanation:
+    found = global_answer(service, rtype, view, snapshot)
     silent = found is not None and found.by is not None and found.by.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
-    left_out = tuple(LeftOut(who, why) for who, why in left_out_of(service, seen))
+    left_out = tuple(LeftOut(who, why) for who, why in left_out_of(service, snapshot))
     records = records_told(found) if found is not None else ()
-    return Explanation(code, records, global_rule(service, seen), left_out)
+    return Explanation(code, records, global_rule(service, snapshot), left_out)
 
 
-def _explain_no_host(name: str, zone: str, seen: Snapshot) -> Explanation:
+def _explain_no_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
     """A name in a zone of global hosts that is none; names between it and hosts have no records."""
     host = name.lower().removesuffix(".")
-    between = any(s.spec.host.endswith(f".{host}") for s in seen.all(seen.local, GlobalService))
+    between = any(
+        s.spec.host.endswith(f".{host}") for s in snapshot.all(snapshot.local, GlobalService)
+    )
     if between or host == zone:
         return Explanation("NODATA", (), f"there is nothing but other names below {host}")
-    return Explanation("NXDOMAIN", (), f"no GlobalService {host} in {seen.local}")
+    return Explanation("NXDOMAIN", (), f"no GlobalService {host} in {snapshot.local}")
 
 
 def records_told(answer: Answer) -> tuple[Told, ...]:
@@ -170,18 +174,18 @@ def _values(body: bytes) -> list[str]:
 Why = tuple[str, tuple[LeftOut, ...]]
 
 
-def _why(about: Asked | None, code: str, view: View, seen: Snapshot, name: bytes) -> Why:
+def _why(about: Asked | None, code: str, view: View, snapshot: Snapshot, name: bytes) -> Why:
     if about is None:
         if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
         exists = "names stand below it" if code != "NXDOMAIN" else "it is the name of nothing"
         return f"{text_of(name)} names no service; {exists}", ()
     key = about.key
-    told = seen.get(seen.local, ServiceImport, key.name, key.namespace)
+    told = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     if told is None:
-        return f"no ServiceImport {key.namespace}/{key.name} in {seen.local}", ()
-    rules = rules_of(view, seen)
-    offers = offers_of(key, told, rules, seen)
+        return f"no ServiceImport {key.namespace}/{key.name} in {snapshot.local}", ()
+    rules = rules_of(view, snapshot)
+    offers = offers_of(key, told, rules, snapshot)
     left_out = _left_out(about, told, rules, offers, view)
     return _rule(about, told, rules, offers, view), left_out
 

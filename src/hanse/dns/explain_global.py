@@ -13,22 +13,24 @@ from hanse.model.snapshot import Snapshot
 LOWER = "others of a higher priority are up"
 
 
-def global_service(name: str, seen: Snapshot) -> GlobalService | None:
+def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
     """The global service of a name, if it is one's."""
     host = name.lower().removesuffix(".")
-    return seen.get(seen.local, GlobalService, host, NAMESPACE)
+    return snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
 
 
-def global_answer(service: GlobalService, rtype: int, view: View, seen: Snapshot) -> Answer | None:
+def global_answer(
+    service: GlobalService, rtype: int, view: View, snapshot: Snapshot
+) -> Answer | None:
     """What is answered about a type, by the server's own words."""
-    nodes = GlobalZone(view).telling(seen)(Key(HOST, service.metadata.name))
+    nodes = GlobalZone(view).telling(snapshot)(Key(HOST, service.metadata.name))
     return next((a for node in nodes for a in node.answers if a.type == rtype), None)
 
 
-def global_rule(service: GlobalService, seen: Snapshot) -> str:
+def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
     """The rule by which one of the members is chosen."""
     spec = service.spec
-    serving = serving_members(service, seen)
+    serving = serving_members(service, snapshot)
     if not serving:
         told = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
         return f"every member is down; what is answered then: {told.lower().replace('_', ' ')}"
@@ -40,12 +42,12 @@ def global_rule(service: GlobalService, seen: Snapshot) -> str:
     return f"in turn by weight, priority {serving[0].priority}: {names}"
 
 
-def left_out_of(service: GlobalService, seen: Snapshot) -> list[tuple[str, str]]:
+def left_out_of(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
     """The members that are not told, and why."""
-    serving = {(m.cluster, m.address) for m in serving_members(service, seen)}
+    serving = {(m.cluster, m.address) for m in serving_members(service, snapshot)}
     return [
         (_named(member), LOWER if verdict.up else verdict.reason)
-        for member, verdict in up_now(service, seen)
+        for member, verdict in up_now(service, snapshot)
         if (member.cluster, member.address) not in serving
     ]
 

@@ -40,23 +40,23 @@ def asked(name: str, options: StatefulSetOptions) -> Asked | None:
 
 
 def explain_replica(
-    name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, seen: Snapshot
+    name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, snapshot: Snapshot
 ) -> Explanation:
     """What a view answers to a question about replicas, and why; as the server itself does."""
     if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     compiler = Compiler(zone.view, [zone])
-    compiler.everything(seen)
-    compiler.compile(seen)
+    compiler.everything(snapshot)
+    compiler.compile(snapshot)
     nodes = {node.name: node.answers for node in compiler.whole().put}
     wire = wire_name(name)
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"
     about = asked(name, options)
-    record = _record(about, seen) if about is not None else None
+    record = _record(about, snapshot) if about is not None else None
     if record is not None and record.spec.newer:
         return Explanation("SERVFAIL", (), _why_unread(record))
-    rule, left_out = _why(about, record, seen)
+    rule, left_out = _why(about, record, snapshot)
     return Explanation(code, records_told(found) if found else (), rule, left_out)
 
 
@@ -69,37 +69,40 @@ def _why_unread(record: StatefulSetShares) -> str:
 
 
 def _why(
-    about: Asked | None, record: StatefulSetShares | None, seen: Snapshot
+    about: Asked | None, record: StatefulSetShares | None, snapshot: Snapshot
 ) -> tuple[str, tuple[LeftOut, ...]]:
     if about is None or record is None:
         return "no federated StatefulSet is named so", ()
     if not about.wide:
-        return f"{seen.local} answers with its own ready replicas", ()
+        return f"{snapshot.local} answers with its own ready replicas", ()
     if not record.spec.load_balanced:
-        return f"no load balancers are wanted: {seen.local}'s own ready replicas", ()
-    return "each replica by its load balancer, in clusters that are alive", _left_out(record, seen)
+        return f"no load balancers are wanted: {snapshot.local}'s own ready replicas", ()
+    return "each replica by its load balancer, in clusters that are alive", _left_out(
+        record, snapshot
+    )
 
 
-def _record(about: Asked, seen: Snapshot) -> StatefulSetShares | None:
+def _record(about: Asked, snapshot: Snapshot) -> StatefulSetShares | None:
     """The set that a name is about: by its Service, by its own name, or by a replica's."""
-    for broker in seen.clusters(Role.BROKER):
+    for broker in snapshot.clusters(Role.BROKER):
         for name in reversed(about.names):
-            for record in seen.by(broker, BY_SERVICE, f"{about.namespace}/{name}"):
+            for record in snapshot.by(broker, BY_SERVICE, f"{about.namespace}/{name}"):
                 return record
-            for record in seen.in_namespace(broker, StatefulSetShares, about.namespace):
+            for record in snapshot.in_namespace(broker, StatefulSetShares, about.namespace):
                 own = record.metadata.name
                 if name == own or name.startswith(f"{own}-"):
                     return record
     return None
 
 
-def _left_out(record: StatefulSetShares, seen: Snapshot) -> tuple[LeftOut, ...]:
+def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[LeftOut, ...]:
     meta = record.metadata
-    silent = {p.lease for p in seen.facts(Liveness) if not p.alive}
+    silent = {p.lease for p in snapshot.facts(Liveness) if not p.alive}
     told: list[LeftOut] = []
-    for broker in seen.clusters(Role.BROKER):
+    for broker in snapshot.clusters(Role.BROKER):
         parts = {
-            p.spec.cluster: p.spec for p in seen.by(broker, BY_SET, f"{meta.namespace}/{meta.name}")
+            p.spec.cluster: p.spec
+            for p in snapshot.by(broker, BY_SET, f"{meta.namespace}/{meta.name}")
         }
         for share in record.spec.shares:
             part = parts.get(share.name)

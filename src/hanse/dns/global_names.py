@@ -33,41 +33,41 @@ class GlobalZone:
         self.view = view
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
 
-    def synced(self, seen: Snapshot) -> bool:
-        served = seen.fact(KindServed, (seen.local, GlobalService.kind))
+    def synced(self, snapshot: Snapshot) -> bool:
+        served = snapshot.fact(KindServed, (snapshot.local, GlobalService.kind))
         absent = served is not None and not served.served
-        return absent or seen.listed(seen.local, GlobalService)
+        return absent or snapshot.listed(snapshot.local, GlobalService)
 
-    def keys(self, seen: Snapshot) -> Iterator[Key]:
-        for service in seen.all(seen.local, GlobalService):
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        for service in snapshot.all(snapshot.local, GlobalService):
             yield Key(HOST, service.metadata.name)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
             if not isinstance(fact, Health):
                 return ()
-            concerned = seen.by(seen.local, BY_ADDRESS, fact.target.address)
+            concerned = snapshot.by(snapshot.local, BY_ADDRESS, fact.target.address)
             return [Key(HOST, service.metadata.name) for service in concerned]
         obj = change.object
-        if isinstance(obj, GlobalService) and change.where == seen.local:
+        if isinstance(obj, GlobalService) and change.where == snapshot.local:
             return (Key(HOST, obj.metadata.name),)
         return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
         def tell(key: Key) -> Sequence[Node]:
-            service = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
-            return tuple(self._nodes(service, seen)) if service is not None else ()
+            service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
+            return tuple(self._nodes(service, snapshot)) if service is not None else ()
 
         return tell
 
-    def _nodes(self, service: GlobalService, seen: Snapshot) -> Iterator[Node]:
+    def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[Node]:
         try:
             name = wire_name(service.spec.host)
         except BadName:
             return
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
-        serving = serving_members(service, seen)
+        serving = serving_members(service, snapshot)
         if serving:
             answers = tuple(_shared_out(service.spec, serving, ttl))
         else:

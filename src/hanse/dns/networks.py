@@ -52,20 +52,20 @@ class NetworkZone:
             (network.dns_namespace, network.kube_dns): ("kube-system", "kube-dns"),
         }
 
-    def synced(self, seen: Snapshot) -> bool:
-        return all(seen.listed(seen.local, kind) for kind in (Service, EndpointSlice, Pod))
+    def synced(self, snapshot: Snapshot) -> bool:
+        return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))
 
-    def keys(self, seen: Snapshot) -> Iterator[Key]:
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield VERSION
-        for service in seen.all(seen.local, Service):
+        for service in snapshot.all(snapshot.local, Service):
             if self._is_ours(service):
                 yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
-        for pod in seen.all(seen.local, Pod):
+        for pod in snapshot.all(snapshot.local, Pod):
             if self._is_ours(pod):
                 yield Key(POD, pod.metadata.name, pod.metadata.namespace)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
-        if isinstance(change, FactChange) or change.where != seen.local:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
         sides = [s for s in (change.before, change.after) if s is not None and self._is_ours(s)]
         match change.object:
@@ -82,24 +82,24 @@ class NetworkZone:
             case _:
                 return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
         def tell(key: Key) -> Sequence[Node]:
             if key == VERSION:
                 return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
             if key.topic == POD:
-                pod = seen.get(seen.local, Pod, key.name, key.namespace)
+                pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
                 return list(self._pod(pod)) if pod is not None and self._is_ours(pod) else ()
-            service = seen.get(seen.local, Service, key.name, key.namespace)
+            service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
             if service is None or not self._is_ours(service):
                 return ()
-            return list(self._service(service, seen))
+            return list(self._service(service, snapshot))
 
         return tell
 
     def _is_ours(self, obj: Object) -> bool:
         return all(obj.metadata.labels.get(name) == value for name, value in self._labels.items())
 
-    def _service(self, service: Service, seen: Snapshot) -> Iterator[Node]:
+    def _service(self, service: Service, snapshot: Snapshot) -> Iterator[Node]:
         """A Service under its own name, and under the one that every cluster has for it."""
         meta = service.metadata
         names = [(meta.namespace, meta.name)]
@@ -111,7 +111,11 @@ class NetworkZone:
             if name is None:
                 continue
             place = f"{meta.namespace}/{meta.name}"
-            slices = [piece for piece in seen.by(seen.local, SLICES, place) if self._is_ours(piece)]
+            slices = [
+                piece
+                for piece in snapshot.by(snapshot.local, SLICES, place)
+                if self._is_ours(piece)
+            ]
             yield from nodes_of(name, service, slices, self.view.ttl)
 
     def _pod(self, pod: Pod) -> Iterator[Node]:

@@ -78,30 +78,30 @@ class Offer(Struct, frozen=True, gc=False):
     """Why nothing of it is answered; empty when something is."""
 
 
-def rules_of(view: View, seen: Snapshot) -> Rules:
+def rules_of(view: View, snapshot: Snapshot) -> Rules:
     """The rules of the fleet's ClusterSet, or the defaults; a view may follow another profile."""
     spec = ClusterSetSpec()
-    brokers = seen.clusters(Role.BROKER)
-    for where in (*brokers, seen.local):
-        found = sorted(seen.all(where, ClusterSet), key=lambda c: c.metadata.name)
+    brokers = snapshot.clusters(Role.BROKER)
+    for where in (*brokers, snapshot.local):
+        found = sorted(snapshot.all(where, ClusterSet), key=lambda c: c.metadata.name)
         if found:
             spec = found[0].spec
             break
     silent = frozenset(
         pulse.lease
-        for pulse in seen.facts(Liveness)
-        if not pulse.alive and pulse.where in brokers and pulse.lease != seen.local
+        for pulse in snapshot.facts(Liveness)
+        if not pulse.alive and pulse.where in brokers and pulse.lease != snapshot.local
     )
     shares = {member.id: Share(member.weight, member.priority) for member in spec.clusters}
     return Rules(view.profile or spec.profile, shares, silent)
 
 
-def offers_of(key: Key, told: ServiceImport, rules: Rules, seen: Snapshot) -> tuple[Offer, ...]:
+def offers_of(key: Key, told: ServiceImport, rules: Rules, snapshot: Snapshot) -> tuple[Offer, ...]:
     """What each exporting cluster has of a service, in the order of their names."""
     pieces: dict[ClusterId, list[EndpointSlice]] = {
         exporting.cluster: [] for exporting in told.status.clusters
     }
-    for piece in seen.by(seen.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
+    for piece in snapshot.by(snapshot.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
         pieces.setdefault(piece.metadata.labels[SOURCE_CLUSTER], []).append(piece)
     return tuple([_offer(cluster, pieces[cluster], rules) for cluster in sorted(pieces)])
 

@@ -28,20 +28,22 @@ class OutsideZone:
         self._apex = wire_name(zone)
         self.zones: tuple[bytes, ...] = (self._apex,)
 
-    def synced(self, seen: Snapshot) -> bool:
-        served = seen.fact(KindServed, (seen.local, DNSEndpoint.kind))
-        return seen.listed(seen.local, DNSEndpoint) or (served is not None and not served.served)
+    def synced(self, snapshot: Snapshot) -> bool:
+        served = snapshot.fact(KindServed, (snapshot.local, DNSEndpoint.kind))
+        return snapshot.listed(snapshot.local, DNSEndpoint) or (
+            served is not None and not served.served
+        )
 
-    def keys(self, seen: Snapshot) -> Iterator[Key]:
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield from {
             Key(NAME, record.dns_name.lower())
-            for told in seen.all(seen.local, DNSEndpoint)
+            for told in snapshot.all(snapshot.local, DNSEndpoint)
             for record in told.spec.endpoints
         }
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where, before, after) if where == seen.local:
+            case ObjectChange(where, before, after) if where == snapshot.local:
                 return {
                     Key(NAME, record.dns_name.lower())
                     for side in (before, after)
@@ -51,12 +53,12 @@ class OutsideZone:
             case ObjectChange() | FactChange():
                 return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
         def tell(key: Key) -> Sequence[Node]:
             name = self._name(key.name)
             records = [
                 record
-                for told in seen.by(seen.local, BY_NAME, key.name)
+                for told in snapshot.by(snapshot.local, BY_NAME, key.name)
                 for record in told.spec.endpoints
                 if record.dns_name.lower() == key.name
             ]

@@ -53,24 +53,24 @@ class ServiceZone:
         self._services = b"\x03svc" + self._apex
         self.zones: tuple[bytes, ...] = (self._apex,)
 
-    def synced(self, seen: Snapshot) -> bool:
-        return all(_is_known(kind, seen) for kind in (ServiceImport, EndpointSlice))
+    def synced(self, snapshot: Snapshot) -> bool:
+        return all(_is_known(kind, snapshot) for kind in (ServiceImport, EndpointSlice))
 
-    def keys(self, seen: Snapshot) -> Iterator[Key]:
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield VERSION
-        for told in seen.all(seen.local, ServiceImport):
+        for told in snapshot.all(snapshot.local, ServiceImport):
             yield _key(told.metadata.namespace, told.metadata.name)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
-            return _keys_from(fact.lease, seen) if isinstance(fact, Liveness) else ()
+            return _keys_from(fact.lease, snapshot) if isinstance(fact, Liveness) else ()
         match change.object:
             case ClusterSet():
-                return self.keys(seen)
-            case ServiceImport(metadata=meta) if change.where == seen.local:
+                return self.keys(snapshot)
+            case ServiceImport(metadata=meta) if change.where == snapshot.local:
                 return (_key(meta.namespace, meta.name),)
-            case EndpointSlice() if change.where == seen.local:
+            case EndpointSlice() if change.where == snapshot.local:
                 return {
                     _key(piece.metadata.namespace, piece.metadata.labels[SERVICE_NAME])
                     for piece in (change.before, change.after)
@@ -79,16 +79,16 @@ class ServiceZone:
             case _:
                 return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        rules = rules_of(self.view, seen)
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
+        rules = rules_of(self.view, snapshot)
 
         def tell(key: Key) -> Sequence[Node]:
             if key == VERSION:
                 return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
-            told = seen.get(seen.local, ServiceImport, key.name, key.namespace)
+            told = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
             if told is None:
                 return ()
-            return self.service(key, told, rules, offers_of(key, told, rules, seen))
+            return self.service(key, told, rules, offers_of(key, told, rules, snapshot))
 
         return tell
 
@@ -315,15 +315,15 @@ def _key(namespace: str, name: str) -> Key:
     return Key(SERVICE, name, namespace)
 
 
-def _keys_from(cluster: str, seen: Snapshot) -> set[Key]:
+def _keys_from(cluster: str, snapshot: Snapshot) -> set[Key]:
     """The services that a cluster exports."""
     return {
         _key(piece.metadata.namespace, piece.metadata.labels[SERVICE_NAME])
-        for piece in seen.by(seen.local, BY_CLUSTER, cluster)
+        for piece in snapshot.by(snapshot.local, BY_CLUSTER, cluster)
     }
 
 
-def _is_known(kind: type[Object], seen: Snapshot) -> bool:
+def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether it is known what there is of a kind; where it is not served there is nothing."""
-    served = seen.fact(KindServed, (seen.local, kind.kind))
-    return seen.listed(seen.local, kind) or (served is not None and not served.served)
+    served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
+    return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)

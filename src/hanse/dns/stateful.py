@@ -68,73 +68,73 @@ class StatefulSetZone:
             Watch(Role.BROKER, Lease, namespace=home),
         )
 
-    def synced(self, seen: Snapshot) -> bool:
+    def synced(self, snapshot: Snapshot) -> bool:
         """Whether shares are known; a broker that is away holds up no other names."""
         return all(
-            _is_known(kind, broker, seen)
-            for broker in seen.clusters(Role.BROKER)
+            _is_known(kind, broker, snapshot)
+            for broker in snapshot.clusters(Role.BROKER)
             for kind in (StatefulSetShares, StatefulSetPart)
         )
 
-    def keys(self, seen: Snapshot) -> Iterator[Key]:
-        for broker in seen.clusters(Role.BROKER):
-            for record in seen.all(broker, StatefulSetShares):
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        for broker in snapshot.clusters(Role.BROKER):
+            for record in snapshot.all(broker, StatefulSetShares):
                 if record.spec.service:
                     yield Key(SERVICE, record.spec.service, record.metadata.namespace)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
-            return set(self.keys(seen)) if isinstance(change.fact, Liveness) else ()
+            return set(self.keys(snapshot)) if isinstance(change.fact, Liveness) else ()
         match change.object:
-            case StatefulSetShares() if change.where != seen.local:
+            case StatefulSetShares() if change.where != snapshot.local:
                 return {
                     Key(SERVICE, side.spec.service, side.metadata.namespace)
                     for side in (change.before, change.after)
                     if isinstance(side, StatefulSetShares) and side.spec.service
                 }
             case StatefulSetPart(spec=spec):
-                record = seen.get(change.where, StatefulSetShares, spec.name, spec.namespace)
+                record = snapshot.get(change.where, StatefulSetShares, spec.name, spec.namespace)
                 known = record is not None and record.spec.service
                 return [Key(SERVICE, known, spec.namespace)] if known else ()
-            case EndpointSlice(metadata=meta) if change.where == seen.local:
+            case EndpointSlice(metadata=meta) if change.where == snapshot.local:
                 service = meta.labels.get(KUBE_SERVICE, "")
                 place = f"{meta.namespace}/{service}"
                 governs = any(
                     True
-                    for broker in seen.clusters(Role.BROKER)
-                    for _ in seen.by(broker, BY_SERVICE, place)
+                    for broker in snapshot.clusters(Role.BROKER)
+                    for _ in snapshot.by(broker, BY_SERVICE, place)
                 )
                 return [Key(SERVICE, service, meta.namespace)] if governs else ()
             case _:
                 return ()
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
-        brokers = seen.clusters(Role.BROKER)
-        silent = self._silent(seen, brokers)
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
+        brokers = snapshot.clusters(Role.BROKER)
+        silent = self._silent(snapshot, brokers)
 
         def tell(key: Key) -> Sequence[Node] | None:
             place = f"{key.namespace}/{key.name}"
-            sets = [record for b in brokers for record in seen.by(b, BY_SERVICE, place)]
+            sets = [record for b in brokers for record in snapshot.by(b, BY_SERVICE, place)]
             if not sets:
                 return ()
             if any(record.spec.newer for record in sets):
                 return None
             several = sorted(sets, key=lambda s: s.metadata.name)
-            return list(self._service(key, several, silent, seen, brokers))
+            return list(self._service(key, several, silent, snapshot, brokers))
 
         return tell
 
-    def _silent(self, seen: Snapshot, brokers: tuple[ClusterId, ...]) -> frozenset[ClusterId]:
+    def _silent(self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]) -> frozenset[ClusterId]:
         """Clusters that are dead, or have left and are not heard of any more."""
         dead = {
             pulse.lease
-            for pulse in seen.facts(Liveness)
-            if not pulse.alive and pulse.namespace == self._home and pulse.lease != seen.local
+            for pulse in snapshot.facts(Liveness)
+            if not pulse.alive and pulse.namespace == self._home and pulse.lease != snapshot.local
         }
         for broker in brokers:
-            if seen.listed(broker, Lease):
-                telling = {part.spec.cluster for part in seen.all(broker, StatefulSetPart)}
-                dead |= {c for c in telling if seen.get(broker, Lease, c, self._home) is None}
+            if snapshot.listed(broker, Lease):
+                telling = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}
+                dead |= {c for c in telling if snapshot.get(broker, Lease, c, self._home) is None}
         return frozenset(dead)
 
     def _service(
@@ -142,7 +142,7 @@ class StatefulSetZone:
         key: Key,
         sets: Sequence[StatefulSetShares],
         silent: frozenset[ClusterId],
-        seen: Snapshot,
+        snapshot: Snapshot,
         brokers: tuple[ClusterId, ...],
     ) -> Iterator[Node]:
         """All names below one headless Service, and of the sets that it governs."""
@@ -152,7 +152,7 @@ class StatefulSetZone:
         if local is None or wide is None or space is None:
             return
         ports = _distinct(port for record in sets for port in record.spec.ports)
-        here = list(_here(key, local, seen)) if self.view.local else []
+        here = list(_here(key, local, snapshot)) if self.view.local else []
         if self.view.local:
             yield from _together(local, here, ports, self.view.ttl)
             yield from _apart(here, local, self.view.ttl)
@@ -160,7 +160,7 @@ class StatefulSetZone:
         for record in sets:
             mine = [spot for spot in here if spot.label.startswith(f"{record.metadata.name}-")]
             if record.spec.load_balanced:
-                mine = list(_balanced(record, wide, silent, seen, brokers))
+                mine = list(_balanced(record, wide, silent, snapshot, brokers))
                 yield from _apart(mine, space, self.view.ttl)
             yield from _apart(mine, wide, self.view.ttl)
             own = below(record.metadata.name, space)
@@ -170,10 +170,10 @@ class StatefulSetZone:
         yield from _together(wide, everywhere, ports, self.view.ttl)
 
 
-def _here(key: Key, local: bytes, seen: Snapshot) -> Iterator[_Spot]:
+def _here(key: Key, local: bytes, snapshot: Snapshot) -> Iterator[_Spot]:
     """The ready pods of this cluster, by their host names."""
     found: dict[str, list[str]] = {}
-    for piece in seen.by(seen.local, SLICES, f"{key.namespace}/{key.name}"):
+    for piece in snapshot.by(snapshot.local, SLICES, f"{key.namespace}/{key.name}"):
         for endpoint in piece.endpoints or ():
             if endpoint.ready and endpoint.hostname:
                 found.setdefault(endpoint.hostname, []).extend(endpoint.addresses)
@@ -187,13 +187,13 @@ def _balanced(
     record: StatefulSetShares,
     wide: bytes,
     silent: frozenset[ClusterId],
-    seen: Snapshot,
+    snapshot: Snapshot,
     brokers: tuple[ClusterId, ...],
 ) -> Iterator[_Spot]:
     """Every replica that exists and has a share, in clusters that are alive and can be read."""
     meta = record.metadata
     place = f"{meta.namespace}/{meta.name}"
-    told = (part.spec for b in brokers for part in seen.by(b, BY_SET, place))
+    told = (part.spec for b in brokers for part in snapshot.by(b, BY_SET, place))
     parts = [part for part in told if not part.newer]
     for part in sorted(parts, key=lambda p: p.cluster):
         share = record.spec.of(part.cluster)
@@ -251,8 +251,8 @@ def _two_below(name: str, namespace: str, parent: bytes) -> bytes | None:
     return below(name, space) if space is not None else None
 
 
-def _is_known(kind: type[Object], broker: ClusterId, seen: Snapshot) -> bool:
-    served = seen.fact(KindServed, (broker, kind.kind))
-    state = seen.fact(ClusterState, broker)
+def _is_known(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
+    served = snapshot.fact(KindServed, (broker, kind.kind))
+    state = snapshot.fact(ClusterState, broker)
     away = state is not None and state.phase is Phase.UNREACHABLE
-    return seen.listed(broker, kind) or away or (served is not None and not served.served)
+    return snapshot.listed(broker, kind) or away or (served is not None and not served.served)

@@ -50,19 +50,19 @@ class ZoneSource(Protocol):
     zones: tuple[bytes, ...]
     """The zones that are ours to answer; a name below none of them is refused."""
 
-    def synced(self, seen: Snapshot) -> bool:
+    def synced(self, snapshot: Snapshot) -> bool:
         """Whether an absent name does not exist, rather than not being known yet."""
         ...
 
-    def keys(self, seen: Snapshot) -> Iterable[Key]:
+    def keys(self, snapshot: Snapshot) -> Iterable[Key]:
         """Every key that has names now."""
         ...
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys whose names a change may have changed."""
         ...
 
-    def telling(self, seen: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
+    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
         """Tells all names of a key; what keys have in common is looked up once.
 
         None where they cannot be read: what was told before stands.

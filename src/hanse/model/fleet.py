@@ -5,17 +5,17 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
 
-def broker_of(seen: Snapshot) -> ClusterId | None:
+def broker_of(snapshot: Snapshot) -> ClusterId | None:
     """The broker that clusters share by; one that we are leaving is none any more."""
-    return next(iter(seen.clusters(Role.BROKER)), None)
+    return next(iter(snapshot.clusters(Role.BROKER)), None)
 
 
-def is_alive_for_all(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
+def is_alive_for_all(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, home: str) -> bool:
     """Whether a cluster counts: all do but those whose Lease ran out before our eyes."""
-    pulse = seen.fact(Liveness, (broker, home, cluster))
+    pulse = snapshot.fact(Liveness, (broker, home, cluster))
     return pulse is None or pulse.alive
 
 
-def is_alive_for_us(cluster: ClusterId, seen: Snapshot, broker: ClusterId, home: str) -> bool:
+def is_alive_for_us(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, home: str) -> bool:
     """The same, but our own cluster always counts: here it is at work."""
-    return cluster == seen.local or is_alive_for_all(cluster, seen, broker, home)
+    return cluster == snapshot.local or is_alive_for_all(cluster, snapshot, broker, home)

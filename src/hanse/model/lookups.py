@@ -28,10 +28,10 @@ class LookedUp(Struct, frozen=True):
         return self.question.max_age
 
 
-def looked_up(host: str, seen: Snapshot) -> LookedUp:
+def looked_up(host: str, snapshot: Snapshot) -> LookedUp:
     """The addresses of a host, as far as they are known, for as long as its records hold."""
     call = Call(PROVIDER, (("host", host),))
-    answer = seen.fact(Answer, call.id)
+    answer = snapshot.fact(Answer, call.id)
     if answer is None or answer.value is None:
         error = answer.error if answer is not None else ""
         return LookedUp(Question(call, LEAST_TTL), None, error)

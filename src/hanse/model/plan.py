@@ -122,10 +122,10 @@ class Feature(Protocol):
     @property
     def watches(self) -> tuple[Watch, ...]: ...
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys whose plan may differ after this change."""
         ...
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """Everything that should exist for this key."""
         ...

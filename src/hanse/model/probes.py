@@ -61,18 +61,18 @@ class ProbeSource(Protocol):
     @property
     def name(self) -> str: ...
 
-    def probe_keys(self, seen: Snapshot) -> Iterable[Key]:
+    def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
         """Every key that has probes now."""
         ...
 
-    def wakes_probes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys whose probes a change may have changed."""
         ...
 
-    def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
+    def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
         """All probes of a key."""
         ...
 
-    def forbidden(self, seen: Snapshot) -> frozenset[str]:
+    def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
         """Addresses that must not be tried: those of API servers."""
         ...

@@ -11,10 +11,10 @@ from hanse.model.snapshot import Snapshot
 FRESH = timedelta(seconds=3)
 
 
-def just_read(reads: Sequence[Read], seen: Snapshot) -> tuple[Wire | None, ...] | None:
+def just_read(reads: Sequence[Read], snapshot: Snapshot) -> tuple[Wire | None, ...] | None:
     """What is there in each place, None for nothing; None of all while any of it is not known."""
-    found = [seen.fact(Answer, read.id) for read in reads]
-    known = [a for a in found if a is not None and not a.error and seen.now - a.at < FRESH]
+    found = [snapshot.fact(Answer, read.id) for read in reads]
+    known = [a for a in found if a is not None and not a.error and snapshot.now - a.at < FRESH]
     return tuple(answer.value for answer in known) if len(known) == len(reads) else None
 
 

@@ -85,6 +85,6 @@ class Guide(Protocol):
         """The kinds at home that it goes by: before all are read it is not asked."""
         ...
 
-    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
         """All clusters to connect, and what is wrong with those that cannot be."""
         ...

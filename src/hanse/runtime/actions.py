@@ -99,26 +99,26 @@ def place_of(action: Action) -> Place:
 OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 
 
-def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot) -> Todo:
+def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Todo:
     """Compare all that a plan wants with all that was seen."""
     sink = _Sink()
     wanted: set[Place] = set()
     for desired in plan.desired:
-        if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, seen):
+        if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, snapshot):
             continue
         wanted.add(Place(desired.where, ref_of(desired.object)))
-        _compare_desired(desired, owner_by(feature, key, desired, seen), seen, sink)
+        _compare_desired(desired, owner_by(feature, key, desired, snapshot), snapshot, sink)
     wanted.update(removal.place for removal in plan.removals)
-    wanted.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, seen))
+    wanted.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
     for removal in plan.removals:
-        _compare_removal(removal, seen, sink)
+        _compare_removal(removal, snapshot, sink)
     last = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
-        stays = plan.keeps_all and not _goes_with_leaving(where, owner.led, seen)
+        stays = plan.keeps_all and not _goes_with_leaving(where, owner.led, snapshot)
         if not stays and Place(where, ref_of(obj)) not in wanted:
-            _compare_omitted(where, owner, obj, seen, sink, last)
+            _compare_omitted(where, owner, obj, snapshot, sink, last)
     for patch in plan.patches:
-        _compare_patch(patch, seen, sink)
+        _compare_patch(patch, snapshot, sink)
     actions = tuple(a for a in sink.actions if is_omission(a) or not sink.stops(a))
     return Todo(
         actions,
@@ -129,13 +129,13 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, seen: Snapshot
     )
 
 
-def owner_by(feature: str, key: Key, desired: Desired, seen: Snapshot) -> Owner:
+def owner_by(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Owner:
     """Whose a desired object will be: never the writing agent's where it leads."""
     if desired.shared:
         return Owner(feature, key, SHARED)
     if desired.as_leader_of is not None:
         return Owner(feature, key, desired.as_leader_of, led=True)
-    return Owner(feature, key, seen.local)
+    return Owner(feature, key, snapshot.local)
 
 
 class _Sink:
@@ -160,24 +160,26 @@ class _Sink:
         return action.step > self._stopped.get(action.where, action.step)
 
 
-def _compare_desired(desired: Desired, owner: Owner, seen: Snapshot, sink: _Sink) -> None:
+def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: _Sink) -> None:
     obj, where = desired.object, desired.where
     place = Place(where, ref_of(obj))
-    if not _writable(place, type(obj), desired.as_leader_of, seen, sink):
+    if not _writable(place, type(obj), desired.as_leader_of, snapshot, sink):
         sink.stop_after(where, desired.step)
         return
-    partial = {c for c in desired.sources if _is_partial(c, seen) or _is_recovering(c, seen)}
+    partial = {
+        c for c in desired.sources if _is_partial(c, snapshot) or _is_recovering(c, snapshot)
+    }
     if partial:
         sink.waiting_for |= partial
         sink.stop_after(where, desired.step)
         return
     if desired.unowned:
-        if seen.find(place) is None:
+        if snapshot.find(place) is None:
             sink.actions.append(Create(where, obj, desired.step, desired.as_leader_of))
         return
-    epoch = _epoch(desired.as_leader_of, seen)
+    epoch = _epoch(desired.as_leader_of, snapshot)
     rank = desired.rank if desired.shared else None
-    standing = seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
+    standing = snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
     wanted = recorded(stamped(obj, owner, desired.sources, epoch, standing=standing))
     if standing is None:
         sink.actions.append(
@@ -223,13 +225,13 @@ def _ours_to_write(
     return True
 
 
-def _compare_removal(removal: Removal, seen: Snapshot, sink: _Sink) -> None:
+def _compare_removal(removal: Removal, snapshot: Snapshot, sink: _Sink) -> None:
     place = removal.place
-    standing = seen.find(place)
+    standing = snapshot.find(place)
     if standing is None or standing.metadata.uid != removal.uid:
         return
     if standing.metadata.deletion_timestamp is None and _writable(
-        place, type(standing), removal.as_leader_of, seen, sink
+        place, type(standing), removal.as_leader_of, snapshot, sink
     ):
         sink.actions.append(
             Delete(
@@ -244,50 +246,54 @@ def _compare_removal(removal: Removal, seen: Snapshot, sink: _Sink) -> None:
 
 
 def _compare_omitted(
-    where: ClusterId, owner: Owner, obj: Object, seen: Snapshot, sink: _Sink, step: int
+    where: ClusterId, owner: Owner, obj: Object, snapshot: Snapshot, sink: _Sink, step: int
 ) -> None:
     """Delete what is ours and not wanted, once everything it rested on can be seen."""
     leader_of = owner.serves if owner.led else None
-    if leader_of is None and owner.serves not in (SHARED, seen.local):
+    if leader_of is None and owner.serves not in (SHARED, snapshot.local):
         return  # another cluster's agent looks after it
-    if leader_of is not None and not _leads(leader_of, seen):
+    if leader_of is not None and not _leads(leader_of, snapshot):
         return
-    if owner.serves == SHARED and _is_leaving(where, seen):
+    if owner.serves == SHARED and _is_leaving(where, snapshot):
         return  # those who stay look after it
     if obj.metadata.deletion_timestamp is not None or is_paused(obj):
         return
     place = Place(where, ref_of(obj))
-    if not _writable(place, type(obj), leader_of, seen, sink):
+    if not _writable(place, type(obj), leader_of, snapshot, sink):
         return
-    if _goes_with_leaving(where, owner.led, seen):  # whatever it rests on, however many they are
+    if _goes_with_leaving(
+        where, owner.led, snapshot
+    ):  # whatever it rests on, however many they are
         sink.actions.append(Delete(where, obj, LEFT, step, leader_of))
         return
     unsynced = {
-        c for c in sources_of(obj) | {seen.local} if _is_party(c, seen) and not seen.synced(c)
+        c
+        for c in sources_of(obj) | {snapshot.local}
+        if _is_party(c, snapshot) and not snapshot.synced(c)
     }
     if unsynced:
         sink.waiting_for |= unsynced
         sink.obstacle(place, "Held", f"kept while {', '.join(sorted(unsynced))} cannot be seen")
         return
-    if recovering := {c for c in sources_of(obj) | {seen.local} if _is_recovering(c, seen)}:
+    if recovering := {c for c in sources_of(obj) | {snapshot.local} if _is_recovering(c, snapshot)}:
         sink.waiting_for |= recovering
         told = f"kept for now, since {', '.join(sorted(recovering))} was restored"
         sink.obstacle(place, "Held", told)
         return
-    if epoch_of(obj) > _epoch(leader_of, seen):
+    if epoch_of(obj) > _epoch(leader_of, snapshot):
         sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
         return
     sink.actions.append(Delete(where, obj, OMITTED, step, leader_of))
 
 
-def _compare_patch(patch: Patch, seen: Snapshot, sink: _Sink) -> None:
-    standing = seen.find(patch.place)
+def _compare_patch(patch: Patch, snapshot: Snapshot, sink: _Sink) -> None:
+    standing = snapshot.find(patch.place)
     if standing is None or is_paused(standing):
         return
     if not patch_is_needed(patch.change, standing):
         return
     where = patch.place.where
-    if _writable(patch.place, type(standing), patch.as_leader_of, seen, sink):
+    if _writable(patch.place, type(standing), patch.as_leader_of, snapshot, sink):
         sink.actions.append(
             Update(
                 where,
@@ -302,22 +308,22 @@ def _compare_patch(patch: Patch, seen: Snapshot, sink: _Sink) -> None:
 
 
 def _writable(
-    place: Place, kind: type[Object], leader_of: ClusterId | None, seen: Snapshot, sink: _Sink
+    place: Place, kind: type[Object], leader_of: ClusterId | None, snapshot: Snapshot, sink: _Sink
 ) -> bool:
     """Whether the destination can be seen and written, and the lead, where needed, is ours."""
-    if leader_of is not None and not _leads(leader_of, seen):
+    if leader_of is not None and not _leads(leader_of, snapshot):
         sink.obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
         return False
-    served = seen.fact(KindServed, (place.where, kind.kind))
+    served = snapshot.fact(KindServed, (place.where, kind.kind))
     if served is not None and not served.served:
         sink.obstacle(place, "Refused", f"{place.where} does not serve {kind.kind}")
         sink.waiting_for.add(place.where)
         return False
-    state = seen.fact(ClusterState, place.where)
-    if state is None or not state.phase.writable or not seen.listed(place.where, kind):
+    state = snapshot.fact(ClusterState, place.where)
+    if state is None or not state.phase.writable or not snapshot.listed(place.where, kind):
         sink.waiting_for.add(place.where)
         return False
-    if why := seen.why_unreadable(place):  # what we know of it is old: no write would be taken
+    if why := snapshot.why_unreadable(place):  # what we know of it is old: no write would be taken
         told = f"{place.ref} cannot be read: {why}; mend it by hand, or delete it"
         sink.obstacle(place, "Refused", told)
         sink.blocked_by.add(place)
@@ -326,38 +332,38 @@ def _writable(
     return True
 
 
-def _goes_with_leaving(where: ClusterId, led: bool, seen: Snapshot) -> bool:
+def _goes_with_leaving(where: ClusterId, led: bool, snapshot: Snapshot) -> bool:
     """Whether nothing of a kind stays where it is, since we are leaving; at home: as its leader."""
-    return _is_leaving(where, seen) and (led or where != seen.local)
+    return _is_leaving(where, snapshot) and (led or where != snapshot.local)
 
 
-def _is_leaving(where: ClusterId, seen: Snapshot) -> bool:
-    state = seen.fact(ClusterState, where)
+def _is_leaving(where: ClusterId, snapshot: Snapshot) -> bool:
+    state = snapshot.fact(ClusterState, where)
     return state is not None and state.leaving
 
 
-def _is_recovering(source: ClusterId, seen: Snapshot) -> bool:
+def _is_recovering(source: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a source was restored a moment ago, and others may be putting things back."""
-    state = seen.fact(ClusterState, source)
+    state = snapshot.fact(ClusterState, source)
     return state is not None and state.recovering
 
 
-def _is_partial(source: ClusterId, seen: Snapshot) -> bool:
+def _is_partial(source: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a source was never seen whole: what rests on it now might lack half of itself."""
-    state = seen.fact(ClusterState, source)
+    state = snapshot.fact(ClusterState, source)
     return state is not None and not state.listed
 
 
-def _is_party(source: ClusterId, seen: Snapshot) -> bool:
+def _is_party(source: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a source is a party: one known to have left is no reason to keep anything."""
-    return seen.fact(Departed, source) is None
+    return snapshot.fact(Departed, source) is None
 
 
-def _leads(member: ClusterId, seen: Snapshot) -> bool:
-    leadership = seen.fact(Leadership, member)
+def _leads(member: ClusterId, snapshot: Snapshot) -> bool:
+    leadership = snapshot.fact(Leadership, member)
     return leadership is not None and leadership.ours
 
 
-def _epoch(member: ClusterId | None, seen: Snapshot) -> int:
-    leadership = seen.fact(Leadership, member) if member is not None else None
+def _epoch(member: ClusterId | None, snapshot: Snapshot) -> int:
+    leadership = snapshot.fact(Leadership, member) if member is not None else None
     return leadership.epoch if leadership is not None else 0

@@ -37,7 +37,7 @@ def made_by(feature: Feature) -> tuple[Watch, ...]:
 
 
 def written_there(
-    owned: Iterable[tuple[ClusterId, Owner, Object]], makes: Sequence[Watch], seen: Snapshot
+    owned: Iterable[tuple[ClusterId, Owner, Object]], makes: Sequence[Watch], snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
     """What a key owns, by the ways on which its feature writes.
 
@@ -45,7 +45,7 @@ def written_there(
     for another feature's sake, is not to be judged there.
     """
     for where, owner, obj in owned:
-        state = seen.fact(ClusterState, where)
+        state = snapshot.fact(ClusterState, where)
         roles = state.roles if state is not None else frozenset()
         if any(w.role in roles and w.kind is type(obj) and _covers(w, obj) for w in makes):
             yield where, owner, obj

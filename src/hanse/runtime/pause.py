@@ -11,43 +11,43 @@ from hanse.runtime.ownership import is_paused
 PAUSE_WATCHES = (Watch(Role.LOCAL, Namespace), Watch(Role.BROKER, ClusterSet))
 
 
-def pause_of(seen: Snapshot, system_namespace: str) -> str:
+def pause_of(snapshot: Snapshot, system_namespace: str) -> str:
     """Why writes are paused; empty when they are not."""
-    home = seen.get(seen.local, Namespace, system_namespace)
+    home = snapshot.get(snapshot.local, Namespace, system_namespace)
     if home is not None and is_paused(home):
-        return f"namespace {system_namespace} of {seen.local} is annotated as paused"
-    brokers = sorted(s.cluster for s in seen.facts(ClusterState) if Role.BROKER in s.roles)
+        return f"namespace {system_namespace} of {snapshot.local} is annotated as paused"
+    brokers = sorted(s.cluster for s in snapshot.facts(ClusterState) if Role.BROKER in s.roles)
     for broker in brokers:  # one that we are leaving, too
-        for fleet in seen.all(broker, ClusterSet):
+        for fleet in snapshot.all(broker, ClusterSet):
             if fleet.spec.paused:
                 return f"ClusterSet {fleet.metadata.name} says paused"
-    for broker in _unread(seen, Phase.UNREACHABLE):
+    for broker in _unread(snapshot, Phase.UNREACHABLE):
         return f"{broker} cannot be reached to say whether writes are paused"
     return ""
 
 
-def unread_brakes(seen: Snapshot) -> tuple[ClusterId, ...]:
+def unread_brakes(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The brokers that are about to tell whether writes are paused.
 
     Without this an agent that starts in a paused fleet would write until it has read the broker.
     One that cannot be reached when an agent starts counts as paused: only status is told.
     """
-    return _unread(seen, Phase.CONNECTING)
+    return _unread(snapshot, Phase.CONNECTING)
 
 
-def _unread(seen: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
+def _unread(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
     return tuple(
         state.cluster
-        for state in seen.facts(ClusterState)
+        for state in snapshot.facts(ClusterState)
         if state.phase is phase
         and Role.BROKER in state.roles
-        and not seen.listed(state.cluster, ClusterSet)
-        and seen.fact(KindServed, (state.cluster, ClusterSet.kind)) is None
+        and not snapshot.listed(state.cluster, ClusterSet)
+        and snapshot.fact(KindServed, (state.cluster, ClusterSet.kind)) is None
     )
 
 
-def lifted_holds(seen: Snapshot, system_namespace: str) -> frozenset[str]:
+def lifted_holds(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:
     """The features for which a person allows mass deletion."""
-    home = seen.get(seen.local, Namespace, system_namespace)
+    home = snapshot.get(snapshot.local, Namespace, system_namespace)
     told = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
     return frozenset(name.strip() for name in told.split(",") if name.strip())

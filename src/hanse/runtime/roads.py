@@ -194,7 +194,7 @@ class Roads:
             return False
         return True
 
-    def _asked(self, guide: Guide, seen: Snapshot) -> Told:
+    def _asked(self, guide: Guide, snapshot: Snapshot) -> Told:
         """What a guide says now; where it knows no good way, the one before stays."""
         before = self._told.get(guide.name, Told())
         ways: dict[ClusterId, Way] = {}
@@ -202,7 +202,7 @@ class Roads:
         troubles: dict[ClusterId, BadWay] = {}
         retired: set[ClusterId] = set()
         abandoned: set[ClusterId] = set()
-        for said in guide.directions(seen):
+        for said in guide.directions(snapshot):
             match said:
                 case Way(cluster):
                     trouble = self._trouble_with(guide, said)
@@ -359,10 +359,10 @@ class Roads:
                 self._fleet.put_fact(Departed(cluster, self._engine.snapshot().now))
 
 
-def _is_known(kind: type[Object], seen: Snapshot) -> bool:
+def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether it is known what there is of a kind at home; where it is not served, nothing is."""
-    served = seen.fact(KindServed, (seen.local, kind.kind))
-    return seen.listed(seen.local, kind) or (served is not None and not served.served)
+    served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
+    return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)
 
 
 def access_by(entrance: Direct | InKubeconfig) -> Access:

@@ -35,7 +35,7 @@ class Guard:
         Asks(("",), ("services",), required=False),
     )
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         return Allow()
 
 

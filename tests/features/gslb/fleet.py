@@ -219,14 +219,14 @@ def definition(
     )
 
 
-def found_at(seen: Snapshot, *instead: Object, without: str = "") -> list[Answer]:
+def found_at(snapshot: Snapshot, *instead: Object, without: str = "") -> list[Answer]:
     """What is found by looking for all that the federation asks for: what was seen, or other."""
     others = {one.metadata.name: one for one in instead}
     answers: list[Answer] = []
-    for question in plan_federation(seen).questions:
+    for question in plan_federation(snapshot).questions:
         assert isinstance(question.ask, Read)
         name = question.ask.place.ref.name
-        obj = None if name == without else others.get(name, seen.find(question.ask.place))
+        obj = None if name == without else others.get(name, snapshot.find(question.ask.place))
         told = msgspec.to_builtins(obj, str_keys=True) if obj is not None else None
         answers.append(Answer(question.ask.id, told, "", EPOCH))
     return answers

@@ -113,10 +113,10 @@ def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() 
     assert "cluster hamburg keeps gc-1, which nobody deleted here" in reason
 
 
-def _failing(seen: Snapshot, *where: str) -> list[Outcome]:
+def _failing(snapshot: Snapshot, *where: str) -> list[Outcome]:
     return [
         Outcome(Place(d.where, ref_of(d.object)), "Forbidden", "no rights", EPOCH)
-        for d in plan_federation(seen).desired
+        for d in plan_federation(snapshot).desired
         if d.where in where
     ]
 

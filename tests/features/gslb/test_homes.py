@@ -38,20 +38,20 @@ def followers(*copies: Object) -> dict[str, list[Object]]:
     return {"hamburg": [amko("hamburg"), *copies]}
 
 
-def kept(seen: Snapshot) -> list[str]:
+def kept(snapshot: Snapshot) -> list[str]:
     """What stays in hamburg; nothing is taken from it in any other way either."""
-    plan = plan_federation(seen)
+    plan = plan_federation(snapshot)
     assert plan.removals == ()
     return [d.object.metadata.name for d in plan.desired if d.where == HAMBURG]
 
 
-def reason(seen: Snapshot, stage: str) -> str:
-    (found,) = (why for kind, _, why in conditions(seen) if kind == stage)
+def reason(snapshot: Snapshot, stage: str) -> str:
+    (found,) = (why for kind, _, why in conditions(snapshot) if kind == stage)
     return found
 
 
-def serving(seen: Snapshot) -> Plan:
-    return Gslb().plan(Key("host", HOST), seen)
+def serving(snapshot: Snapshot) -> Plan:
+    return Gslb().plan(Key("host", HOST), snapshot)
 
 
 def test_what_goes_while_the_namespace_goes_is_kept_by_followers_and_the_leader_says_so() -> None:

@@ -83,10 +83,10 @@ KEY = Key("host", HOST)
 
 
 def service_in(
-    seen: Snapshot, host: str = HOST, options: GslbOptions | None = None
+    snapshot: Snapshot, host: str = HOST, options: GslbOptions | None = None
 ) -> GlobalService:
     """The one service that is planned for a host at home."""
-    plan = Gslb(options or GslbOptions()).plan(Key("host", host), seen)
+    plan = Gslb(options or GslbOptions()).plan(Key("host", host), snapshot)
     (found,) = [
         d.object for d in plan.desired if isinstance(d.object, GlobalService) and d.where == HOME
     ]
@@ -94,8 +94,8 @@ def service_in(
     return found
 
 
-def planned(seen: Snapshot) -> list[object]:
-    return [d.object for d in Gslb().plan(KEY, seen).desired]
+def planned(snapshot: Snapshot) -> list[object]:
+    return [d.object for d in Gslb().plan(KEY, snapshot).desired]
 
 
 def two_clusters(*more: Object, said: GlobalDeploymentPolicy | None = None) -> Snapshot:
@@ -637,8 +637,8 @@ def test_a_new_leader_without_any_policy_does_not_end_what_another_served() -> N
 PUBLISHING = GslbOptions(providers=("dns", "externaldns"))
 
 
-def _records(seen: Snapshot, options: GslbOptions = PUBLISHING) -> list[Any]:
-    desired = Gslb(options).plan(KEY, seen).desired
+def _records(snapshot: Snapshot, options: GslbOptions = PUBLISHING) -> list[Any]:
+    desired = Gslb(options).plan(KEY, snapshot).desired
     (found,) = [d.object for d in desired if isinstance(d.object, DNSEndpoint)]
     return [
         (r.record_type, r.targets, r.record_ttl, r.set_identifier) for r in found.spec.endpoints

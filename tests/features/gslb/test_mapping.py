@@ -64,8 +64,8 @@ def seen(here: list[Object], there: list[Object], config: GSLBConfig = MAPPED) -
     return seen_by_leader(home, {"hamburg": [amko("hamburg"), *there]})
 
 
-def members(seen: Snapshot, host: str = GLOBAL) -> list[tuple[str, str]]:
-    desired = Gslb().plan(Key("host", host), seen).desired
+def members(snapshot: Snapshot, host: str = GLOBAL) -> list[tuple[str, str]]:
+    desired = Gslb().plan(Key("host", host), snapshot).desired
     found = [d.object for d in desired if d.where == HOME and isinstance(d.object, GlobalService)]
     return [(m.cluster, m.address) for service in found for m in service.spec.members]
 
@@ -126,9 +126,9 @@ def test_a_global_name_that_is_none_is_told() -> None:
     )
 
 
-def warnings(seen: Snapshot) -> list[str]:
+def warnings(snapshot: Snapshot) -> list[str]:
     (patch,) = [
-        p for p in Gslb().plan(Key("policy"), seen).patches if "warnings" in p.change["status"]
+        p for p in Gslb().plan(Key("policy"), snapshot).patches if "warnings" in p.change["status"]
     ]
     return patch.change["status"]["warnings"] or []
 

@@ -99,8 +99,8 @@ def seen(
     return seen_by_leader([LEADER, CONFIG, said or policy("lubeck"), *objects], facts=facts)
 
 
-def host_plan(seen: Snapshot) -> Plan:
-    return Gslb().plan(KEY, seen)
+def host_plan(snapshot: Snapshot) -> Plan:
+    return Gslb().plan(KEY, snapshot)
 
 
 def service_in(plan: Plan) -> GlobalService:
@@ -108,8 +108,8 @@ def service_in(plan: Plan) -> GlobalService:
     return found
 
 
-def members(seen: Snapshot) -> list[tuple[str, str]]:
-    return [(m.address, m.hostname) for m in service_in(host_plan(seen)).spec.members]
+def members(snapshot: Snapshot) -> list[tuple[str, str]]:
+    return [(m.address, m.hostname) for m in service_in(host_plan(snapshot)).spec.members]
 
 
 KINDS: list[Any] = [
@@ -188,9 +188,9 @@ def test_a_host_is_not_looked_up_by_its_own_name() -> None:
 # -- what is told
 
 
-def warnings(seen: Snapshot) -> list[str] | None:
+def warnings(snapshot: Snapshot) -> list[str] | None:
     (patch,) = [
-        p for p in Gslb().plan(Key("policy"), seen).patches if "warnings" in p.change["status"]
+        p for p in Gslb().plan(Key("policy"), snapshot).patches if "warnings" in p.change["status"]
     ]
     found: list[str] | None = patch.change["status"]["warnings"]
     return found

@@ -20,11 +20,11 @@ GOOD = [
 ]
 
 
-def conditions(seen: Snapshot) -> list[tuple[str, str, str]]:
+def conditions(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     """What is told on this cluster's AMKOCluster."""
     (patch,) = [
         p
-        for p in plan_federation(seen).patches
+        for p in plan_federation(snapshot).patches
         if p.subresource == "status" and p.place.where == HOME and p.place.ref.name == "amkocluster"
     ]
     told = patch.change["status"]["conditions"]

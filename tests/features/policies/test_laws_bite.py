@@ -50,9 +50,9 @@ def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
-    def known(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
+    def known(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
         pages = {m: replace(one, collected={}) for m, one in ledgers.pages.items()}
-        return known_of(key, replace(ledgers, pages=pages), seen)
+        return known_of(key, replace(ledgers, pages=pages), snapshot)
 
     patch.setattr(feature, "known_of", known)
 

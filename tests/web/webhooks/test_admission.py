@@ -126,7 +126,7 @@ class Bouncer:
     name = "bouncer"
     asks = (Asks(groups=("",), resources=("configmaps",)),)
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if review.name == "broken":
             raise ZeroDivisionError
         return Allow() if review.user == "ada" else Deny("metadata.name: only ada may")

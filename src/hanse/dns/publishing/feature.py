@@ -63,40 +63,40 @@ class Publishing:
             watches.append(Watch(Role.OUTSIDE, PublishedName, writes=Writes.OBJECTS))
         self.watches: tuple[Watch, ...] = tuple(watches)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # what is ours wakes its key by itself
         if isinstance(change, ObjectChange) and isinstance(change.object, DNSEndpoint):
-            yield from self._sharing(change, seen)
+            yield from self._sharing(change, snapshot)
             return
         for source in self._sources.values():
-            for key in source.wakes(change, seen):
+            for key in source.wakes(change, snapshot):
                 yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
 
-    def _sharing(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    def _sharing(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         for side in (change.before, change.after):
             if isinstance(side, DNSEndpoint):
-                told = (key_from(text) for text in sharing(side, self.name, seen))
+                told = (key_from(text) for text in sharing(side, self.name, snapshot))
                 yield from (key for key in told if key is not None)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         source_name, _, topic = key.topic.partition(".")
         source = self._sources.get(source_name)
         if source is None:
             return Plan()  # a source that this installation no longer has
-        tell = source.telling(seen)
+        tell = source.telling(snapshot)
         names = tell(Key(topic, key.name, key.namespace))
         if names is None:
             return Plan(keeps_all=True)
         nodes = [node for node in names if is_under(node.name, self._zone)]
-        rests_on = frozenset(c for w in source.watches for c in seen.clusters(w.role))
+        rests_on = frozenset(c for w in source.watches for c in snapshot.clusters(w.role))
         desired: list[Desired] = []
         if self._options.endpoints_in and source_name not in self._by_itself:
             tell_records = weighted_records if self._options.weighted else records_of
             found = endpoint(key, self._options.endpoints_in, nodes, tell_records)
-            desired += [Desired(found, seen.local, sources=rests_on)] if found else []
+            desired += [Desired(found, snapshot.local, sources=rests_on)] if found else []
         if self._options.server is not None:
             published = published_names(nodes)
             desired += [Desired(name, NAME_SERVER, sources=rests_on) for name in published]
-        patches, notices = told(key, desired, seen)
+        patches, notices = told(key, desired, snapshot)
         return Plan(tuple(desired), patches=patches, notices=notices)

@@ -60,7 +60,7 @@ class _Fault(Struct, frozen=True):
 
 
 def told(
-    key: Key, desired: Sequence[Desired], seen: Snapshot
+    key: Key, desired: Sequence[Desired], snapshot: Snapshot
 ) -> tuple[tuple[Patch, ...], tuple[Notice, ...]]:
     """The condition of whose names these are, with an Event when it turns bad.
 
@@ -68,54 +68,56 @@ def told(
     """
     patches: list[Patch] = []
     notices: list[Notice] = []
-    faults = [fault for one in desired for fault in _faults(key, one, seen)]
-    whole = all(_stands(key, one, seen) for one in desired)
-    for subject in _concerned(key, seen):
+    faults = [fault for one in desired for fault in _faults(key, one, snapshot)]
+    whole = all(_stands(key, one, snapshot) for one in desired)
+    for subject in _concerned(key, snapshot):
         standing = find(subject.conditions, PUBLISHED)
         wanted = _condition(faults, standing, whole=whole)
         if wanted is None:
             continue
-        patches.append(_patch(subject, wanted, seen))
+        patches.append(_patch(subject, wanted, snapshot))
         turned = standing is None or standing.reason != wanted.reason
         if wanted.status == "False" and turned:
             notices.append(Notice(subject.place, wanted.reason, wanted.message, "Warning"))
     return tuple(patches), tuple(notices)
 
 
-def sharing(endpoint: DNSEndpoint, feature: str, seen: Snapshot) -> Iterator[str]:
+def sharing(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
     """The keys of ours whose names another DNSEndpoint has, too."""
     for record in endpoint.spec.endpoints:
-        for other in seen.by(seen.local, BY_DNS_NAME, record.dns_name):
+        for other in snapshot.by(snapshot.local, BY_DNS_NAME, record.dns_name):
             claim = claim_on(other)
-            if claim is not None and (claim.feature, claim.serves) == (feature, seen.local):
+            if claim is not None and (claim.feature, claim.serves) == (feature, snapshot.local):
                 yield claim.key
 
 
-def _patch(subject: _Subject, wanted: Condition, seen: Snapshot) -> Patch:
-    after = msgspec.to_builtins(merged(subject.conditions, [wanted], seen.now, subject.generation))
+def _patch(subject: _Subject, wanted: Condition, snapshot: Snapshot) -> Patch:
+    after = msgspec.to_builtins(
+        merged(subject.conditions, [wanted], snapshot.now, subject.generation)
+    )
     if not subject.counts_generations:
         for one in after:
             one.pop("observedGeneration", None)
     return Patch(subject.place, {"status": {"conditions": after}}, "status")
 
 
-def _concerned(key: Key, seen: Snapshot) -> Iterator[_Subject]:
+def _concerned(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
     match key.topic:
         case "services.service":
-            found = seen.get(seen.local, ServiceImport, key.name, key.namespace)
-            yield from _subjects(seen.local, [found])
+            found = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
+            yield from _subjects(snapshot.local, [found])
         case "gslb.host":
-            host = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
-            yield from _subjects(seen.local, [host])
+            host = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
+            yield from _subjects(snapshot.local, [host])
         case "statefulsets.stateful":
-            for broker in seen.clusters(Role.BROKER):
-                for shares in seen.by(broker, BY_SERVICE, f"{key.namespace}/{key.name}"):
+            for broker in snapshot.clusters(Role.BROKER):
+                for shares in snapshot.by(broker, BY_SERVICE, f"{key.namespace}/{key.name}"):
                     at = (shares.metadata.name, shares.metadata.namespace)
                     yield from _subjects(
                         broker,
                         [
-                            seen.get(broker, StatefulSet, *at),
-                            seen.get(broker, FederatedStatefulSet, *at),
+                            snapshot.get(broker, StatefulSet, *at),
+                            snapshot.get(broker, FederatedStatefulSet, *at),
                         ],
                     )
 
@@ -148,22 +150,22 @@ def _condition(
     return condition(PUBLISHED, True, PUBLISHED, "its names are as they should be")
 
 
-def _faults(key: Key, one: Desired, seen: Snapshot) -> Iterator[_Fault]:
+def _faults(key: Key, one: Desired, snapshot: Snapshot) -> Iterator[_Fault]:
     place = Place(one.where, ref_of(one.object))
-    found = seen.find(place)
-    outcome = seen.fact(Outcome, place)
-    if found is not None and not _is_ours(key, found, seen):
+    found = snapshot.find(place)
+    outcome = snapshot.fact(Outcome, place)
+    if found is not None and not _is_ours(key, found, snapshot):
         yield _Fault(_name_of(one.object), TAKEN, _whose(found))
     elif outcome is not None and outcome.result in _HINDERED:
         yield _Fault(_name_of(one.object), outcome.result, outcome.message)
     elif isinstance(one.object, DNSEndpoint):
-        yield from _contested(one.object, seen)
+        yield from _contested(one.object, snapshot)
 
 
-def _contested(wanted: DNSEndpoint, seen: Snapshot) -> Iterator[_Fault]:
+def _contested(wanted: DNSEndpoint, snapshot: Snapshot) -> Iterator[_Fault]:
     """Names that another DNSEndpoint has, too: ExternalDNS would take either."""
     for name in dict.fromkeys(record.dns_name for record in wanted.spec.endpoints):
-        for other in seen.by(seen.local, BY_DNS_NAME, name):
+        for other in snapshot.by(snapshot.local, BY_DNS_NAME, name):
             if other.metadata.name != wanted.metadata.name:
                 yield _Fault(name, TAKEN, _whose(other))
                 break
@@ -176,14 +178,14 @@ def _name_of(obj: Object) -> str:
     return obj.name
 
 
-def _stands(key: Key, one: Desired, seen: Snapshot) -> bool:
-    found = seen.find(Place(one.where, ref_of(one.object)))
-    return found is not None and _is_ours(key, found, seen)
+def _stands(key: Key, one: Desired, snapshot: Snapshot) -> bool:
+    found = snapshot.find(Place(one.where, ref_of(one.object)))
+    return found is not None and _is_ours(key, found, snapshot)
 
 
-def _is_ours(key: Key, found: Object, seen: Snapshot) -> bool:
+def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
     claim = claim_on(found)
-    return claim is not None and (claim.key, claim.serves) == (str(key), seen.local)
+    return claim is not None and (claim.key, claim.serves) == (str(key), snapshot.local)
 
 
 def _whose(found: Object) -> str:

@@ -59,36 +59,38 @@ class Admission:
             Watch(Role.LOCAL, Service, namespace=space, writes=Writes.OBJECTS),
         )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, _, _):
-                return [KEY] if where == seen.local and change.object.name == NAME else []
+                return [KEY] if where == snapshot.local and change.object.name == NAME else []
             case FactChange():
                 fact = change.fact
-                begun = isinstance(fact, ClusterState) and fact.cluster == seen.local
+                begun = isinstance(fact, ClusterState) and fact.cluster == snapshot.local
                 return [KEY] if begun else []
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
         if not self._options.enabled or not self._hooks:
             return Plan()
         hosts = hosts_of(self._options)
-        kept = kept_in(seen.get(seen.local, Secret, NAME, self._options.namespace))
-        if kept is not None and not is_due(kept, hosts, seen.now):
-            rest = min(kept.renew_after - seen.now, LONGEST_SLEEP)
+        kept = kept_in(snapshot.get(snapshot.local, Secret, NAME, self._options.namespace))
+        if kept is not None and not is_due(kept, hosts, snapshot.now):
+            rest = min(kept.renew_after - snapshot.now, LONGEST_SLEEP)
             secret = _as_desired(kept.secret)
-            return Plan(self._desired(secret, seen), again_after=max(rest, timedelta(seconds=1)))
+            return Plan(
+                self._desired(secret, snapshot), again_after=max(rest, timedelta(seconds=1))
+            )
         former = kept.digest if kept is not None else ""
         call = Call(PROVIDER, (("hosts", hosts), ("replaces", former)))
         question = Question(call, max_age=FRESH)
-        answer = seen.fact(Answer, call.id)
-        if answer is None or answer.value is None or age(answer.at, seen.now) >= FRESH:
-            return Plan(self._as_it_stands(kept, seen), questions=(question,))
+        answer = snapshot.fact(Answer, call.id)
+        if answer is None or answer.value is None or age(answer.at, snapshot.now) >= FRESH:
+            return Plan(self._as_it_stands(kept, snapshot), questions=(question,))
         made = secret_of(NAME, self._options.namespace, hosts, answer.value, kept)
-        return Plan(self._desired(made, seen), questions=(question,))
+        return Plan(self._desired(made, snapshot), questions=(question,))
 
-    def _desired(self, secret: Secret, seen: Snapshot) -> tuple[Desired, ...]:
+    def _desired(self, secret: Secret, snapshot: Snapshot) -> tuple[Desired, ...]:
         """All of it; where a certificate takes the place of another, trust comes first."""
-        replaces = seen.get(seen.local, Secret, NAME, self._options.namespace) is not None
+        replaces = snapshot.get(snapshot.local, Secret, NAME, self._options.namespace) is not None
         authority = secret.data["ca.crt"]
         validating = webhooks(self._hooks, authority, self._options, changing=False)
         mutating = webhooks(self._hooks, authority, self._options, changing=True)
@@ -101,16 +103,16 @@ class Admission:
         first, second = (trust, [secret]) if replaces else ([secret], trust)
         service = [] if self._options.url else [self._service()]
         return (
-            *(Desired(obj, seen.local) for obj in (*service, *first)),
-            *(Desired(obj, seen.local, step=1) for obj in second),
+            *(Desired(obj, snapshot.local) for obj in (*service, *first)),
+            *(Desired(obj, snapshot.local, step=1) for obj in second),
         )
 
-    def _as_it_stands(self, kept: Kept | None, seen: Snapshot) -> tuple[Desired, ...]:
+    def _as_it_stands(self, kept: Kept | None, snapshot: Snapshot) -> tuple[Desired, ...]:
         """What there is, until there is a certificate: nothing is taken away meanwhile."""
         if kept is not None:
-            return self._desired(_as_desired(kept.secret), seen)
-        found = [seen.get(seen.local, kind, NAME) for kind in _CONFIGURATIONS]
-        return tuple(Desired(_as_desired(obj), seen.local) for obj in found if obj is not None)
+            return self._desired(_as_desired(kept.secret), snapshot)
+        found = [snapshot.get(snapshot.local, kind, NAME) for kind in _CONFIGURATIONS]
+        return tuple(Desired(_as_desired(obj), snapshot.local) for obj in found if obj is not None)
 
     def _service(self) -> Service:
         meta = Meta(name=NAME, namespace=self._options.namespace)

@@ -52,23 +52,23 @@ def ports_of(service: Service) -> tuple[MemberPort, ...]:
 
 
 def reached(
-    service: Service, where: ClusterId, seen: Snapshot, before: Sequence[Backends] = ()
+    service: Service, where: ClusterId, snapshot: Snapshot, before: Sequence[Backends] = ()
 ) -> Reach:
     """Where other clusters reach a Service; `before` is what was told of it last."""
     spec = service.spec
     if spec.type == "LoadBalancer":
-        return _load_balanced(service, seen, before)
+        return _load_balanced(service, snapshot, before)
     if spec.type == "NodePort":
-        return Reach(tuple(_by_nodes(service, where, seen)))
+        return Reach(tuple(_by_nodes(service, where, snapshot)))
     if spec.external_ips:
         return Reach(tuple(_by_addresses("external", spec.external_ips, _own_ports(service))))
-    return Reach(pods_of(service, where, seen))
+    return Reach(pods_of(service, where, snapshot))
 
 
-def pods_of(service: Service, where: ClusterId, seen: Snapshot) -> tuple[Backends, ...]:
+def pods_of(service: Service, where: ClusterId, snapshot: Snapshot) -> tuple[Backends, ...]:
     """The Service's own endpoints, slice by slice: a change of one pod changes one slice."""
     meta = service.metadata
-    slices = seen.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
+    slices = snapshot.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
     return tuple(
         _from_slice(piece)
         for piece in sorted(slices, key=lambda s: s.metadata.name)
@@ -76,10 +76,10 @@ def pods_of(service: Service, where: ClusterId, seen: Snapshot) -> tuple[Backend
     )
 
 
-def native_reached(native: NativeService, where: ClusterId, seen: Snapshot) -> Reach:
+def native_reached(native: NativeService, where: ClusterId, snapshot: Snapshot) -> Reach:
     """Where a native service is reached: at its interface."""
     meta, spec = native.metadata, native.spec
-    interface = seen.get(where, NetworkInterface, spec.network_interface, meta.namespace)
+    interface = snapshot.get(where, NetworkInterface, spec.network_interface, meta.namespace)
     if interface is None:
         return Reach()
     ports = tuple(
@@ -99,13 +99,13 @@ def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
     )
 
 
-def why_unreached(native: NativeService, where: ClusterId, seen: Snapshot) -> str:
+def why_unreached(native: NativeService, where: ClusterId, snapshot: Snapshot) -> str:
     """What keeps a native service from being reached; empty where nothing does, or nobody knows."""
-    if not seen.listed(where, NetworkInterface):
+    if not snapshot.listed(where, NetworkInterface):
         return ""
     name, namespace = native.spec.network_interface, native.metadata.namespace
     called = f"NetworkInterface {namespace}/{name}"
-    interface = seen.get(where, NetworkInterface, name, namespace)
+    interface = snapshot.get(where, NetworkInterface, name, namespace)
     if interface is None:
         return f"spec.networkInterface: there is no {called}; make it, or name another"
     if not interface.address:
@@ -156,25 +156,25 @@ def _by_addresses(
         yield Backends(f"{slot} {family}", family, ports, ready=tuple(sorted(several)))
 
 
-def _by_nodes(service: Service, where: ClusterId, seen: Snapshot) -> Iterator[Backends]:
+def _by_nodes(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterator[Backends]:
     """The nodes that take the Service's traffic, at its node ports."""
     ports = tuple(
         EndpointPort(port=p.node_port, name=p.name, protocol=p.protocol)
         for p in service.spec.ports
         if p.node_port
     )
-    nodes = [n for n in seen.all(where, Node) if n.ready and not n.metadata.deletion_timestamp]
+    nodes = [n for n in snapshot.all(where, Node) if n.ready and not n.metadata.deletion_timestamp]
     if service.spec.external_traffic_policy == "Local":
-        used = _nodes_with_endpoints(service, where, seen)
+        used = _nodes_with_endpoints(service, where, snapshot)
         nodes = [n for n in nodes if n.metadata.name in used]
     yield from _by_addresses("nodes", (a for n in nodes for a in _node_addresses(n)), ports)
 
 
-def _nodes_with_endpoints(service: Service, where: ClusterId, seen: Snapshot) -> set[str]:
+def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
     meta = service.metadata
     return {
         endpoint.node_name
-        for piece in seen.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
+        for piece in snapshot.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
         for endpoint in piece.endpoints or ()
         if endpoint.ready and endpoint.node_name
     }
@@ -194,7 +194,7 @@ def _node_addresses(node: Node) -> Iterator[str]:
                 break
 
 
-def _load_balanced(service: Service, seen: Snapshot, before: Sequence[Backends]) -> Reach:
+def _load_balanced(service: Service, snapshot: Snapshot, before: Sequence[Backends]) -> Reach:
     told: list[Backends] = []
     questions: list[Question] = []
     again: list[timedelta] = []
@@ -204,7 +204,7 @@ def _load_balanced(service: Service, seen: Snapshot, before: Sequence[Backends])
         if ingress.ip:
             told += _by_addresses(slot, (ingress.ip,), ports)
         elif ingress.hostname:
-            found = looked_up(ingress.hostname, seen)
+            found = looked_up(ingress.hostname, snapshot)
             questions.append(found.question)
             again.append(found.again_after)
             host = ingress.hostname.rstrip(".").lower()

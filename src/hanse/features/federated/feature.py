@@ -58,24 +58,24 @@ class FederatedServices:
     def __init__(self, options: FederatedOptions = FederatedOptions()) -> None:  # noqa: B008 - frozen
         self._options = options
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
-                return _woken_by_record(change, seen)
-            case ObjectChange(where) if is_led(where, seen):
-                return _woken_in(where, change, seen)
+                return _woken_by_record(change, snapshot)
+            case ObjectChange(where) if is_led(where, snapshot):
+                return _woken_in(where, change, snapshot)
             case ObjectChange():
                 return ()
             case FactChange():
-                return _woken_by_fact(change, seen)
+                return _woken_by_fact(change, snapshot)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         if key.topic.startswith(topic_of(RECORDING, "")):
-            return plan_record(key, seen)
-        return plan_service(key, seen, self._options)
+            return plan_record(key, snapshot)
+        return plan_service(key, snapshot, self._options)
 
 
-def _woken_in(where: ClusterId, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_in(where: ClusterId, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """What a change in a member that we lead concerns."""
     obj = change.object
     meta = obj.metadata
@@ -83,14 +83,14 @@ def _woken_in(where: ClusterId, change: ObjectChange, seen: Snapshot) -> Iterato
         case Service() | NativeService():
             yield from _of_sides(change, where)
         case EndpointSlice():
-            yield from _of_slice(obj, where, seen)
+            yield from _of_slice(obj, where, snapshot)
         case Node() if _says_anew(change):
-            yield from (_recording_key(s, where) for s in seen.by(where, JOINING, "NodePort"))
+            yield from (_recording_key(s, where) for s in snapshot.by(where, JOINING, "NodePort"))
         case NetworkInterface():
-            natives = seen.by(where, NATIVE, f"{meta.namespace}/{meta.name}")
+            natives = snapshot.by(where, NATIVE, f"{meta.namespace}/{meta.name}")
             yield from (key for native in natives for key in _of_joinable(native, where))
         case Namespace():
-            yield from (serving_key(of, where) for of in _federated_in(meta.name, seen))
+            yield from (serving_key(of, where) for of in _federated_in(meta.name, snapshot))
         case _:
             return
 
@@ -120,28 +120,28 @@ def _of_joinable(obj: Joinable, where: ClusterId) -> Iterator[Key]:
             yield serving_key(of, where)
 
 
-def _of_slice(piece: EndpointSlice, where: ClusterId, seen: Snapshot) -> Iterator[Key]:
+def _of_slice(piece: EndpointSlice, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     labels = piece.metadata.labels
     if labels.get(MANAGED_BY) == US or KUBE_SERVICE not in labels:
         return
-    service = seen.get(where, Service, labels[KUBE_SERVICE], piece.metadata.namespace)
+    service = snapshot.get(where, Service, labels[KUBE_SERVICE], piece.metadata.namespace)
     if service is not None:
         yield from _of_joinable(service, where)
 
 
-def _woken_by_record(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_by_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """A record concerns its federated Service wherever we lead, and members that share it."""
     for told in (change.before, change.after):
         of = _federated_by(told) if isinstance(told, ConfigMap) else None
         if of is not None:
-            for member in led(seen):
+            for member in led(snapshot):
                 yield serving_key(of, member)
-                yield from _members_of(of, member, seen)
+                yield from _members_of(of, member, snapshot)
 
 
-def _members_of(of: Federated, member: ClusterId, seen: Snapshot) -> Iterator[Key]:
+def _members_of(of: Federated, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The records of a member that have a say in a federated Service."""
-    for told in seen.by(member, BY_SERVICE, str(of)):
+    for told in snapshot.by(member, BY_SERVICE, str(of)):
         found = joined_by(told, member)
         if found is not None:
             record = found.record
@@ -149,13 +149,13 @@ def _members_of(of: Federated, member: ClusterId, seen: Snapshot) -> Iterator[Ke
             yield Key(topic_of(RECORDING, member), f"{prefix}{record.name}", record.namespace)
 
 
-def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     match change.fact:
         case ClusterState(cluster) if _stands_otherwise(change):
-            yield from _of_cluster(cluster, seen)
-        case KindServed(where, kind) if kind in _OPTIONAL and is_led(where, seen):
-            yield from _all_in(where, seen)
-        case Outcome(place) if place.ref.kind == Service.kind and is_led(place.where, seen):
+            yield from _of_cluster(cluster, snapshot)
+        case KindServed(where, kind) if kind in _OPTIONAL and is_led(where, snapshot):
+            yield from _all_in(where, snapshot)
+        case Outcome(place) if place.ref.kind == Service.kind and is_led(place.where, snapshot):
             yield serving_key(Federated(place.ref.namespace, place.ref.name), place.where)
         case _:
             return
@@ -171,39 +171,39 @@ def _stands_otherwise(change: FactChange) -> bool:
     return sides[0] != sides[1]
 
 
-def _of_cluster(cluster: ClusterId, seen: Snapshot) -> Iterator[Key]:
+def _of_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """All that rests on a cluster: what it gives to others, and what it is given."""
-    ours = led(seen)
-    given = {_federated_by(told) for told in seen.all(cluster, ConfigMap)} - {None}
+    ours = led(snapshot)
+    given = {_federated_by(told) for told in snapshot.all(cluster, ConfigMap)} - {None}
     yield from (serving_key(of, m) for of in given if of is not None for m in ours)
     if cluster in ours:
-        yield from _all_in(cluster, seen)
+        yield from _all_in(cluster, snapshot)
 
 
-def _all_in(member: ClusterId, seen: Snapshot) -> Iterator[Key]:
+def _all_in(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """Every decision about a member that we lead."""
-    for service in seen.by(member, JOINING, ""):
+    for service in snapshot.by(member, JOINING, ""):
         yield _recording_key(service, member)
-    for native in seen.all(member, NativeService):
+    for native in snapshot.all(member, NativeService):
         yield from _of_joinable(native, member)
-    for of in _all_federated(seen):
+    for of in _all_federated(snapshot):
         yield serving_key(of, member)
 
 
-def _all_federated(seen: Snapshot) -> set[Federated]:
+def _all_federated(snapshot: Snapshot) -> set[Federated]:
     return {
         of
-        for member in members(seen)
-        for told in seen.all(member, ConfigMap)
+        for member in members(snapshot)
+        for told in snapshot.all(member, ConfigMap)
         if (of := _federated_by(told)) is not None
     }
 
 
-def _federated_in(namespace: str, seen: Snapshot) -> set[Federated]:
+def _federated_in(namespace: str, snapshot: Snapshot) -> set[Federated]:
     return {
         of
-        for member in members(seen)
-        for told in seen.by(member, BY_NAMESPACE, namespace)
+        for member in members(snapshot)
+        for told in snapshot.by(member, BY_NAMESPACE, namespace)
         if (of := _federated_by(told)) is not None
     }
 

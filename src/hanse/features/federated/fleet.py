@@ -12,71 +12,71 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Snapshot
 
 
-def is_led(member: ClusterId, seen: Snapshot) -> bool:
+def is_led(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether we lead a member that is not about to leave."""
-    state = seen.fact(ClusterState, member)
+    state = snapshot.fact(ClusterState, member)
     return state is not None and Role.LED in state.roles and state.phase is not Phase.LEAVING
 
 
-def led(seen: Snapshot) -> list[ClusterId]:
+def led(snapshot: Snapshot) -> list[ClusterId]:
     """The members that we lead."""
-    return [m for m in seen.clusters(Role.LED) if is_led(m, seen)]
+    return [m for m in snapshot.clusters(Role.LED) if is_led(m, snapshot)]
 
 
-def members(seen: Snapshot) -> Iterator[ClusterId]:
+def members(snapshot: Snapshot) -> Iterator[ClusterId]:
     """The members whose records count: those that leave take theirs with them."""
-    for state in seen.facts(ClusterState):
+    for state in snapshot.facts(ClusterState):
         if Role.MEMBER in state.roles and state.phase is not Phase.LEAVING:
             yield state.cluster
 
 
-def is_whole(member: ClusterId, seen: Snapshot) -> bool:
+def is_whole(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a record that is not seen in a member is not there."""
-    state = seen.fact(ClusterState, member)
+    state = snapshot.fact(ClusterState, member)
     return (
         state is not None
         and state.phase is not Phase.RESTORED
         and not state.recovering
-        and seen.listed(member, ConfigMap)
+        and snapshot.listed(member, ConfigMap)
     )
 
 
-def all_whole(seen: Snapshot) -> bool:
+def all_whole(snapshot: Snapshot) -> bool:
     """Whether every member's records are known: before that, nobody can say that there are none."""
-    return all(is_whole(member, seen) for member in members(seen))
+    return all(is_whole(member, snapshot) for member in members(snapshot))
 
 
-def has_left(member: ClusterId, seen: Snapshot) -> bool:
+def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a cluster is known to be no member any more, or about to be none."""
-    if seen.fact(Departed, member) is not None:
+    if snapshot.fact(Departed, member) is not None:
         return True
-    state = seen.fact(ClusterState, member)
+    state = snapshot.fact(ClusterState, member)
     return state is not None and state.phase is Phase.LEAVING
 
 
-def joined(of: Federated, seen: Snapshot) -> list[Joined]:
+def joined(of: Federated, snapshot: Snapshot) -> list[Joined]:
     """Every sound record of one federated Service."""
     return [
         found
-        for member in members(seen)
-        for told in seen.by(member, BY_SERVICE, str(of))
+        for member in members(snapshot)
+        for told in snapshot.by(member, BY_SERVICE, str(of))
         if (found := joined_by(told, member)) is not None
     ]
 
 
-def beyond_us(of: Federated, seen: Snapshot) -> frozenset[ClusterId]:
+def beyond_us(of: Federated, snapshot: Snapshot) -> frozenset[ClusterId]:
     """Members whose word on a federated Service is of a later version than we can read."""
     return frozenset(
         member
-        for member in members(seen)
-        for told in seen.by(member, BY_SERVICE, str(of))
+        for member in members(snapshot)
+        for told in snapshot.by(member, BY_SERVICE, str(of))
         if is_newer(told)
     )
 
 
-def serves(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
+def serves(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether a member serves a kind that need not be installed."""
-    served = seen.fact(KindServed, (member, kind.kind))
+    served = snapshot.fact(KindServed, (member, kind.kind))
     return served is not None and served.served
 
 

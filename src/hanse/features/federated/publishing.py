@@ -37,20 +37,20 @@ NATIVE_PREFIX = "native."
 """Of the names of keys about native services: no Service's name has a dot."""
 
 
-def plan_record(key: Key, seen: Snapshot) -> Plan:
+def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     """What the leader of a member says of one Service or native service there."""
     member = member_in(key.topic)
-    if not is_led(member, seen):
+    if not is_led(member, snapshot):
         return Plan()
-    obj = _member_service(key, member, seen)
+    obj = _member_service(key, member, snapshot)
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return Plan()
     wish = wish_of(obj)
     if not wish.any:
         return forgotten(obj, member)
     if isinstance(obj, Service) and obj.spec.type == "ExternalName":
-        return told(obj, member, membership(obj, [("ExternalName", NAME_ONLY)]), seen)
-    reach = _reach(obj, member, seen, _told_before(obj, wish, member, seen))
+        return told(obj, member, membership(obj, [("ExternalName", NAME_ONLY)]), snapshot)
+    reach = _reach(obj, member, snapshot, _told_before(obj, wish, member, snapshot))
     desired = tuple(
         Desired(
             configmap_of(_record(obj, of, member, reach)),
@@ -61,10 +61,10 @@ def plan_record(key: Key, seen: Snapshot) -> Plan:
         for of in wish.joins
     )
     faults = [("InvalidName", text) for text in wish.faults]
-    if isinstance(obj, NativeService) and (why := why_unreached(obj, member, seen)):
+    if isinstance(obj, NativeService) and (why := why_unreached(obj, member, snapshot)):
         faults.append(("NoAddress", why))
-    faults += _left_out(obj, wish.joins, member, seen)
-    telling = told(obj, member, membership(obj, faults, certain=all_whole(seen)), seen)
+    faults += _left_out(obj, wish.joins, member, snapshot)
+    telling = told(obj, member, membership(obj, faults, certain=all_whole(snapshot)), snapshot)
     return Plan(
         desired,
         patches=telling.patches,
@@ -74,17 +74,19 @@ def plan_record(key: Key, seen: Snapshot) -> Plan:
     )
 
 
-def _member_service(key: Key, member: ClusterId, seen: Snapshot) -> Joinable | None:
+def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable | None:
     if key.name.startswith(NATIVE_PREFIX):
         name = key.name.removeprefix(NATIVE_PREFIX)
-        return seen.get(member, NativeService, name, key.namespace)
-    return seen.get(member, Service, key.name, key.namespace)
+        return snapshot.get(member, NativeService, name, key.namespace)
+    return snapshot.get(member, Service, key.name, key.namespace)
 
 
-def _reach(obj: Joinable, member: ClusterId, seen: Snapshot, before: Sequence[Backends]) -> Reach:
+def _reach(
+    obj: Joinable, member: ClusterId, snapshot: Snapshot, before: Sequence[Backends]
+) -> Reach:
     if isinstance(obj, NativeService):
-        return native_reached(obj, member, seen)
-    return reached(obj, member, seen, before)
+        return native_reached(obj, member, snapshot)
+    return reached(obj, member, snapshot, before)
 
 
 def _record(obj: Joinable, of: Federated, member: ClusterId, reach: Reach) -> Record:
@@ -110,12 +112,12 @@ def hostname_on(marks: dict[str, str]) -> str:
 
 
 def _told_before(
-    obj: Joinable, wish: Wish, member: ClusterId, seen: Snapshot
+    obj: Joinable, wish: Wish, member: ClusterId, snapshot: Snapshot
 ) -> Sequence[Backends]:
     """The endpoints that the standing record tells, for what cannot be known now."""
     for of in wish.joins:
         name = configmap_of(_record(obj, of, member, Reach())).metadata.name
-        standing = seen.get(member, ConfigMap, name, SYSTEM)
+        standing = snapshot.get(member, ConfigMap, name, SYSTEM)
         found = joined_by(standing, member) if standing is not None else None
         if found is not None:
             return found.record.backends
@@ -123,13 +125,13 @@ def _told_before(
 
 
 def _left_out(
-    obj: Joinable, joins: Sequence[Federated], member: ClusterId, seen: Snapshot
+    obj: Joinable, joins: Sequence[Federated], member: ClusterId, snapshot: Snapshot
 ) -> list[tuple[str, str]]:
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
     whose = (member, kind, obj.metadata.namespace, obj.metadata.name)
     faults: list[tuple[str, str]] = []
     for of in joins:
-        fault = merge(j.origin for j in joined(of, seen)).left_out.get(whose)
+        fault = merge(j.origin for j in joined(of, snapshot)).left_out.get(whose)
         if fault:
             faults.append((CONFLICT, f"left out of {of}: {fault}"))
     return faults

@@ -66,47 +66,47 @@ class _Here(Struct, frozen=True):
         return (*self.slices, *self.kept)
 
 
-def plan_service(key: Key, seen: Snapshot, options: FederatedOptions) -> Plan:
+def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
     """A federated Service in a member that we lead, as all records say."""
     member = member_in(key.topic)
-    if not is_led(member, seen):
+    if not is_led(member, snapshot):
         return Plan()
     of = Federated(key.namespace, key.name)
-    standing = seen.get(member, Service, of.name, of.namespace)
-    if not _has_place(of, member, seen):
+    standing = snapshot.get(member, Service, of.name, of.namespace)
+    if not _has_place(of, member, snapshot):
         return Plan()
-    here = _gathered(of, member, seen, standing, options)
+    here = _gathered(of, member, snapshot, standing, options)
     if not here.merged.members:
-        return _told_of_name(here, seen, "", Plan()) if all_whole(seen) else Plan()
+        return _told_of_name(here, snapshot, "", Plan()) if all_whole(snapshot) else Plan()
     if standing is not None and _must_be_made_anew(standing, here.merged):
         return Plan()
     desired = [
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
-        for obj, step, sources in _objects(here, seen, options)
+        for obj, step, sources in _objects(here, snapshot, options)
     ]
-    return _told_of_name(here, seen, _in_the_way(here, seen), Plan(tuple(desired)))
+    return _told_of_name(here, snapshot, _in_the_way(here, snapshot), Plan(tuple(desired)))
 
 
-def _has_place(of: Federated, member: ClusterId, seen: Snapshot) -> bool:
+def _has_place(of: Federated, member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether the namespace is there; where it is not, the Service is left out."""
-    space = seen.get(member, Namespace, of.namespace)
+    space = snapshot.get(member, Namespace, of.namespace)
     return space is not None and not space.terminating
 
 
 def _gathered(
     of: Federated,
     member: ClusterId,
-    seen: Snapshot,
+    snapshot: Snapshot,
     standing: Service | None,
     options: FederatedOptions,
 ) -> _Here:
-    known = {j.origin.whose: j for j in joined(of, seen)}
+    known = {j.origin.whose: j for j in joined(of, snapshot)}
     kept = [
         (origin, piece)
-        for piece in seen.by(member, GENERATED, str(of))
+        for piece in snapshot.by(member, GENERATED, str(of))
         if (origin := origin_of(piece)) is not None
         and origin.whose not in known
-        and _is_out_of_sight(origin.cluster, of, seen)
+        and _is_out_of_sight(origin.cluster, of, snapshot)
     ]
     merged = merge([*(j.origin for j in known.values()), *dict(kept)])
     records = tuple(known[o.whose].record for o in merged.members if o.whose in known)
@@ -116,7 +116,10 @@ def _gathered(
         for origin in merged.members
         if origin.whose in known
         for piece in slices_of(
-            of, _part(known[origin.whose].record, member, seen, origin), names, options.slice_size
+            of,
+            _part(known[origin.whose].record, member, snapshot, origin),
+            names,
+            options.slice_size,
         )
     ]
     return _Here(
@@ -130,19 +133,19 @@ def _gathered(
     )
 
 
-def _is_out_of_sight(cluster: ClusterId, of: Federated, seen: Snapshot) -> bool:
+def _is_out_of_sight(cluster: ClusterId, of: Federated, snapshot: Snapshot) -> bool:
     """Whether what came from a cluster stands, since nobody can say that it ended."""
-    if has_left(cluster, seen):
+    if has_left(cluster, snapshot):
         return False
-    return not is_whole(cluster, seen) or cluster in beyond_us(of, seen)
+    return not is_whole(cluster, snapshot) or cluster in beyond_us(of, snapshot)
 
 
-def _part(record: Record, member: ClusterId, seen: Snapshot, joined_as: Origin) -> Part:
+def _part(record: Record, member: ClusterId, snapshot: Snapshot, joined_as: Origin) -> Part:
     """A member Service's endpoints as this cluster reaches them: its own, by their pods."""
     if record.cluster == member and record.kind == "Service":
-        local = seen.get(member, Service, record.name, record.namespace)
+        local = snapshot.get(member, Service, record.name, record.namespace)
         if local is not None:
-            return Part(joined_as, pods_of(local, member, seen))
+            return Part(joined_as, pods_of(local, member, snapshot))
     return Part(joined_as, record.backends)
 
 
@@ -152,7 +155,7 @@ def _must_be_made_anew(standing: Service, merged: Merged) -> bool:
 
 
 def _objects(
-    here: _Here, seen: Snapshot, options: FederatedOptions
+    here: _Here, snapshot: Snapshot, options: FederatedOptions
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
     """Each object with its step and whose observation it rests on."""
     of, member = here.of, here.member
@@ -161,9 +164,9 @@ def _objects(
     yield _service(here, {**outside.marks, **target_marks(outside, targets)}), 0, {member}
     for piece in here.everything:
         yield piece, 1, {member, piece.metadata.annotations[CLUSTER]}
-    if outside.hostname and targets and serves(member, DNSEndpoint, seen):
+    if outside.hostname and targets and serves(member, DNSEndpoint, snapshot):
         yield dns_endpoint(of, outside.hostname, targets), 1, {member}
-    kinds = [kind for kind in (ClusterGroup, Group) if serves(member, kind, seen)]
+    kinds = [kind for kind in (ClusterGroup, Group) if serves(member, kind, snapshot)]
     for group in groups_of(of, addresses_in(here.everything), kinds):
         yield group, 1, {member}
 
@@ -184,12 +187,12 @@ def _service(here: _Here, marks: dict[str, str]) -> Service:
     )
 
 
-def _in_the_way(here: _Here, seen: Snapshot) -> str:
+def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
     """What a Service of the same name that is not ours keeps from being."""
     standing = here.standing
     if standing is None:
         return ""
-    outcome = seen.fact(Outcome, Place(here.member, ref_of(standing)))
+    outcome = snapshot.fact(Outcome, Place(here.member, ref_of(standing)))
     told = find(standing.status.conditions, NAME) if outcome is None else None
     still = (
         told is not None
@@ -205,8 +208,8 @@ def _in_the_way(here: _Here, seen: Snapshot) -> str:
     )
 
 
-def _told_of_name(here: _Here, seen: Snapshot, fault: str, plan: Plan) -> Plan:
+def _told_of_name(here: _Here, snapshot: Snapshot, fault: str, plan: Plan) -> Plan:
     if here.standing is None:
         return plan
-    telling = told(here.standing, here.member, name_taken(here.standing, fault), seen)
+    telling = told(here.standing, here.member, name_taken(here.standing, fault), snapshot)
     return replace(plan, patches=telling.patches, notices=telling.notices)

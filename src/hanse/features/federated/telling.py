@@ -43,12 +43,12 @@ def name_taken(service: Service, fault: str) -> list[Condition]:
     return []
 
 
-def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], seen: Snapshot) -> Plan:
+def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], snapshot: Snapshot) -> Plan:
     """The conditions as a patch of the object's status, and an Event for those that turned bad."""
     if not wanted:
         return Plan()
     standing = obj.status.conditions
-    after = merged(standing, wanted, seen.now, obj.metadata.generation)
+    after = merged(standing, wanted, snapshot.now, obj.metadata.generation)
     place = Place(where, ref_of(obj))
     change = {"status": {"conditions": msgspec.to_builtins(after)}}
     notices = tuple(

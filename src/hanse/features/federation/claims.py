@@ -21,12 +21,12 @@ class Claims(Struct, frozen=True):
     supervisor: bool = False
 
 
-def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
+def claims_of(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
     """What a cluster claims; None while its claims were never read."""
-    if not seen.listed(cluster, ClusterClaim):
+    if not snapshot.listed(cluster, ClusterClaim):
         return None
-    said = said_by(cluster, seen)
-    told = {p.metadata.name: p.spec.value for p in seen.all(cluster, ClusterProperty)}
+    said = said_by(cluster, snapshot)
+    told = {p.metadata.name: p.spec.value for p in snapshot.all(cluster, ClusterProperty)}
     supervisor = spelled(said, SUPERVISOR_MARK)
     return Claims(
         said.get(CLUSTER_ID) or told.get(about.CLUSTER_ID, ""),
@@ -35,9 +35,9 @@ def claims_of(seen: Snapshot, cluster: ClusterId) -> Claims | None:
     )
 
 
-def said_by(cluster: ClusterId, seen: Snapshot) -> dict[str, str]:
+def said_by(cluster: ClusterId, snapshot: Snapshot) -> dict[str, str]:
     """What a cluster's claims say, by what they are about."""
-    claims = sorted(seen.all(cluster, ClusterClaim), key=_rank)
+    claims = sorted(snapshot.all(cluster, ClusterClaim), key=_rank)
     return {claim.about: claim.value for claim in claims}
 
 
@@ -46,7 +46,7 @@ def _rank(claim: ClusterClaim) -> tuple[bool, str]:
     return (claim.metadata.name == claim.about, claim.metadata.name)
 
 
-def supervisors(seen: Snapshot, members: tuple[ClusterId, ...]) -> tuple[ClusterId, ...]:
+def supervisors(snapshot: Snapshot, members: tuple[ClusterId, ...]) -> tuple[ClusterId, ...]:
     """The members that claim to supervise, and those that may, since they were never read."""
-    known = {member: claims_of(seen, member) for member in members}
+    known = {member: claims_of(snapshot, member) for member in members}
     return tuple(sorted(m for m, claims in known.items() if claims is None or claims.supervisor))

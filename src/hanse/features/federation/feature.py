@@ -49,48 +49,48 @@ class Membership:
     )
     guided_by: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 
-    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
-        return directions(seen)
+    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
+        return directions(snapshot)
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
-                return _all(seen) if _holder(before) != _holder(after) else ()
+                return _all(snapshot) if _holder(before) != _holder(after) else ()
             case ObjectChange(_, before, after):
-                return {*_all(seen), *_keys_of(before), *_keys_of(after)}
+                return {*_all(snapshot), *_keys_of(before), *_keys_of(after)}
             case FactChange(before, after) if isinstance(change.fact, Outcome):
                 sides = (before, after)
                 told = any(isinstance(side, Outcome) and is_refusal(side) for side in sides)
-                return _federations(seen) if told else ()
+                return _federations(snapshot) if told else ()
             case FactChange():
-                return _all(seen) if isinstance(change.fact, _FACTS) else ()
+                return _all(snapshot) if isinstance(change.fact, _FACTS) else ()
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "properties":
-                return plan_properties(seen)
+                return plan_properties(snapshot)
             case "profile":
-                return plan_profile(key.name, seen)
+                return plan_profile(key.name, snapshot)
             case "token":
-                return plan_token(key.name, seen)
+                return plan_token(key.name, snapshot)
             case _:
-                federation = seen.get(seen.local, Federation, key.name)
+                federation = snapshot.get(snapshot.local, Federation, key.name)
                 if federation is None or federation.metadata.deletion_timestamp is not None:
                     return Plan()
-                return plan_status(federation, seen)
+                return plan_status(federation, snapshot)
 
 
-def _all(seen: Snapshot) -> set[Key]:
+def _all(snapshot: Snapshot) -> set[Key]:
     return {
         PROPERTIES,
-        *_federations(seen),
-        *(Key(PROFILE, cluster) for cluster in known_clusters(seen)),
-        *(Key(TOKEN, cluster) for cluster in held_for(seen)),
+        *_federations(snapshot),
+        *(Key(PROFILE, cluster) for cluster in known_clusters(snapshot)),
+        *(Key(TOKEN, cluster) for cluster in held_for(snapshot)),
     }
 
 
-def _federations(seen: Snapshot) -> set[Key]:
-    return {Key(FEDERATION, f.metadata.name) for f in seen.all(seen.local, Federation)}
+def _federations(snapshot: Snapshot) -> set[Key]:
+    return {Key(FEDERATION, f.metadata.name) for f in snapshot.all(snapshot.local, Federation)}
 
 
 def _keys_of(obj: Object | None) -> Iterator[Key]:

@@ -37,15 +37,15 @@ class ClaimHook:
         ),
     )
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         before, after = _id_in(review, review.before), _id_in(review, review.object)
         if before is None:
-            return _second_id(review, after, seen)
-        if before == after or _says_nothing(review, before, seen):
+            return _second_id(review, after, snapshot)
+        if before == after or _says_nothing(review, before, snapshot):
             return Allow()
-        if _is_unread(seen):
+        if _is_unread(snapshot):
             return _UNREAD
-        federation = federation_of(seen)
+        federation = federation_of(snapshot)
         if federation is None:
             return Allow()
         done = "deleted" if review.operation == "DELETE" else f"changed from {before!r}"
@@ -59,10 +59,10 @@ class FederationHook:
     name = "federations"
     asks = (Asks((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
-        if review.operation == "CREATE" and _is_unread(seen):
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+        if review.operation == "CREATE" and _is_unread(snapshot):
             return _UNREAD
-        standing = federation_of(seen)
+        standing = federation_of(snapshot)
         if (
             review.operation == "CREATE"
             and standing is not None
@@ -78,11 +78,11 @@ class FederationHook:
             wanted = msgspec.convert(review.object, Federation, strict=False)
         except msgspec.ValidationError as error:
             return Deny(f"not a Federation: {error}", 422)
-        return _judged(wanted, seen)
+        return _judged(wanted, snapshot)
 
 
-def _judged(wanted: Federation, seen: Snapshot) -> Allow | Deny:
-    claims = claims_of(seen, seen.local)
+def _judged(wanted: Federation, snapshot: Snapshot) -> Allow | Deny:
+    claims = claims_of(snapshot, snapshot.local)
     named = wanted.spec.cluster_set
     if claims is not None and named and claims.cluster_set not in ("", named):
         return Deny(
@@ -98,16 +98,16 @@ def _judged(wanted: Federation, seen: Snapshot) -> Allow | Deny:
             return Deny(f"{field}: {member.cluster_id!r} means the broker; choose another id", 422)
         if fault := why_bad(index, member, members):
             return Deny(f"{fault.field}: {fault.message}", 422)
-        secret = seen.get(seen.local, Secret, member.secret, SYSTEM)
-        away = member.cluster_id != seen.local
+        secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
+        away = member.cluster_id != snapshot.local
         if away and (fault := why_bad_secret(index, member, secret)) is not None:
             warnings.append(f"{fault.field}: {fault.message}")
     return Allow(warnings=tuple(warnings))
 
 
-def _second_id(review: Review, after: str | None, seen: Snapshot) -> Allow | Deny:
+def _second_id(review: Review, after: str | None, snapshot: Snapshot) -> Allow | Deny:
     """Refuse another id beside the one there is."""
-    claims = claims_of(seen, seen.local)
+    claims = claims_of(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
     if after is None or not known or known == after:
         return Allow()
@@ -115,11 +115,13 @@ def _second_id(review: Review, after: str | None, seen: Snapshot) -> Allow | Den
     return Deny(f"{text}; a cluster has one id")
 
 
-def _says_nothing(review: Review, before: str, seen: Snapshot) -> bool:
+def _says_nothing(review: Review, before: str, snapshot: Snapshot) -> bool:
     """Whether an id that slipped in beside the cluster's own goes, which a claim still says."""
-    others = (c for c in seen.all(seen.local, ClusterClaim) if c.metadata.name != review.name)
-    mine = any(c.about == CLUSTER_ID and c.value == seen.local for c in others)
-    return before != seen.local and mine and review.operation == "DELETE"
+    others = (
+        c for c in snapshot.all(snapshot.local, ClusterClaim) if c.metadata.name != review.name
+    )
+    mine = any(c.about == CLUSTER_ID and c.value == snapshot.local for c in others)
+    return before != snapshot.local and mine and review.operation == "DELETE"
 
 
 def _id_in(review: Review, wire: Wire) -> str | None:
@@ -134,10 +136,10 @@ def _id_in(review: Review, wire: Wire) -> str | None:
     return str(spec.get("value", "")) if name == about.CLUSTER_ID else None
 
 
-def _is_unread(seen: Snapshot) -> bool:
-    served = seen.fact(KindServed, (seen.local, Federation.kind))
+def _is_unread(snapshot: Snapshot) -> bool:
+    served = snapshot.fact(KindServed, (snapshot.local, Federation.kind))
     absent = served is not None and not served.served
-    return not absent and not seen.listed(seen.local, Federation)
+    return not absent and not snapshot.listed(snapshot.local, Federation)
 
 
 HOOKS = (ClaimHook(), FederationHook())

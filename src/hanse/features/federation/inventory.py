@@ -26,18 +26,18 @@ HEALTHY = "ControlPlaneHealthy"
 _PROPERTIES = {CLUSTER_ID: about.CLUSTER_ID, CLUSTER_SET: about.CLUSTER_SET}
 
 
-def plan_properties(seen: Snapshot) -> Plan:
+def plan_properties(snapshot: Snapshot) -> Plan:
     """A ClusterProperty beside each well-known ClusterClaim."""
-    if not _is_served(seen, ClusterProperty):
+    if not _is_served(snapshot, ClusterProperty):
         return Plan()
-    said = said_by(seen.local, seen)
+    said = said_by(snapshot.local, snapshot)
     return Plan(
         tuple(
             Desired(
                 ClusterProperty(
                     metadata=Meta(name=name), spec=ClusterPropertySpec(value=said[claim])
                 ),
-                seen.local,
+                snapshot.local,
             )
             for claim, name in _PROPERTIES.items()
             if said.get(claim)
@@ -45,51 +45,51 @@ def plan_properties(seen: Snapshot) -> Plan:
     )
 
 
-def known_clusters(seen: Snapshot) -> tuple[ClusterId, ...]:
+def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The clusters of the federation that this one knows of, itself among them."""
-    federation = federation_of(seen)
+    federation = federation_of(snapshot)
     if federation is None:
         return ()
-    return tuple(sorted({seen.local, *(m.cluster_id for m in federation.spec.members)}))
+    return tuple(sorted({snapshot.local, *(m.cluster_id for m in federation.spec.members)}))
 
 
-def plan_profile(cluster: ClusterId, seen: Snapshot) -> Plan:
+def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     """The profile of one cluster, for as long as it is in the federation."""
-    if not _is_served(seen, ClusterProfile) or cluster not in known_clusters(seen):
+    if not _is_served(snapshot, ClusterProfile) or cluster not in known_clusters(snapshot):
         return Plan()
     meta = Meta(name=cluster, namespace=SYSTEM, labels={MANAGER_LABEL: MANAGER})
-    standing = seen.get(seen.local, ClusterProfile, cluster, SYSTEM)
+    standing = snapshot.get(snapshot.local, ClusterProfile, cluster, SYSTEM)
     before = standing.status if standing is not None else ClusterProfileStatus()
     spec = ClusterProfileSpec(cluster_manager=ClusterManager(name=MANAGER), display_name=cluster)
     status = ClusterProfileStatus(
         version=before.version,
-        properties=_properties(cluster, before, seen),
-        conditions=merged(before.conditions, _health(cluster, seen), seen.now),
+        properties=_properties(cluster, before, snapshot),
+        conditions=merged(before.conditions, _health(cluster, snapshot), snapshot.now),
     )
     profile = ClusterProfile(metadata=meta, spec=spec, status=status)
-    return Plan((Desired(profile, seen.local),))
+    return Plan((Desired(profile, snapshot.local),))
 
 
 def _properties(
-    cluster: ClusterId, before: ClusterProfileStatus, seen: Snapshot
+    cluster: ClusterId, before: ClusterProfileStatus, snapshot: Snapshot
 ) -> tuple[ProfileProperty, ...]:
-    claims = claims_of(seen, cluster)
+    claims = claims_of(snapshot, cluster)
     if claims is None:
         return before.properties
     told = {about.CLUSTER_ID: claims.cluster_id, about.CLUSTER_SET: claims.cluster_set}
     return tuple(ProfileProperty(name=n, value=v) for n, v in told.items() if v)
 
 
-def _health(cluster: ClusterId, seen: Snapshot) -> tuple[Condition, ...]:
-    answers = reachable(cluster, seen)
+def _health(cluster: ClusterId, snapshot: Snapshot) -> tuple[Condition, ...]:
+    answers = reachable(cluster, snapshot)
     if answers is None:
         return ()
-    state = seen.fact(ClusterState, cluster)
+    state = snapshot.fact(ClusterState, cluster)
     why = state.reason if state is not None else ""
     told = ("Healthy", "") if answers else ("Unreachable", why or "it does not answer")
     return (condition(HEALTHY, answers, *told),)
 
 
-def _is_served(seen: Snapshot, kind: type[Object]) -> bool:
-    served = seen.fact(KindServed, (seen.local, kind.kind))
+def _is_served(snapshot: Snapshot, kind: type[Object]) -> bool:
+    served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
     return served is not None and served.served

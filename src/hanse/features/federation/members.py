@@ -32,9 +32,11 @@ class Fault(Struct, frozen=True):
     message: str
 
 
-def federation_of(seen: Snapshot) -> Federation | None:
+def federation_of(snapshot: Snapshot) -> Federation | None:
     """The federation of this cluster: of several, which the webhook refuses, the oldest."""
-    found = [f for f in seen.all(seen.local, Federation) if f.metadata.deletion_timestamp is None]
+    found = [
+        f for f in snapshot.all(snapshot.local, Federation) if f.metadata.deletion_timestamp is None
+    ]
     return min(found, key=_age, default=None)
 
 
@@ -43,29 +45,29 @@ def _age(federation: Federation) -> tuple[str, str]:
     return (born.isoformat() if born is not None else "~", federation.metadata.name)
 
 
-def directions(seen: Snapshot) -> tuple[Direction, ...]:
+def directions(snapshot: Snapshot) -> tuple[Direction, ...]:
     """Every member by its way; who has no federation or is no supervisor goes nowhere."""
-    if _is_unserved(seen):
-        return tuple(_kept(seen))
-    federation = federation_of(seen)
-    claims = claims_of(seen, seen.local)
+    if _is_unserved(snapshot):
+        return tuple(_kept(snapshot))
+    federation = federation_of(snapshot)
+    claims = claims_of(snapshot, snapshot.local)
     if federation is None or claims is None or not claims.supervisor:
-        return tuple(_handed_over(seen))
+        return tuple(_handed_over(snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
     gone = [Abandoned(c) for c in abandoned_in(federation) if c not in named]
-    if claims.cluster_id not in ("", seen.local):
-        text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {seen.local!r}"
+    if claims.cluster_id not in ("", snapshot.local):
+        text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
         return tuple(
             BadWay(GUIDE, m.cluster_id, f"spec.members[{i}].clusterID", "ClusterIDMismatch", text)
             for i, m in enumerate(members)
         )
-    order = _order(seen, tuple(sorted(named)))
-    ways = [_direction(i, m, members, seen, order) for i, m in enumerate(members)]
-    return (*ways, *_still_leaving(federation, seen), *gone)
+    order = _order(snapshot, tuple(sorted(named)))
+    ways = [_direction(i, m, members, snapshot, order) for i, m in enumerate(members)]
+    return (*ways, *_still_leaving(federation, snapshot), *gone)
 
 
-def left_over(federation: Federation, seen: Snapshot) -> Iterator[MemberState]:
+def left_over(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
     """Members that the status still tells of, since nobody has left them for good."""
     named = {member.cluster_id for member in federation.spec.members}
     gone = abandoned_in(federation)
@@ -73,15 +75,15 @@ def left_over(federation: Federation, seen: Snapshot) -> Iterator[MemberState]:
         cluster = state.cluster_id
         if cluster in named or cluster in gone or not state.secret:
             continue
-        if seen.fact(Departed, cluster) is None:
+        if snapshot.fact(Departed, cluster) is None:
             yield state
 
 
-def _still_leaving(federation: Federation, seen: Snapshot) -> Iterator[Leaving]:
+def _still_leaving(federation: Federation, snapshot: Snapshot) -> Iterator[Leaving]:
     """An agent that starts anew goes on leaving what the one before it had begun to leave."""
-    for state in left_over(federation, seen):
+    for state in left_over(federation, snapshot):
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
-        way = _direction(0, entry, (), seen, {state.cluster_id: ()})
+        way = _direction(0, entry, (), snapshot, {state.cluster_id: ()})
         if isinstance(way, Way):
             yield Leaving(way)
 
@@ -92,23 +94,23 @@ def abandoned_in(federation: Federation) -> tuple[ClusterId, ...]:
     return tuple(name.strip() for name in told.split(",") if name.strip())
 
 
-def _is_unserved(seen: Snapshot) -> bool:
-    served = seen.fact(KindServed, (seen.local, Federation.kind))
+def _is_unserved(snapshot: Snapshot) -> bool:
+    served = snapshot.fact(KindServed, (snapshot.local, Federation.kind))
     return served is not None and not served.served
 
 
-def _kept(seen: Snapshot) -> Iterator[BadWay]:
+def _kept(snapshot: Snapshot) -> Iterator[BadWay]:
     """Whoever removes the kind has not asked to leave anybody: every way stays as it is."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
-    for cluster in seen.clusters(Role.MEMBER):
+    for cluster in snapshot.clusters(Role.MEMBER):
         yield BadWay(GUIDE, cluster, "kind", "KindNotServed", text)
 
 
-def _handed_over(seen: Snapshot) -> Iterator[Retired]:
+def _handed_over(snapshot: Snapshot) -> Iterator[Retired]:
     """Who ceases to supervise leaves members to other supervisors; the last one withdraws."""
-    connected = seen.clusters(Role.MEMBER)
-    others = [c for c in connected if c != seen.local]
-    if any((claims := claims_of(seen, c)) is not None and claims.supervisor for c in others):
+    connected = snapshot.clusters(Role.MEMBER)
+    others = [c for c in connected if c != snapshot.local]
+    if any((claims := claims_of(snapshot, c)) is not None and claims.supervisor for c in others):
         for cluster in connected:
             yield Retired(cluster)
 
@@ -117,19 +119,19 @@ def _direction(
     index: int,
     member: Member,
     members: tuple[Member, ...],
-    seen: Snapshot,
+    snapshot: Snapshot,
     order: dict[ClusterId, tuple[ClusterId, ...]],
 ) -> Way | BadWay:
     cluster, field = member.cluster_id, f"spec.members[{index}]"
     fault = why_bad(index, member, members)
-    secret = seen.get(seen.local, Secret, member.secret, SYSTEM)
-    if fault is None and cluster != seen.local:  # home needs no Secret of itself
+    secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
+    if fault is None and cluster != snapshot.local:  # home needs no Secret of itself
         fault = why_bad_secret(index, member, secret)
     if fault is not None:
         return BadWay(GUIDE, cluster, fault.field, fault.reason, fault.message)
     data = secret.data if secret is not None else {}
     token = data.get(TOKEN, b"").decode("ascii", "replace").strip()
-    said = claims_of(seen, cluster)
+    said = claims_of(snapshot, cluster)
     turns = order[cluster]
     return Way(
         cluster,
@@ -137,7 +139,7 @@ def _direction(
         Direct(member.server, data.get(CA, b""), token),
         field=field,
         stands=said is None or said.cluster_id in ("", cluster),  # another cluster is not led
-        rivals=turns[: turns.index(seen.local)] if seen.local in turns else turns,
+        rivals=turns[: turns.index(snapshot.local)] if snapshot.local in turns else turns,
     )
 
 
@@ -202,10 +204,10 @@ def why_bad_secret(index: int, member: Member, secret: Secret | None) -> Fault |
 
 
 def _order(
-    seen: Snapshot, members: tuple[ClusterId, ...]
+    snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> dict[ClusterId, tuple[ClusterId, ...]]:
     """For each member, who should lead it, best first: itself, or supervisors in turn."""
-    able = supervisors(seen, members)
+    able = supervisors(snapshot, members)
     order: dict[ClusterId, tuple[ClusterId, ...]] = {}
     children = 0
     for member in members:

@@ -33,27 +33,27 @@ _LONGEST_MESSAGE = 32000
 MOST_NAMES = 100
 
 
-def plan_status(federation: Federation, seen: Snapshot) -> Plan:
+def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     """The status as a patch, and an Event for each condition that turned bad."""
     standing = federation.status
-    chosen = federation_of(seen)
+    chosen = federation_of(snapshot)
     first = chosen is None or chosen.metadata.name == federation.metadata.name
-    supervises = _supervises(seen)
-    members = tuple(_member_states(federation, seen)) if first and supervises else ()
-    own = own_leader(seen, federation)
+    supervises = _supervises(snapshot)
+    members = tuple(_member_states(federation, snapshot)) if first and supervises else ()
+    own = own_leader(snapshot, federation)
     leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
-    wanted = list(_conditions(federation, members, own, seen) if first else _second(chosen))
-    refused = writing(federation, seen) if first and supervises else Writing()
+    wanted = list(_conditions(federation, members, own, snapshot) if first else _second(chosen))
+    refused = writing(federation, snapshot) if first and supervises else Writing()
     wanted += refused.told
     told = FederationStatus(
         leaders=tuple(leaders),
         members=members,
-        abandoned=tuple(_abandoned(federation, seen)),
+        abandoned=tuple(_abandoned(federation, snapshot)),
         conditions=merged(
-            standing.conditions, wanted, seen.now, generation=federation.metadata.generation
+            standing.conditions, wanted, snapshot.now, generation=federation.metadata.generation
         ),
     )
-    place = Place(seen.local, ref_of(federation))
+    place = Place(snapshot.local, ref_of(federation))
     change = {"status": _wire(told)}
     notices = tuple(
         Notice(place, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
@@ -67,12 +67,12 @@ def plan_status(federation: Federation, seen: Snapshot) -> Plan:
     return Plan(patches=patches, notices=notices, again_after=min(waits, default=None))
 
 
-def _abandoned(federation: Federation, seen: Snapshot) -> Iterator[AbandonedMember]:
+def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
     """What stayed behind in clusters that were given up; it is written down once, and stays."""
     named = {member.cluster_id for member in federation.spec.members}
     standing = {a.cluster_id: a for a in federation.status.abandoned}
     for cluster in sorted(set(abandoned_in(federation)) - named):
-        left = seen.fact(Abandonment, cluster)
+        left = snapshot.fact(Abandonment, cluster)
         known = standing.get(cluster)
         if left is not None:
             names = tuple(str(place.ref) for place in left.objects[:MOST_NAMES])
@@ -106,45 +106,47 @@ def _wire(status: FederationStatus) -> dict[str, object]:
     }
 
 
-def _supervises(seen: Snapshot) -> bool:
-    claims = claims_of(seen, seen.local)
+def _supervises(snapshot: Snapshot) -> bool:
+    claims = claims_of(snapshot, snapshot.local)
     return claims is not None and claims.supervisor
 
 
-def _member_states(federation: Federation, seen: Snapshot) -> Iterator[MemberState]:
+def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
     """One entry for each member that anything is known of; what is unknown stays as it stands."""
     standing = {m.cluster_id: m for m in federation.status.members}
     for member in federation.spec.members:
         entry = MemberState(
             cluster_id=member.cluster_id, server=member.server, secret=member.secret
         )
-        if told := _state(entry, standing.get(member.cluster_id), seen):
+        if told := _state(entry, standing.get(member.cluster_id), snapshot):
             yield told
-    for state in left_over(federation, seen):
-        if told := _state(replace(state, leaving=True), state, seen):
+    for state in left_over(federation, snapshot):
+        if told := _state(replace(state, leaving=True), state, snapshot):
             yield told
 
 
-def _state(entry: MemberState, before: MemberState | None, seen: Snapshot) -> MemberState | None:
+def _state(
+    entry: MemberState, before: MemberState | None, snapshot: Snapshot
+) -> MemberState | None:
     """An entry with what is known of its member now, and since when that is so."""
-    answers = reachable(entry.cluster_id, seen)
+    answers = reachable(entry.cluster_id, snapshot)
     if answers is None:
         kept = before and replace(
             before, leaving=entry.leaving, server=entry.server, secret=entry.secret
         )
         return kept or None
     known = before or entry
-    leader = _leader(entry.cluster_id, known.leader, answers, seen)
+    leader = _leader(entry.cluster_id, known.leader, answers, snapshot)
     same = before is not None and (before.reachable, before.leader) == (answers, leader)
-    since = known.since if same else seen.now.replace(microsecond=0)
+    since = known.since if same else snapshot.now.replace(microsecond=0)
     return replace(entry, reachable=answers, leader=leader, since=since)
 
 
-def reachable(cluster: ClusterId, seen: Snapshot) -> bool | None:
+def reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
     """Whether a member answers; None while nobody knows."""
-    state = seen.fact(ClusterState, cluster)
+    state = snapshot.fact(ClusterState, cluster)
     if state is None:
-        return False if seen.fact(BadWay, (GUIDE, cluster)) is not None else None
+        return False if snapshot.fact(BadWay, (GUIDE, cluster)) is not None else None
     match state.phase:
         case Phase.CONNECTING:
             return None
@@ -154,14 +156,14 @@ def reachable(cluster: ClusterId, seen: Snapshot) -> bool | None:
             return True
 
 
-def _leader(cluster: ClusterId, before: str, reachable: bool, seen: Snapshot) -> ClusterId:
+def _leader(cluster: ClusterId, before: str, reachable: bool, snapshot: Snapshot) -> ClusterId:
     """Who leads a member: of one that we cannot ask, whoever led it last, but not us."""
-    lead = seen.fact(Leadership, cluster)
+    lead = snapshot.fact(Leadership, cluster)
     if lead is None:
         return before
     if lead.holder:
         return cluster_of(lead.holder)
-    return "" if not reachable and before == seen.local else before
+    return "" if not reachable and before == snapshot.local else before
 
 
 class OwnLeader(Struct, frozen=True):
@@ -173,7 +175,7 @@ class OwnLeader(Struct, frozen=True):
     """When to look again."""
 
 
-def own_leader(seen: Snapshot, federation: Federation) -> OwnLeader:
+def own_leader(snapshot: Snapshot, federation: Federation) -> OwnLeader:
     """Who leads this cluster, by the Lease that its leader renews here.
 
     Leaders follow each other, and the first one comes, within seconds: what is told stands for as
@@ -183,46 +185,48 @@ def own_leader(seen: Snapshot, federation: Federation) -> OwnLeader:
     led = find(standing.conditions, LED)
     was_led = led is not None and led.status == "True"
     last = standing.leaders[0] if was_led and len(standing.leaders) == 1 else ""
-    lease = seen.get(seen.local, Lease, seen.local, SYSTEM)
+    lease = snapshot.get(snapshot.local, Lease, snapshot.local, SYSTEM)
     if lease is None:
-        born = federation.metadata.creation_timestamp or seen.now
-        known = seen.synced(seen.local, Lease)
-        return _nobody(born, last, seen) if known else OwnLeader(last, known=False)
-    pulse = seen.fact(Liveness, (seen.local, SYSTEM, seen.local))
+        born = federation.metadata.creation_timestamp or snapshot.now
+        known = snapshot.synced(snapshot.local, Lease)
+        return _nobody(born, last, snapshot) if known else OwnLeader(last, known=False)
+    pulse = snapshot.fact(Liveness, (snapshot.local, SYSTEM, snapshot.local))
     holder = cluster_of(lease.spec.holder_identity)
     if pulse is None:  # just started: nobody has been watched for long enough
         return OwnLeader(holder if was_led else "", known=False)
-    return OwnLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, seen)
+    return OwnLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, snapshot)
 
 
-def _nobody(since: datetime, last: str, seen: Snapshot) -> OwnLeader:
+def _nobody(since: datetime, last: str, snapshot: Snapshot) -> OwnLeader:
     """Nobody leads, if that has been so for long enough."""
-    rest = SUCCESSION - age(since, seen.now)
+    rest = SUCCESSION - age(since, snapshot.now)
     if rest <= timedelta(0):
         return OwnLeader()
     return OwnLeader(last, known=False, patience=rest)
 
 
 def _conditions(
-    federation: Federation, members: tuple[MemberState, ...], own: OwnLeader, seen: Snapshot
+    federation: Federation, members: tuple[MemberState, ...], own: OwnLeader, snapshot: Snapshot
 ) -> Iterator[Condition]:
-    faults = list(_faults(federation, seen))
+    faults = list(_faults(federation, snapshot))
     if faults:
         text = "; ".join(f"{f.field}: {f.message}" for f in faults)[:_LONGEST_MESSAGE]
         yield condition(VALID, False, faults[0].reason, text)
     else:
         yield condition(VALID, True, "Valid")
-    if _supervises(seen):
-        yield from _reach(federation.spec.members, members, seen)
+    if _supervises(snapshot):
+        yield from _reach(federation.spec.members, members, snapshot)
     if own.name and own.known:
-        yield condition(LED, True, "Led", f"{own.name} leads {seen.local}")
+        yield condition(LED, True, "Led", f"{own.name} leads {snapshot.local}")
     elif own.known:
-        text = f"no supervisor renews the Lease {SYSTEM}/{seen.local}; what spans clusters rests"
+        text = (
+            f"no supervisor renews the Lease {SYSTEM}/{snapshot.local}; what spans clusters rests"
+        )
         yield condition(LED, False, "NoLeader", text)
 
 
 def _reach(
-    spec: tuple[Member, ...], members: tuple[MemberState, ...], seen: Snapshot
+    spec: tuple[Member, ...], members: tuple[MemberState, ...], snapshot: Snapshot
 ) -> Iterator[Condition]:
     named = {member.cluster_id for member in spec}
     told = [m for m in members if m.cluster_id in named]
@@ -232,32 +236,32 @@ def _reach(
     if not away:
         yield condition(REACHABLE, True, "AllReachable")
         return
-    reasons = [f"{c}: {_why_away(c, seen)}" for c in away]
+    reasons = [f"{c}: {_why_away(c, snapshot)}" for c in away]
     text = "; ".join(reasons)[:_LONGEST_MESSAGE]
     yield condition(REACHABLE, False, "MemberUnreachable", text)
 
 
-def _why_away(cluster: ClusterId, seen: Snapshot) -> str:
-    bad = seen.fact(BadWay, (GUIDE, cluster))
+def _why_away(cluster: ClusterId, snapshot: Snapshot) -> str:
+    bad = snapshot.fact(BadWay, (GUIDE, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"
-    state = seen.fact(ClusterState, cluster)
+    state = snapshot.fact(ClusterState, cluster)
     return state.reason if state is not None and state.reason else "it does not answer"
 
 
-def _faults(federation: Federation, seen: Snapshot) -> Iterator[BadWay]:
+def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[BadWay]:
     """What is wrong with what people wrote, each with its field."""
-    claims = claims_of(seen, seen.local)
+    claims = claims_of(snapshot, snapshot.local)
     wanted = federation.spec.cluster_set
     if claims is not None and wanted and claims.cluster_set not in ("", wanted):
         text = f"{wanted!r}, but ClusterClaim clusterset.k8s.io says {claims.cluster_set!r}"
-        yield BadWay(GUIDE, seen.local, "spec.clusterSet", "ClusterSetMismatch", text)
+        yield BadWay(GUIDE, snapshot.local, "spec.clusterSet", "ClusterSetMismatch", text)
     for index, member in enumerate(federation.spec.members):
-        bad = seen.fact(BadWay, (GUIDE, member.cluster_id))
+        bad = snapshot.fact(BadWay, (GUIDE, member.cluster_id))
         if bad is not None:
             yield bad
             continue
-        said = claims_of(seen, member.cluster_id)
+        said = claims_of(snapshot, member.cluster_id)
         if said is not None and said.cluster_id not in ("", member.cluster_id):
             field = f"spec.members[{index}].clusterID"
             text = f"the cluster at {member.server} says that it is {said.cluster_id!r}"

@@ -41,21 +41,23 @@ class Life(Struct, frozen=True):
     left: timedelta
 
 
-def held_for(seen: Snapshot) -> Iterator[ClusterId]:
+def held_for(snapshot: Snapshot) -> Iterator[ClusterId]:
     """The members that this cluster holds tokens for, and uses them."""
-    federation, claims = federation_of(seen), claims_of(seen, seen.local)
+    federation, claims = federation_of(snapshot), claims_of(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
         for member in federation.spec.members:
-            if member.cluster_id != seen.local:
+            if member.cluster_id != snapshot.local:
                 yield member.cluster_id
 
 
-def plan_token(cluster: ClusterId, seen: Snapshot) -> Plan:
+def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     """Another token for a member once the one there is past half its life."""
-    member = _entry(cluster, seen)
-    secret = seen.get(seen.local, Secret, member.secret, SYSTEM) if member is not None else None
-    life = _life(secret, seen)
-    state = seen.fact(ClusterState, cluster)
+    member = _entry(cluster, snapshot)
+    secret = (
+        snapshot.get(snapshot.local, Secret, member.secret, SYSTEM) if member is not None else None
+    )
+    life = _life(secret, snapshot)
+    state = snapshot.fact(ClusterState, cluster)
     if secret is None or life is None or state is None or state.phase is not Phase.SYNCED:
         return Plan()
     if life.left > life.whole / 2:
@@ -72,23 +74,23 @@ def plan_token(cluster: ClusterId, seen: Snapshot) -> Plan:
         ),
     )
     question = Question(call, max_age=LATER)
-    answer = seen.fact(Answer, call.id)
+    answer = snapshot.fact(Answer, call.id)
     token = str((answer.value or {}).get("token", "")) if answer is not None else ""
-    if answer is None or not token or age(answer.at, seen.now) >= FRESH:
+    if answer is None or not token or age(answer.at, snapshot.now) >= FRESH:
         return Plan(questions=(question,), again_after=LATER)
     change = {"data": {TOKEN: b64encode(token.encode()).decode()}}
-    place = Place(seen.local, ref_of(secret))
+    place = Place(snapshot.local, ref_of(secret))
     return Plan(patches=(Patch(place, change),), again_after=LATER)
 
 
-def _entry(cluster: ClusterId, seen: Snapshot) -> Member | None:
-    federation = federation_of(seen)
-    if federation is None or cluster not in held_for(seen):
+def _entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
+    federation = federation_of(snapshot)
+    if federation is None or cluster not in held_for(snapshot):
         return None
     return next((m for m in federation.spec.members if m.cluster_id == cluster), None)
 
 
-def _life(secret: Secret | None, seen: Snapshot) -> Life | None:
+def _life(secret: Secret | None, snapshot: Snapshot) -> Life | None:
     """How long a token holds; None where it never ends, or tells nothing of itself."""
     if secret is None:
         return None
@@ -98,4 +100,4 @@ def _life(secret: Secret | None, seen: Snapshot) -> Life | None:
     namespace, _, account = said.subject.removeprefix(_ACCOUNT).partition(":")
     if not said.subject.startswith(_ACCOUNT) or not account:
         return None
-    return Life(namespace, account, said.expires - said.issued, said.expires - seen.now)
+    return Life(namespace, account, said.expires - said.issued, said.expires - snapshot.now)

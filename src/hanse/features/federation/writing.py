@@ -30,17 +30,17 @@ class Writing(Struct, frozen=True):
     again_after: timedelta | None = None
 
 
-def writing(federation: Federation, seen: Snapshot) -> Writing:
+def writing(federation: Federation, snapshot: Snapshot) -> Writing:
     """Refusals that last; once told, also that there are none any more."""
-    refused = sorted(_refused(seen), key=lambda o: str((o.place.where, o.place.ref)))
-    lasting = [o for o in refused if age(o.since, seen.now) >= PATIENCE]
-    young = [PATIENCE - age(o.since, seen.now) for o in refused if o not in lasting]
+    refused = sorted(_refused(snapshot), key=lambda o: str((o.place.where, o.place.ref)))
+    lasting = [o for o in refused if age(o.since, snapshot.now) >= PATIENCE]
+    young = [PATIENCE - age(o.since, snapshot.now) for o in refused if o not in lasting]
     before = find(federation.status.conditions, WRITTEN)
     if lasting:
         return Writing((condition(WRITTEN, False, "WriteRefused", _text(lasting)),), _next(young))
     if before is None or before.status == "True":
         return Writing(again_after=_next(young))
-    wait = max(CERTAIN - _seen_for(seen), *young, timedelta(0))
+    wait = max(CERTAIN - _seen_for(snapshot), *young, timedelta(0))
     if wait > timedelta(0):
         return Writing(again_after=wait)
     return Writing((condition(WRITTEN, True, "AllWritten"),))
@@ -52,17 +52,17 @@ def is_refusal(outcome: Outcome) -> bool:
     return outcome.result in ("Refused", "Forbidden") and kind not in _TOLD_ELSEWHERE
 
 
-def _refused(seen: Snapshot) -> Iterator[Outcome]:
-    for outcome in seen.facts(Outcome):
-        lead = seen.fact(Leadership, outcome.place.where)
+def _refused(snapshot: Snapshot) -> Iterator[Outcome]:
+    for outcome in snapshot.facts(Outcome):
+        lead = snapshot.fact(Leadership, outcome.place.where)
         if lead is not None and lead.ours and is_refusal(outcome):
             yield outcome
 
 
-def _seen_for(seen: Snapshot) -> timedelta:
+def _seen_for(snapshot: Snapshot) -> timedelta:
     """How long the member that was connected last has been; an agent that starts knows little."""
-    led = {lead.member for lead in seen.facts(Leadership) if lead.ours}
-    ages = [age(s.since, seen.now) for s in seen.facts(ClusterState) if s.cluster in led]
+    led = {lead.member for lead in snapshot.facts(Leadership) if lead.ours}
+    ages = [age(s.since, snapshot.now) for s in snapshot.facts(ClusterState) if s.cluster in led]
     return min(ages, default=timedelta(0))
 
 

@@ -39,15 +39,15 @@ class AviAccess(Struct, frozen=True):
         return f"AviAccess({self.address!r}, <secret>)"
 
 
-def controller_said(seen: Snapshot) -> AviAccess | Bad:
+def controller_said(snapshot: Snapshot) -> AviAccess | Bad:
     """The controller that leads, as this cluster's GSLBConfig has it."""
-    config = config_of(seen)
+    config = config_of(snapshot)
     if isinstance(config, Bad):
         return config
     leader = config.object.spec.gslb_leader
     if not leader.controller_ip:
         return Bad("spec.gslbLeader.controllerIP is empty; name the Avi controller that leads")
-    secret = seen.get(seen.local, Secret, leader.credentials, NAMESPACE)
+    secret = snapshot.get(snapshot.local, Secret, leader.credentials, NAMESPACE)
     if secret is None:
         return Bad(
             f"spec.gslbLeader.credentials: there is no Secret {leader.credentials!r} in "
@@ -64,22 +64,22 @@ def controller_said(seen: Snapshot) -> AviAccess | Bad:
     )
 
 
-def refresh_said(seen: Snapshot) -> timedelta | None:
+def refresh_said(snapshot: Snapshot) -> timedelta | None:
     """How often the controller is to be read, if anybody said."""
-    config = config_of(seen)
+    config = config_of(snapshot)
     said = config.object.spec.refresh_interval if isinstance(config, Config) else None
     return timedelta(seconds=said) if said else None
 
 
-def avi_objects(service: GlobalService, seen: Snapshot) -> Iterator[tuple[int, Object]]:
+def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
     """What the controller should hold for a service, with the step in which it is written."""
-    config = config_of(seen)
+    config = config_of(snapshot)
     if isinstance(config, Bad):
         return
     said = f"amko-{config.object.metadata.annotations.get(UUID, '')}"
     host = service.spec.host
-    policy = policy_of(seen, named_monitors=False)
-    rule = rule_for(host, seen)
+    policy = policy_of(snapshot, named_monitors=False)
+    rule = rule_for(host, snapshot)
     spec = policy if policy is not None and not isinstance(policy, Bad) else None
     refs: tuple[str, ...] = ()
     if rule is not None and rule.spec.health_monitor_refs:

@@ -77,51 +77,53 @@ class _Share(Struct, frozen=True):
     questions: tuple[Question, ...] = ()
 
 
-def plan_federation(seen: Snapshot) -> Plan:
+def plan_federation(snapshot: Snapshot) -> Plan:
     """Copy what the leader has to its followers, and tell how that went."""
-    standing = standing_of(seen)
-    strangers = tuple(_told(one, (misplaced_condition(one),), seen) for one in misplaced(seen))
+    standing = standing_of(snapshot)
+    strangers = tuple(
+        _told(one, (misplaced_condition(one),), snapshot) for one in misplaced(snapshot)
+    )
     match standing:
         case Waiting():
-            return Plan(desired=tuple(held(seen)), patches=strangers)
+            return Plan(desired=tuple(held(snapshot)), patches=strangers)
         case Passive(conditions):
-            patches = _told_here(conditions, seen)
-            notices = tuple(_notices(conditions, seen))
-            return Plan(desired=tuple(held(seen)), patches=patches + strangers, notices=notices)
+            patches = _told_here(conditions, snapshot)
+            notices = tuple(_notices(conditions, snapshot))
+            return Plan(desired=tuple(held(snapshot)), patches=patches + strangers, notices=notices)
         case Taking(epoch):
-            patches = tuple(_term(own, str(epoch), seen) for own in _own(seen))
-            return Plan(desired=tuple(held(seen)), patches=patches + strangers)
+            patches = tuple(_term(own, str(epoch), snapshot) for own in _own(snapshot))
+            return Plan(desired=tuple(held(snapshot)), patches=patches + strangers)
         case Leading():
-            plan = _leading(standing, seen)
+            plan = _leading(standing, snapshot)
             return replace(plan, patches=plan.patches + strangers)
 
 
-def held(seen: Snapshot) -> Iterator[Desired]:
+def held(snapshot: Snapshot) -> Iterator[Desired]:
     """Every copy of ours that stands, as it stands: nothing is written and nothing is deleted."""
-    own = own_cluster(seen)
-    for where in seen.clusters(Role.SITE):
+    own = own_cluster(snapshot)
+    for where in snapshot.clusters(Role.SITE):
         for kind in COPIED:
-            for obj in seen.all(where, kind):
+            for obj in snapshot.all(where, kind):
                 term = term_on(obj)
                 if term is not None and (own is None or term.context == own.spec.cluster_context):
                     yield Desired(_bare(obj), where)
-    for where in (seen.local, *seen.clusters(Role.SITE)):
-        for told in seen.in_namespace(where, ConfigMap, NAMESPACE):
+    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+        for told in snapshot.in_namespace(where, ConfigMap, NAMESPACE):
             if term_on(told) is not None:
                 yield Desired(_bare(told), where, shared=True)
 
 
-def _monitors(standing: Leading, seen: Snapshot) -> Iterator[Desired]:
+def _monitors(standing: Leading, snapshot: Snapshot) -> Iterator[Desired]:
     """The monitors that policies name, wherever may lead next; those of others stay as they are."""
     mark = {LED_BY: standing.mark}
-    for name in monitor_names(seen):
-        told = seen.get(seen.local, ConfigMap, name, NAMESPACE)
+    for name in monitor_names(snapshot):
+        told = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
         if told is None:
             continue
         meta = Meta(name=name, namespace=NAMESPACE, annotations=mark)
         for where in standing.followers:
             copy = ConfigMap(metadata=meta, data=told.data)
-            yield Desired(copy, where, sources=frozenset({seen.local}), shared=True)
+            yield Desired(copy, where, sources=frozenset({snapshot.local}), shared=True)
 
 
 def copy_of(obj: Object, mark: str, home: str) -> Object:
@@ -135,56 +137,58 @@ def copy_of(obj: Object, mark: str, home: str) -> Object:
     return replace(obj, metadata=copied, status=blank)
 
 
-def _leading(standing: Leading, seen: Snapshot) -> Plan:
+def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
     if not standing.federates:
         return Plan(
-            desired=tuple(held(seen)),
-            patches=_told_here(standing.conditions, seen),
-            notices=tuple(_notices(standing.conditions, seen)),
+            desired=tuple(held(snapshot)),
+            patches=_told_here(standing.conditions, snapshot),
+            notices=tuple(_notices(standing.conditions, snapshot)),
         )
-    shares = [_share(kind, standing, seen) for kind in COPIED]
+    shares = [_share(kind, standing, snapshot) for kind in COPIED]
     told = [s.condition for s in shares if s.condition is not None]
     conditions = (*standing.conditions, *told)
     named = {Place(d.where, ref_of(d.object)) for s in shares for d in s.desired}
     others = [
         d
-        for d in held(seen)
+        for d in held(snapshot)
         if d.where not in standing.followers and Place(d.where, ref_of(d.object)) not in named
     ]
     questions = tuple(q for s in shares for q in s.questions)
     return Plan(
-        desired=(*(d for s in shares for d in s.desired), *_monitors(standing, seen), *others),
+        desired=(*(d for s in shares for d in s.desired), *_monitors(standing, snapshot), *others),
         removals=tuple(r for s in shares for r in s.removals),
         questions=questions,
         again_after=LOOK_AGAIN if questions else None,
-        patches=(*_claims(standing, seen), *_told_here(conditions, seen)),
-        notices=tuple(_notices(conditions, seen)),
+        patches=(*_claims(standing, snapshot), *_told_here(conditions, snapshot)),
+        notices=tuple(_notices(conditions, snapshot)),
     )
 
 
-def _claims(standing: Leading, seen: Snapshot) -> Iterator[Patch]:
+def _claims(standing: Leading, snapshot: Snapshot) -> Iterator[Patch]:
     """Every follower's AMKOCluster says whom it follows, so that an earlier leader can see it."""
     change = {"metadata": {"annotations": {LED_BY: standing.mark}}}
     for where in standing.followers:
-        for theirs in seen.in_namespace(where, AMKOCluster, NAMESPACE):
+        for theirs in snapshot.in_namespace(where, AMKOCluster, NAMESPACE):
             yield Patch(Place(where, ref_of(theirs)), change)
 
 
-def _share(kind: type[Object], standing: Leading, seen: Snapshot) -> _Share:
+def _share(kind: type[Object], standing: Leading, snapshot: Snapshot) -> _Share:
     stage = _STAGES[kind]
-    sources = sorted(seen.in_namespace(seen.local, kind, NAMESPACE), key=lambda o: o.metadata.name)
+    sources = sorted(
+        snapshot.in_namespace(snapshot.local, kind, NAMESPACE), key=lambda o: o.metadata.name
+    )
     sources = [o for o in sources if o.metadata.deletion_timestamp is None]
     standing_copies = [
-        d for d in held(seen) if isinstance(d.object, kind) and d.where in standing.followers
+        d for d in held(snapshot) if isinstance(d.object, kind) and d.where in standing.followers
     ]
     if kind in _SINGLE and len(sources) > 1:
         listed = ", ".join(o.metadata.name for o in sources)
         reason = f"more than one {kind.kind.name} in {NAMESPACE}: {listed}; delete all but one"
         told = StageCondition(type=stage, status=NOT_FEDERATED, reason=reason)
         return _Share(tuple(standing_copies), condition=told)
-    if _recovers(seen):
-        return _Share(tuple(standing_copies), condition=_standing_condition(stage, seen))
-    local, home = frozenset({seen.local}), home_of(kind, seen)
+    if _recovers(snapshot):
+        return _Share(tuple(standing_copies), condition=_standing_condition(stage, snapshot))
+    local, home = frozenset({snapshot.local}), home_of(kind, snapshot)
     desired = tuple(
         Desired(copy_of(o, standing.mark, home), where, sources=local, takes_over=True)
         for where in standing.followers
@@ -194,14 +198,14 @@ def _share(kind: type[Object], standing: Leading, seen: Snapshot) -> _Share:
     strays = [
         (where, obj)
         for where in standing.followers
-        for obj in seen.in_namespace(where, kind, NAMESPACE)
+        for obj in snapshot.in_namespace(where, kind, NAMESPACE)
         if obj.metadata.name not in names and obj.metadata.deletion_timestamp is None
     ]
     gone = _Gone(stage, kind, tuple(strays), bool(sources), tuple(standing_copies))
     return (
-        _without(gone, desired, standing, seen)
+        _without(gone, desired, standing, snapshot)
         if strays
-        else _Share(desired, (), _result(stage, kind, desired, (), standing, seen))
+        else _Share(desired, (), _result(stage, kind, desired, (), standing, snapshot))
     )
 
 
@@ -217,14 +221,14 @@ class _Gone(Struct, frozen=True):
 
 
 def _without(
-    gone: _Gone, desired: tuple[Desired, ...], standing: Leading, seen: Snapshot
+    gone: _Gone, desired: tuple[Desired, ...], standing: Leading, snapshot: Snapshot
 ) -> _Share:
     """Take from followers what somebody deleted here, and nothing that went by itself."""
     strays = {Place(where, ref_of(obj)) for where, obj in gone.strays}
     kept = (*desired, *(d for d in gone.copies if Place(d.where, ref_of(d.object)) in strays))
-    match find_out(gone.kind, (obj.metadata.name for _, obj in gone.strays), seen):
+    match find_out(gone.kind, (obj.metadata.name for _, obj in gone.strays), snapshot):
         case Unsure(questions):
-            return _Share(kept, (), _standing_condition(gone.stage, seen), questions)
+            return _Share(kept, (), _standing_condition(gone.stage, snapshot), questions)
         case Lost(why):
             told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=why)
             return _Share(kept, condition=told)
@@ -242,7 +246,7 @@ def _without(
         Removal(Place(where, ref_of(obj)), obj.metadata.uid, STRAY) for where, obj in gone.strays
     )
     return _Share(
-        desired, removals, _result(gone.stage, gone.kind, desired, removals, standing, seen)
+        desired, removals, _result(gone.stage, gone.kind, desired, removals, standing, snapshot)
     )
 
 
@@ -266,24 +270,24 @@ def _result(
     desired: Iterable[Desired],
     removals: Iterable[Removal],
     standing: Leading,
-    seen: Snapshot,
+    snapshot: Snapshot,
 ) -> StageCondition | None:
     """How far the copies of a kind have come; what is under way leaves what was told."""
     wanted: dict[ClusterId, list[Place]] = {where: [] for where in standing.followers}
     for one in desired:
         place = Place(one.where, ref_of(one.object))
-        if not _in_step(one.object, seen.find(place)):
+        if not _in_step(one.object, snapshot.find(place)):
             wanted[one.where].append(place)
     for removal in removals:
         wanted[removal.place.where].append(removal.place)
     faults: list[str] = []
     pending = False
     for where, places in wanted.items():
-        troubles = [t for place in places if (t := _trouble(place, seen))]
+        troubles = [t for place in places if (t := _trouble(place, snapshot))]
         faults += [f"cluster {context_of(where)}: {text}" for text in troubles[:1]]
         pending = pending or bool(places and not troubles)
     if pending:
-        return _standing_condition(stage, seen)
+        return _standing_condition(stage, snapshot)
     if kind is GSLBHostRule and not faults and not any(True for _ in desired):
         return None
     if not faults:
@@ -300,38 +304,38 @@ def _in_step(copy: Object, standing: Object | None) -> bool:
     return same and all(notes.get(n) == v for n, v in copy.metadata.annotations.items())
 
 
-def _trouble(place: Place, seen: Snapshot) -> str:
-    outcome = seen.fact(Outcome, place)
+def _trouble(place: Place, snapshot: Snapshot) -> str:
+    outcome = snapshot.fact(Outcome, place)
     return outcome.message if outcome is not None and outcome.result in _TROUBLE else ""
 
 
-def _standing_condition(stage: str, seen: Snapshot) -> StageCondition | None:
-    own = own_cluster(seen)
+def _standing_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
+    own = own_cluster(snapshot)
     told = own.status.conditions if own is not None else ()
     return next((c for c in told if c.type == stage), None)
 
 
-def _recovers(seen: Snapshot) -> bool:
+def _recovers(snapshot: Snapshot) -> bool:
     """Whether home was restored a moment ago: what it lacks is no reason to delete."""
-    state = seen.fact(ClusterState, seen.local)
+    state = snapshot.fact(ClusterState, snapshot.local)
     return state is not None and state.recovering
 
 
-def _own(seen: Snapshot) -> list[AMKOCluster]:
-    return list(seen.in_namespace(seen.local, AMKOCluster, NAMESPACE))
+def _own(snapshot: Snapshot) -> list[AMKOCluster]:
+    return list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
 
 
-def _told_here(conditions: tuple[StageCondition, ...], seen: Snapshot) -> tuple[Patch, ...]:
+def _told_here(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> tuple[Patch, ...]:
     """The conditions on this cluster's own word; who no longer leads has no term any more."""
-    several = _own(seen)
+    several = _own(snapshot)
     ended = [o for o in several if TERM in o.metadata.annotations and not o.spec.is_leader]
     return (
-        *(_told(own, conditions, seen) for own in several),
-        *(_term(own, None, seen) for own in ended),
+        *(_told(own, conditions, snapshot) for own in several),
+        *(_term(own, None, snapshot) for own in ended),
     )
 
 
-def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], seen: Snapshot) -> Patch:
+def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Patch:
     told = [
         {
             "type": c.type,
@@ -340,21 +344,23 @@ def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], seen: Snapsh
         }
         for c in conditions
     ]
-    place = Place(seen.local, ref_of(own))
+    place = Place(snapshot.local, ref_of(own))
     return Patch(place, {"status": {"conditions": told}}, subresource="status")
 
 
-def _term(own: AMKOCluster, epoch: str | None, seen: Snapshot) -> Patch:
-    return Patch(Place(seen.local, ref_of(own)), {"metadata": {"annotations": {TERM: epoch}}})
+def _term(own: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
+    return Patch(Place(snapshot.local, ref_of(own)), {"metadata": {"annotations": {TERM: epoch}}})
 
 
-def _notices(conditions: tuple[StageCondition, ...], seen: Snapshot) -> Iterator[Notice]:
+def _notices(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[Notice]:
     """The last thing that went wrong, as an Event."""
     bad = [c for c in conditions if c.reason]
-    own = own_cluster(seen)
+    own = own_cluster(snapshot)
     if bad and own is not None and own.spec.is_leader:
         told = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
-        yield Notice(Place(seen.local, ref_of(own)), "FederationTrouble", told[:1000], "Warning")
+        yield Notice(
+            Place(snapshot.local, ref_of(own)), "FederationTrouble", told[:1000], "Warning"
+        )
 
 
 def _bare(obj: Object) -> Object:

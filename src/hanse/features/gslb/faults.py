@@ -75,20 +75,22 @@ ODD_GATEWAYS = Index(Gateway, "gslb-odd", _odd)
 
 
 def faults_of(
-    policy: GlobalDeploymentPolicySpec, leading: Leading, seen: Snapshot
+    policy: GlobalDeploymentPolicySpec, leading: Leading, snapshot: Snapshot
 ) -> Iterator[Fault]:
     """What is wrong with the objects that a policy chooses, cluster by cluster."""
     for match in policy.match_clusters:
-        where = connection_of(match.cluster, leading, seen)
-        if is_unseen(where, seen):
+        where = connection_of(match.cluster, leading, snapshot)
+        if is_unseen(where, snapshot):
             continue
-        chosen = [o for o in _odd_objects(where, seen) if is_selected(o, policy, where, seen)]
-        chosen += seen.all(where, AkoHostRule) if is_mapped(seen) else ()
+        chosen = [
+            o for o in _odd_objects(where, snapshot) if is_selected(o, policy, where, snapshot)
+        ]
+        chosen += snapshot.all(where, AkoHostRule) if is_mapped(snapshot) else ()
         for obj in sorted(chosen, key=lambda o: str(ref_of(o))):
             place = Place(where, ref_of(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             about = f"{match.cluster}: {type(obj).kind.name} {name}"
-            yield from (Fault(place, f"{about}: {told}") for told in _wrong(obj, where, seen))
+            yield from (Fault(place, f"{about}: {told}") for told in _wrong(obj, where, snapshot))
 
 
 def is_written_for_hosts(place: Place) -> bool:
@@ -96,49 +98,49 @@ def is_written_for_hosts(place: Place) -> bool:
     return place.ref.kind in _WRITTEN and place.ref.namespace in ("", NAMESPACE)
 
 
-def unwritten(leading: Leading, seen: Snapshot) -> Iterator[Fault]:
+def unwritten(leading: Leading, snapshot: Snapshot) -> Iterator[Fault]:
     """What was to be written for hosts and is not there, or not as it should be."""
-    for outcome in sorted(seen.facts(Outcome), key=lambda o: str(o.place)):
+    for outcome in sorted(snapshot.facts(Outcome), key=lambda o: str(o.place)):
         place = outcome.place
         if outcome.result in _TROUBLE and is_written_for_hosts(place):
-            where = leading.context if place.where == seen.local else context_of(place.where)
+            where = leading.context if place.where == snapshot.local else context_of(place.where)
             remedy = "; delete it" if outcome.result == "Foreign" else ""
             yield Fault(place, f"{where}: {outcome.message}{remedy}")
 
 
-def _odd_objects(where: ClusterId, seen: Snapshot) -> Iterator[Object]:
-    yield from seen.by(where, ODD_SERVICES, _ODD)
-    yield from seen.by(where, ODD_INGRESSES, _ODD)
-    yield from seen.by(where, ODD_ROUTES, _ODD)
-    if any(True for _ in seen.by(where, ODD_GATEWAYS, _ODD)):
-        yield from seen.all(where, HTTPRoute)
+def _odd_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
+    yield from snapshot.by(where, ODD_SERVICES, _ODD)
+    yield from snapshot.by(where, ODD_INGRESSES, _ODD)
+    yield from snapshot.by(where, ODD_ROUTES, _ODD)
+    if any(True for _ in snapshot.by(where, ODD_GATEWAYS, _ODD)):
+        yield from snapshot.all(where, HTTPRoute)
     else:
-        yield from seen.by(where, ODD_HTTPROUTES, _ODD)
+        yield from snapshot.by(where, ODD_HTTPROUTES, _ODD)
 
 
-def _wrong(obj: Object, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+def _wrong(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     if isinstance(obj, AkoHostRule):
-        yield from filter(None, [fault_in_mapping(obj, where, seen)])
+        yield from filter(None, [fault_in_mapping(obj, where, snapshot)])
     for bad in bad_names(obj):
         yield (
             f"{bad.field}: {bad.name[:100]!r} is no name of one host, so it is not balanced; "
             "write it as shop.example.org"
         )
-    told = list(addresses_told(obj, "", where, seen))
-    asked = set(names_told(told, "", seen)).difference(hosts_of(obj))
+    told = list(addresses_told(obj, "", where, snapshot))
+    asked = set(names_told(told, "", snapshot)).difference(hosts_of(obj))
     for text in dict.fromkeys(told):
         name = text.lower().removesuffix(".")
-        if name and not is_address(name) and (fault := _unserved(name, asked, seen)):
+        if name and not is_address(name) and (fault := _unserved(name, asked, snapshot)):
             yield f"its load balancer has no address but the name {name}, and {fault}"
 
 
-def _unserved(name: str, asked: set[str], seen: Snapshot) -> str:
+def _unserved(name: str, asked: set[str], snapshot: Snapshot) -> str:
     """Why a load balancer's name brings no member; empty where it does, or is not known yet."""
     if not is_host(name):
         return "that is no name of a host; see to what set its status"
     if name not in asked:
         return "that is a global host itself; give it an address of its own"
-    found = looked_up(name, seen)
+    found = looked_up(name, snapshot)
     if found.error:
         return "that cannot be looked up now, so what was known serves on; see to the agent's DNS"
     if found.addresses is not None and not usable(found.addresses):

@@ -60,99 +60,99 @@ class Gslb:
             *AT_SITES,
         )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
-        return woken(change, seen)
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        return woken(change, snapshot)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "federation":
-                return plan_federation(seen)
+                return plan_federation(snapshot)
             case "policy":
-                return self._plan_policy(seen)
+                return self._plan_policy(snapshot)
             case "rule":
-                return self._plan_rule(key, seen)
+                return self._plan_rule(key, snapshot)
             case _:
-                return self._plan_host(key.name, seen)
+                return self._plan_host(key.name, snapshot)
 
     # -- global services
 
-    def _plan_policy(self, seen: Snapshot) -> Plan:
-        standing = standing_of(seen)
+    def _plan_policy(self, snapshot: Snapshot) -> Plan:
+        standing = standing_of(snapshot)
         if not isinstance(standing, Leading):
-            return Plan() if _means_to_lead(seen) else taken_back(seen)
-        marks = _uuid(seen) if "avi" in self.options.providers else ()
-        told = told_of_policy(standing, seen, self.options)
+            return Plan() if _means_to_lead(snapshot) else taken_back(snapshot)
+        marks = _uuid(snapshot) if "avi" in self.options.providers else ()
+        told = told_of_policy(standing, snapshot, self.options)
         return replace(told, patches=(*marks, *told.patches))
 
-    def _plan_rule(self, key: Key, seen: Snapshot) -> Plan:
-        rule = seen.get(seen.local, GSLBHostRule, key.name, key.namespace)
-        if rule is None or not isinstance(standing_of(seen), Leading):
+    def _plan_rule(self, key: Key, snapshot: Snapshot) -> Plan:
+        rule = snapshot.get(snapshot.local, GSLBHostRule, key.name, key.namespace)
+        if rule is None or not isinstance(standing_of(snapshot), Leading):
             return Plan()
-        error = fault_in_rule(rule, seen, named_monitors=self.options.probes)
-        return Plan(patches=(told_of_rule(rule, error, seen),))
+        error = fault_in_rule(rule, snapshot, named_monitors=self.options.probes)
+        return Plan(patches=(told_of_rule(rule, error, snapshot),))
 
-    def _plan_host(self, host: str, seen: Snapshot) -> Plan:
-        standing = standing_of(seen)
-        if not isinstance(standing, Leading) or _is_inherited(host, standing, seen):
-            return Plan(desired=tuple(self._kept(host, seen)))
-        match service_for(host, standing, seen, self.options):
+    def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
+        standing = standing_of(snapshot)
+        if not isinstance(standing, Leading) or _is_inherited(host, standing, snapshot):
+            return Plan(desired=tuple(self._kept(host, snapshot)))
+        match service_for(host, standing, snapshot, self.options):
             case Nothing(names):
-                return _asking(names, seen)
+                return _asking(names, snapshot)
             case Unchanged():
-                standing_service = seen.get(seen.local, GlobalService, host, NAMESPACE)
+                standing_service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
                 if standing_service is None:
                     return Plan()
-                spec, names = still_serving(standing_service, standing, seen), ()
+                spec, names = still_serving(standing_service, standing, snapshot), ()
             case Served(spec, names):
                 pass
-        service = written(spec, standing.mark, seen)
-        desired = tuple(self._everywhere(service, standing, seen))
-        return replace(_asking(names, seen), desired=desired)
+        service = written(spec, standing.mark, snapshot)
+        desired = tuple(self._everywhere(service, standing, snapshot))
+        return replace(_asking(names, snapshot), desired=desired)
 
     def _everywhere(
-        self, service: GlobalService, standing: Leading, seen: Snapshot
+        self, service: GlobalService, standing: Leading, snapshot: Snapshot
     ) -> Iterator[Desired]:
         """The service here, its records, and its copies: those follow once it is published."""
         host = service.metadata.name
-        yield Desired(service, seen.local, shared=True)
+        yield Desired(service, snapshot.local, shared=True)
         published = True
         if "externaldns" in self.options.providers:
-            published = seen.get(seen.local, DNSEndpoint, host, NAMESPACE) is not None
-            yield Desired(endpoint_for(service, seen, self.options), seen.local)
+            published = snapshot.get(snapshot.local, DNSEndpoint, host, NAMESPACE) is not None
+            yield Desired(endpoint_for(service, snapshot, self.options), snapshot.local)
         elif "externaldns" not in self.options.withdraw:
-            yield from _as_it_is(DNSEndpoint, host, seen.local, seen, shared=False)
+            yield from _as_it_is(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
         if "avi" in self.options.providers:
-            for step, obj in avi_objects(service, seen):
+            for step, obj in avi_objects(service, snapshot):
                 yield Desired(obj, CONTROLLER, step=step, shared=True)
-        for where in seen.clusters(Role.SITE):
+        for where in snapshot.clusters(Role.SITE):
             if where in standing.followers and published:
                 yield Desired(service, where, shared=True)
             else:
-                yield from _as_it_is(GlobalService, host, where, seen)
+                yield from _as_it_is(GlobalService, host, where, snapshot)
 
-    def _kept(self, host: str, seen: Snapshot) -> Iterator[Desired]:
+    def _kept(self, host: str, snapshot: Snapshot) -> Iterator[Desired]:
         """All of a host as it stands; its records go when another leader has published it."""
-        for where in (seen.local, *seen.clusters(Role.SITE)):
-            yield from _as_it_is(GlobalService, host, where, seen)
-        yield from _as_it_is(AviGslbService, host, CONTROLLER, seen, namespace="")
-        for monitor in seen.all(CONTROLLER, AviHealthMonitor):
+        for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+            yield from _as_it_is(GlobalService, host, where, snapshot)
+        yield from _as_it_is(AviGslbService, host, CONTROLLER, snapshot, namespace="")
+        for monitor in snapshot.all(CONTROLLER, AviHealthMonitor):
             if monitor.metadata.name.startswith(f"amko--{host}--"):
                 name = monitor.metadata.name
-                yield from _as_it_is(AviHealthMonitor, name, CONTROLLER, seen, namespace="")
-        own = own_cluster(seen)
-        standing = seen.get(seen.local, GlobalService, host, NAMESPACE)
+                yield from _as_it_is(AviHealthMonitor, name, CONTROLLER, snapshot, namespace="")
+        own = own_cluster(snapshot)
+        standing = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
         term = term_on(standing) if standing is not None else None
         follows = own is not None and not own.spec.is_leader
         another = term is not None and own is not None and term.context != own.spec.cluster_context
         if not (follows and another):
-            yield from _as_it_is(DNSEndpoint, host, seen.local, seen, shared=False)
+            yield from _as_it_is(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
 
     # -- a guide to clusters
 
-    def directions(self, seen: Snapshot) -> tuple[Direction, ...]:
+    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
         """While this cluster leads: every follower and every cluster that is load balanced."""
-        wanted = dict.fromkeys(self._contexts(seen))
-        secret = seen.get(seen.local, Secret, SECRET, NAMESPACE)
+        wanted = dict.fromkeys(self._contexts(snapshot))
+        secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
         text = secret.data.get(SECRET_KEY) if secret is not None else None
         said: list[Direction] = []
         for context in wanted:
@@ -167,88 +167,90 @@ class Gslb:
             else:
                 entrance = InKubeconfig(text, context, origin)
                 said.append(Way(site, frozenset({Role.SITE}), entrance, field))
-        known = {state.cluster for state in seen.facts(ClusterState) if Role.SITE in state.roles}
+        known = {
+            state.cluster for state in snapshot.facts(ClusterState) if Role.SITE in state.roles
+        }
         said += [Retired(site) for site in sorted(known - set(map(site_of, wanted)))]
         return tuple(said)
 
-    def _contexts(self, seen: Snapshot) -> Iterator[str]:
-        own = own_cluster(seen)
+    def _contexts(self, snapshot: Snapshot) -> Iterator[str]:
+        own = own_cluster(snapshot)
         if own is None or not own.spec.is_leader:
             return
         yield from (c for c in own.spec.clusters if c != own.spec.cluster_context)
-        for config in seen.in_namespace(seen.local, GSLBConfig, NAMESPACE):
+        for config in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
             for member in config.spec.member_clusters:
                 if member.cluster_context != own.spec.cluster_context:
                     yield member.cluster_context
 
     # -- probes
 
-    def probe_keys(self, seen: Snapshot) -> Iterable[Key]:
-        return [host_key(s.metadata.name) for s in seen.all(seen.local, GlobalService)]
+    def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
+        return [host_key(s.metadata.name) for s in snapshot.all(snapshot.local, GlobalService)]
 
-    def wakes_probes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
-        if not isinstance(change, ObjectChange) or change.where != seen.local:
+    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        if not isinstance(change, ObjectChange) or change.where != snapshot.local:
             return ()
         match change.object:
             case GlobalService(metadata=meta):
                 return (host_key(meta.name),)
             case AMKOCluster():
-                return self.probe_keys(seen)
+                return self.probe_keys(snapshot)
             case _:
                 return ()
 
-    def probes(self, key: Key, seen: Snapshot) -> Sequence[Probe]:
+    def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
         """Only who is meant to lead tries members; conflicts do not end that."""
-        service = seen.get(seen.local, GlobalService, key.name, NAMESPACE)
-        if service is None or not self.options.probes or not _means_to_lead(seen):
+        service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
+        if service is None or not self.options.probes or not _means_to_lead(snapshot):
             return ()
         return tuple(probes_of(service))
 
-    def forbidden(self, seen: Snapshot) -> frozenset[str]:
-        return api_addresses(seen)
+    def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
+        return api_addresses(snapshot)
 
 
-def _means_to_lead(seen: Snapshot) -> bool:
-    own = own_cluster(seen)
+def _means_to_lead(snapshot: Snapshot) -> bool:
+    own = own_cluster(snapshot)
     return own is not None and own.spec.is_leader
 
 
-def _asking(names: Iterable[str], seen: Snapshot) -> Plan:
+def _asking(names: Iterable[str], snapshot: Snapshot) -> Plan:
     """A plan that keeps the addresses of names known."""
-    several = [looked_up(name, seen) for name in names]
+    several = [looked_up(name, snapshot) for name in names]
     again = min((one.again_after for one in several), default=None)
     return Plan(questions=tuple(one.question for one in several), again_after=again)
 
 
-def _is_inherited(host: str, standing: Leading, seen: Snapshot) -> bool:
+def _is_inherited(host: str, standing: Leading, snapshot: Snapshot) -> bool:
     """Whether a service is another leader's and this one has no policy at all.
 
     Who never had what its predecessor went by does not end what that one served.
     """
-    service = seen.get(seen.local, GlobalService, host, NAMESPACE)
+    service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     term = term_on(service) if service is not None else None
-    return term is not None and term.context != standing.context and not policies_of(seen)
+    return term is not None and term.context != standing.context and not policies_of(snapshot)
 
 
-def _uuid(seen: Snapshot) -> Iterator[Patch]:
+def _uuid(snapshot: Snapshot) -> Iterator[Patch]:
     """By which name we are known to a controller; the same for every leader after this one."""
-    config = config_of(seen)
+    config = config_of(snapshot)
     if isinstance(config, Config) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}
-        yield Patch(Place(seen.local, ref_of(config.object)), change)
+        yield Patch(Place(snapshot.local, ref_of(config.object)), change)
 
 
 def _as_it_is(
     kind: type[Object],
     name: str,
     where: str,
-    seen: Snapshot,
+    snapshot: Snapshot,
     *,
     shared: bool = True,
     namespace: str = NAMESPACE,
 ) -> Iterator[Desired]:
     """An object as it stands, so that it is neither changed nor deleted."""
-    standing = seen.get(where, kind, name, namespace)
+    standing = snapshot.get(where, kind, name, namespace)
     if standing is None:
         return
     meta = standing.metadata

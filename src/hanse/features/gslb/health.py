@@ -56,30 +56,30 @@ def probes_of(service: GlobalService) -> Iterator[Probe]:
             )
 
 
-def api_addresses(seen: Snapshot) -> frozenset[str]:
+def api_addresses(snapshot: Snapshot) -> frozenset[str]:
     """Where API servers are, as far as it can be seen: probes must not be made to go there.
 
     Of loopback others decide: in a federation on one machine everything is there.
     """
     found: set[str] = set()
-    for where in (seen.local, *seen.clusters(Role.SITE)):
-        api = seen.get(where, Service, "kubernetes", "default")
+    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+        api = snapshot.get(where, Service, "kubernetes", "default")
         if api is not None:
             found.update((api.spec.cluster_ip, *api.spec.cluster_ips))
-        for piece in seen.by(where, SLICES, "default/kubernetes"):
+        for piece in snapshot.by(where, SLICES, "default/kubernetes"):
             found.update(a for e in piece.endpoints or () for a in e.addresses)
-    secret = seen.get(seen.local, Secret, SECRET, NAMESPACE)
+    secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
     for text in secret.data.values() if secret is not None else ():
         found.update(m.decode("ascii", "replace").strip("[]") for m in _SERVERS.findall(text))
     return frozenset(a for a in found if not a.startswith("127.") and a != "::1")
 
 
-def verdict_on(member: GlobalMember, host: str, before: bool, seen: Snapshot) -> Verdict:
+def verdict_on(member: GlobalMember, host: str, before: bool, snapshot: Snapshot) -> Verdict:
     """Whether a member is up; until its probes decide it is what it was before."""
     if not member.ready:
         return Verdict(False, UNREADY)
     for monitor in member.monitors:
-        health = seen.fact(Health, target_of(member, monitor, host))
+        health = snapshot.fact(Health, target_of(member, monitor, host))
         if health is None and not before:
             return Verdict(False, UNTRIED)
         if health is not None and not health.up:
@@ -88,7 +88,7 @@ def verdict_on(member: GlobalMember, host: str, before: bool, seen: Snapshot) ->
 
 
 def status_of(
-    spec: GlobalServiceSpec, standing: GlobalService | None, seen: Snapshot
+    spec: GlobalServiceSpec, standing: GlobalService | None, snapshot: Snapshot
 ) -> GlobalServiceStatus:
     """Who is up now; what says what it said before keeps its time."""
     known = {(h.cluster, h.address): h for h in standing.status.members} if standing else {}
@@ -97,8 +97,8 @@ def status_of(
     for member in spec.members:
         before = known.get((member.cluster, member.address))
         was_up = before.up if before is not None else (member.cluster, member.hostname) in named
-        verdict = verdict_on(member, spec.host, was_up, seen)
-        members.append(_health(member, verdict, before, seen.now))
+        verdict = verdict_on(member, spec.host, was_up, snapshot)
+        members.append(_health(member, verdict, before, snapshot.now))
     up = sum(h.up for h in members)
     return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
 
@@ -115,13 +115,13 @@ def _names_up(
     }
 
 
-def up_now(service: GlobalService, seen: Snapshot) -> list[tuple[GlobalMember, Verdict]]:
+def up_now(service: GlobalService, snapshot: Snapshot) -> list[tuple[GlobalMember, Verdict]]:
     """Each member and whether it is up, by the latest that is known here."""
     told = {(h.cluster, h.address): h for h in service.status.members}
     found = []
     for member in service.spec.members:
         before = told.get((member.cluster, member.address))
-        verdict = verdict_on(member, service.spec.host, before is not None and before.up, seen)
+        verdict = verdict_on(member, service.spec.host, before is not None and before.up, snapshot)
         if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
             verdict = Verdict(False, before.reason or UNTRIED)
         found.append((member, verdict))

@@ -56,10 +56,10 @@ class Unsure(Struct, frozen=True):
 Finding: TypeAlias = Intact | Lost | Unsure
 
 
-def home_of(kind: type[Object], seen: Snapshot) -> str:
+def home_of(kind: type[Object], snapshot: Snapshot) -> str:
     """The namespace and the definition that objects of a kind live by, as copies remember them."""
-    space = seen.get(seen.local, Namespace, NAMESPACE)
-    definition = seen.get(seen.local, CustomResourceDefinition, kind.kind.definition)
+    space = snapshot.get(snapshot.local, Namespace, NAMESPACE)
+    definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
     return _home(*(one.metadata.uid if one is not None else "" for one in (space, definition)))
 
 
@@ -68,29 +68,31 @@ def is_of_another_home(copy: Object, home: str) -> bool:
     return copy.metadata.annotations.get(HOME, home) != home
 
 
-def lost_home(seen: Snapshot) -> str:
+def lost_home(snapshot: Snapshot) -> str:
     """What this cluster's configuration has lost its place by; empty where it has not."""
-    space = seen.get(seen.local, Namespace, NAMESPACE)
+    space = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     if space is None or space.terminating:
         return _no_namespace()
     for kind in COPIED:
-        definition = seen.get(seen.local, CustomResourceDefinition, kind.kind.definition)
+        definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
         if definition is None:
-            if any(True for _ in _copies(kind, seen)):
+            if any(True for _ in _copies(kind, snapshot)):
                 return _no_definition(kind)
         elif definition.metadata.deletion_timestamp is not None:
             return _no_definition(kind)
     return ""
 
 
-def find_out(kind: type[Object], gone: Iterable[str], seen: Snapshot) -> Finding:
+def find_out(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> Finding:
     """Look whether what is gone may have been deleted; watches may lag behind each other."""
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
-        Read(Place(seen.local, Ref(Namespace.kind, NAMESPACE)), since),
-        Read(Place(seen.local, Ref(CustomResourceDefinition.kind, kind.kind.definition)), since),
+        Read(Place(snapshot.local, Ref(Namespace.kind, NAMESPACE)), since),
+        Read(
+            Place(snapshot.local, Ref(CustomResourceDefinition.kind, kind.kind.definition)), since
+        ),
     ]
-    known = just_read(reads, seen)
+    known = just_read(reads, snapshot)
     if known is None:
         return Unsure(questions_of(reads))
     space, definition = (uid_in(one) for one in known)
@@ -99,9 +101,9 @@ def find_out(kind: type[Object], gone: Iterable[str], seen: Snapshot) -> Finding
     return Intact(_home(space, definition)) if definition else Lost(_no_definition(kind))
 
 
-def _copies(kind: type[Object], seen: Snapshot) -> Iterator[Object]:
-    for where in seen.clusters(Role.SITE):
-        yield from seen.all(where, kind)
+def _copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
+    for where in snapshot.clusters(Role.SITE):
+        yield from snapshot.all(where, kind)
 
 
 def _home(space: str, definition: str) -> str:

@@ -73,77 +73,79 @@ class Share(Struct, frozen=True):
     priority: int = 10
 
 
-def service_for(host: str, leading: Leading, seen: Snapshot, options: GslbOptions) -> Outcome:
+def service_for(host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions) -> Outcome:
     """What a host is answered with, as the policy, its rule and all clusters have it."""
     named = options.probes
-    policy = policy_of(seen, named_monitors=named)
+    policy = policy_of(snapshot, named_monitors=named)
     if policy is None:
-        left = _policy_left(leading, seen)
+        left = _policy_left(leading, snapshot)
         return Unchanged(left) if left else Nothing()
     if isinstance(policy, Bad):
         return Unchanged(policy.error)
-    standing = seen.get(seen.local, GlobalService, host, NAMESPACE)
-    rule = rule_for(host, seen)
-    if rule is not None and (error := fault_in_rule(rule, seen, named_monitors=named)):
+    standing = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+    rule = rule_for(host, snapshot)
+    if rule is not None and (error := fault_in_rule(rule, snapshot, named_monitors=named)):
         if standing is not None:
             return Unchanged(error)
         rule = None
-    brought = [_brought(host, match, policy, leading, seen) for match in policy.match_clusters]
+    brought = [_brought(host, match, policy, leading, snapshot) for match in policy.match_clusters]
     names = dict.fromkeys(f.hostname for b in brought for f in b.found or () if f.hostname)
-    members = tuple(_members(brought, policy, rule, standing, seen))
+    members = tuple(_members(brought, policy, rule, standing, snapshot))
     if not members:
         return Nothing(tuple(names))
     spec = _spec(host, members, policy, rule.spec if rule is not None else None)
     return Served(spec, tuple(names))
 
 
-def _policy_left(leading: Leading, seen: Snapshot) -> str:
+def _policy_left(leading: Leading, snapshot: Snapshot) -> str:
     """Why a policy that is gone here may not have been deleted: a follower still has its copy."""
     for where in leading.followers:
-        for left in seen.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
+        for left in snapshot.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
             return f"cluster {context_of(where)} still has policy {left.metadata.name}"
     return ""
 
 
-def still_serving(service: GlobalService, leading: Leading, seen: Snapshot) -> GlobalServiceSpec:
+def still_serving(
+    service: GlobalService, leading: Leading, snapshot: Snapshot
+) -> GlobalServiceSpec:
     """A service while what was said of it makes no sense: as it was, but for who is ready now."""
-    said = [match for policy in policies_of(seen) for match in policy.spec.match_clusters]
+    said = [match for policy in policies_of(snapshot) for match in policy.spec.match_clusters]
     by_probes = {match.cluster for match in said if match.sync_vip_only}
     members = tuple(
         member
         if member.third_party or member.cluster in by_probes
-        else replace(member, ready=_is_ready_now(member, service.spec.host, leading, seen))
+        else replace(member, ready=_is_ready_now(member, service.spec.host, leading, snapshot))
         for member in service.spec.members
     )
     return replace(service.spec, members=members)
 
 
-def _is_ready_now(member: GlobalMember, host: str, leading: Leading, seen: Snapshot) -> bool:
+def _is_ready_now(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
     """Whether a member's cluster says that it can serve; of what it cannot say, as before."""
-    where = connection_of(member.cluster, leading, seen)
-    if not member.source or is_unseen(where, seen):
+    where = connection_of(member.cluster, leading, snapshot)
+    if not member.source or is_unseen(where, snapshot):
         return member.ready
-    source = source_of(member.source, where, seen)
+    source = source_of(member.source, where, snapshot)
     if source is None or source.metadata.deletion_timestamp is not None:
         return False
     return any(
         one.ready
-        for local in local_names(host, where, seen)
-        for one in found_in(source, local, where, seen)
+        for local in local_names(host, where, snapshot)
+        for one in found_in(source, local, where, snapshot)
         if one.address == member.address or (one.hostname and one.hostname == member.hostname)
     )
 
 
-def connection_of(context: str, leading: Leading, seen: Snapshot) -> ClusterId:
+def connection_of(context: str, leading: Leading, snapshot: Snapshot) -> ClusterId:
     """The connection to the cluster of a context."""
-    return seen.local if context == leading.context else site_of(context)
+    return snapshot.local if context == leading.context else site_of(context)
 
 
-def written(spec: GlobalServiceSpec, mark: str, seen: Snapshot) -> GlobalService:
+def written(spec: GlobalServiceSpec, mark: str, snapshot: Snapshot) -> GlobalService:
     """The service as it is written here and on every follower."""
-    standing = seen.get(seen.local, GlobalService, spec.host, NAMESPACE)
+    standing = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: mark})
-    return GlobalService(metadata=meta, spec=spec, status=status_of(spec, standing, seen))
+    return GlobalService(metadata=meta, spec=spec, status=status_of(spec, standing, snapshot))
 
 
 def _spec(
@@ -184,11 +186,11 @@ def _brought(
     match: MatchCluster,
     policy: GlobalDeploymentPolicySpec,
     leading: Leading,
-    seen: Snapshot,
+    snapshot: Snapshot,
 ) -> _Brought:
-    where = connection_of(match.cluster, leading, seen)
-    unseen = is_unseen(where, seen)
-    return _Brought(match, None if unseen else tuple(_chosen(host, policy, where, seen)))
+    where = connection_of(match.cluster, leading, snapshot)
+    unseen = is_unseen(where, snapshot)
+    return _Brought(match, None if unseen else tuple(_chosen(host, policy, where, snapshot)))
 
 
 def _members(
@@ -196,11 +198,11 @@ def _members(
     policy: GlobalDeploymentPolicySpec,
     rule: GSLBHostRule | None,
     standing: GlobalService | None,
-    seen: Snapshot,
+    snapshot: Snapshot,
 ) -> Iterator[GlobalMember]:
     shares = _shares(policy, rule)
     public = _public(rule)
-    own_monitors = _monitors_said(policy, rule, seen)
+    own_monitors = _monitors_said(policy, rule, snapshot)
     generated: tuple[Monitor, ...] = ()
     for one in brought:
         context = one.match.cluster
@@ -208,7 +210,7 @@ def _members(
         if one.found is None:
             yield from _kept(context, standing, share)
             continue
-        for found in _placed(one.found, context, standing, seen):
+        for found in _placed(one.found, context, standing, snapshot):
             watched = own_monitors
             if watched is None:
                 watched = (found.monitor,) if found.monitor is not None else ()
@@ -231,13 +233,13 @@ def _members(
 
 
 def _placed(
-    several: Sequence[Found], context: str, standing: GlobalService | None, seen: Snapshot
+    several: Sequence[Found], context: str, standing: GlobalService | None, snapshot: Snapshot
 ) -> Iterator[Found]:
     """The ways in that have an address; a name that cannot be looked up now has those it had."""
     placed = {found.address: found for found in several if found.address}
     yield from placed.values()
     for found in several:
-        if found.address or looked_up(found.hostname, seen).addresses is not None:
+        if found.address or looked_up(found.hostname, snapshot).addresses is not None:
             continue
         for member in standing.spec.members if standing is not None else ():
             same = (member.cluster, member.hostname) == (context, found.hostname)
@@ -246,25 +248,25 @@ def _placed(
 
 
 def _chosen(
-    host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, seen: Snapshot
+    host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> list[Found]:
     """The ways in of one cluster, each address once, in an order that does not depend on luck."""
     objects = [
         (obj.metadata.namespace, obj.metadata.name, type(obj).kind.name, local, obj)
-        for local in local_names(host, where, seen)
-        for obj in objects_for(local, policy.default_domain, where, seen)
-        if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, seen)
+        for local in local_names(host, where, snapshot)
+        for obj in objects_for(local, policy.default_domain, where, snapshot)
+        if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, snapshot)
     ]
     by_address: dict[tuple[str, str], Found] = {}
     for *_, local, obj in sorted(objects, key=lambda one: one[:4]):
-        for found in found_in(obj, local, where, seen):
+        for found in found_in(obj, local, where, snapshot):
             place = (found.address, "" if found.address else found.hostname)
             by_address.setdefault(place, found)
     return [by_address[place] for place in sorted(by_address)]
 
 
 def is_selected(
-    obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, seen: Snapshot
+    obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> bool:
     """Whether a policy chooses an object: by its labels and its namespace's, all that are given."""
     rules = policy.match_rules
@@ -274,7 +276,7 @@ def is_selected(
         return False
     if rules.namespace_selector is None:
         return True
-    home = seen.get(where, Namespace, obj.metadata.namespace)
+    home = snapshot.get(where, Namespace, obj.metadata.namespace)
     return home is not None and _matches(rules.namespace_selector, home.metadata.labels)
 
 
@@ -285,9 +287,9 @@ def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
     return bool(wanted) and all(labels.get(name) == value for name, value in wanted)
 
 
-def is_unseen(where: ClusterId, seen: Snapshot) -> bool:
+def is_unseen(where: ClusterId, snapshot: Snapshot) -> bool:
     """Whether what a cluster lacks says nothing: never read in full, or just restored."""
-    state = seen.fact(ClusterState, where)
+    state = snapshot.fact(ClusterState, where)
     if state is None or not state.listed:
         return True
     return state.recovering or state.phase is Phase.RESTORED
@@ -324,7 +326,7 @@ def _public_for(address: str, several: Iterable[str]) -> str:
 
 
 def _monitors_said(
-    policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None, seen: Snapshot
+    policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None, snapshot: Snapshot
 ) -> tuple[Monitor, ...] | None:
     """The monitors that people chose; None where they are made from what is watched."""
     only = policy.control_plane_hm_only
@@ -335,7 +337,7 @@ def _monitors_said(
     for spec in (rule.spec if rule is not None else None, policy):
         if spec is not None and (spec.health_monitor_refs or spec.health_monitor_template):
             refs, template = spec.health_monitor_refs, spec.health_monitor_template
-            return monitors_named(refs, template, seen) or None
+            return monitors_named(refs, template, snapshot) or None
     return None
 
 

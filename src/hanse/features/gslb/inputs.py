@@ -124,37 +124,37 @@ SLICES = Index(
 )
 
 
-def objects_for(host: str, domain: str, where: ClusterId, seen: Snapshot) -> Iterator[Object]:
+def objects_for(host: str, domain: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of a cluster that serve a host."""
-    yield from seen.by(where, SERVICE_HOSTS, host)
+    yield from snapshot.by(where, SERVICE_HOSTS, host)
     domain = domain.lower()
     if domain and host.endswith(f".{domain}"):
         front = host.removesuffix(f".{domain}")
-        yield from seen.by(where, SERVICE_HOSTS, UNNAMED + front)
-    yield from seen.by(where, INGRESS_HOSTS, host)
-    yield from seen.by(where, ROUTE_HOSTS, host)
-    yield from seen.by(where, HTTPROUTE_HOSTS, host)
+        yield from snapshot.by(where, SERVICE_HOSTS, UNNAMED + front)
+    yield from snapshot.by(where, INGRESS_HOSTS, host)
+    yield from snapshot.by(where, ROUTE_HOSTS, host)
+    yield from snapshot.by(where, HTTPROUTE_HOSTS, host)
 
 
-def source_of(told: str, where: ClusterId, seen: Snapshot) -> Object | None:
+def source_of(told: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
     """The object of a cluster that brought a member, by the words that the member has for it."""
     for kind in INPUTS:
         title = f"{kind.kind} "
         if told.startswith(title):
             namespace, _, name = told.removeprefix(title).partition("/")
-            return seen.get(where, kind, name, namespace)
+            return snapshot.get(where, kind, name, namespace)
     return None
 
 
-def led_to(service: str, where: ClusterId, seen: Snapshot) -> Iterator[Object]:
+def led_to(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of a cluster whose readiness is that of a Service, itself among them."""
     namespace, _, name = service.partition("/")
-    own = seen.get(where, Service, name, namespace)
+    own = snapshot.get(where, Service, name, namespace)
     if own is not None:
         yield own
-    yield from seen.by(where, INGRESS_BACKENDS, service)
-    yield from seen.by(where, ROUTE_BACKENDS, service)
-    yield from seen.by(where, HTTPROUTE_BACKENDS, service)
+    yield from snapshot.by(where, INGRESS_BACKENDS, service)
+    yield from snapshot.by(where, ROUTE_BACKENDS, service)
+    yield from snapshot.by(where, HTTPROUTE_BACKENDS, service)
 
 
 def full_host(told: str, domain: str) -> str | None:
@@ -164,7 +164,7 @@ def full_host(told: str, domain: str) -> str | None:
     return f"{told.removeprefix(UNNAMED)}.{domain.lower()}" if domain else None
 
 
-def found_in(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[Found]:
+def found_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Found]:
     """The ways in that an object gives a host; one for each address it has."""
     namespace = obj.metadata.namespace
     monitor: Monitor | None
@@ -180,11 +180,11 @@ def found_in(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterat
         case HTTPRoute():
             behind = list(_backends(obj))
             paths = [m.path.value for r in obj.spec.rules for m in r.matches]
-            monitor = _http_monitor(paths, any(map(_is_encrypted, _gateways(obj, where, seen))))
+            monitor = _http_monitor(paths, any(map(_is_encrypted, _gateways(obj, where, snapshot))))
         case _:
             return
-    ways_in = list(_ways_in(obj, host, where, seen))
-    ready = bool(ways_in) and _is_ready(behind, namespace, where, seen)
+    ways_in = list(_ways_in(obj, host, where, snapshot))
+    ready = bool(ways_in) and _is_ready(behind, namespace, where, snapshot)
     for told in ways_in:
         yield Found(told.address, obj, monitor, ready, told.hostname)
 
@@ -194,29 +194,29 @@ class _WayIn(Struct, frozen=True):
     hostname: str = ""
 
 
-def _ways_in(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[_WayIn]:
+def _ways_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[_WayIn]:
     """Each address once; what is told as a name is looked up."""
-    told = list(addresses_told(obj, host, where, seen))
+    told = list(addresses_told(obj, host, where, snapshot))
     met = {text for text in told if is_address(text)}
     yield from (_WayIn(address) for address in dict.fromkeys(told) if address in met)
-    for name in names_told(told, host, seen):
-        found = usable(looked_up(name, seen).addresses or ())
+    for name in names_told(told, host, snapshot):
+        found = usable(looked_up(name, snapshot).addresses or ())
         yield from (_WayIn(address, name) for address in found or ("",) if address not in met)
         met.update(found)
 
 
-def names_told(told: Iterable[str], host: str, seen: Snapshot) -> Iterator[str]:
+def names_told(told: Iterable[str], host: str, snapshot: Snapshot) -> Iterator[str]:
     """The names among the addresses of a way in; what we answer ourselves is not asked for."""
     for name in dict.fromkeys(text.lower().removesuffix(".") for text in told):
-        if not is_address(name) and is_host(name) and not _is_ours(name, host, seen):
+        if not is_address(name) and is_host(name) and not _is_ours(name, host, snapshot):
             yield name
 
 
-def _is_ours(name: str, host: str, seen: Snapshot) -> bool:
-    return name == host or seen.get(seen.local, GlobalService, name, NAMESPACE) is not None
+def _is_ours(name: str, host: str, snapshot: Snapshot) -> bool:
+    return name == host or snapshot.get(snapshot.local, GlobalService, name, NAMESPACE) is not None
 
 
-def addresses_told(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+def addresses_told(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """What an object's status has for addresses of a host, names of load balancers among them."""
     match obj:
         case Service() | Ingress():
@@ -226,7 +226,7 @@ def addresses_told(obj: Object, host: str, where: ClusterId, seen: Snapshot) -> 
         case Route():
             yield from _route_addresses(obj)
         case HTTPRoute():
-            for gateway in _gateways(obj, where, seen):
+            for gateway in _gateways(obj, where, snapshot):
                 addresses = gateway.status.addresses
                 yield from (a.value for a in addresses if a.type in ("IPAddress", "Hostname"))
         case _:
@@ -273,12 +273,12 @@ def _route_addresses(route: Route) -> Iterator[str]:
                 yield told if is_address(told) else entry.router_canonical_hostname
 
 
-def _gateways(route: HTTPRoute, where: ClusterId, seen: Snapshot) -> Iterator[Gateway]:
+def _gateways(route: HTTPRoute, where: ClusterId, snapshot: Snapshot) -> Iterator[Gateway]:
     for parent in route.status.parents:
         ref = parent.parent_ref
         accepted = any(c.type == "Accepted" and c.status == "True" for c in parent.conditions)
         namespace = ref.namespace or route.metadata.namespace
-        gateway = seen.get(where, Gateway, ref.name, namespace)
+        gateway = snapshot.get(where, Gateway, ref.name, namespace)
         if accepted and gateway is not None:
             yield gateway
 
@@ -295,11 +295,13 @@ def _backends(route: HTTPRoute) -> Iterator[str]:
                 yield ref.name
 
 
-def _is_ready(services: Iterable[str], namespace: str, where: ClusterId, seen: Snapshot) -> bool:
+def _is_ready(
+    services: Iterable[str], namespace: str, where: ClusterId, snapshot: Snapshot
+) -> bool:
     """Whether a Service behind it has a ready endpoint; where none has slices, nobody knows."""
     known = False
     for name in dict.fromkeys(services):
-        for piece in seen.by(where, SLICES, f"{namespace}/{name}"):
+        for piece in snapshot.by(where, SLICES, f"{namespace}/{name}"):
             known = True
             if any(endpoint.ready for endpoint in piece.endpoints or ()):
                 return True

@@ -29,29 +29,29 @@ BY_LOCAL_NAME = Index(AkoHostRule, "gslb-local-name", _local_name)
 BY_GLOBAL_NAME = Index(AkoHostRule, "gslb-global-name", _global_name)
 
 
-def is_mapped(seen: Snapshot) -> bool:
+def is_mapped(snapshot: Snapshot) -> bool:
     """Whether HostRules give hosts their global names, and who has none is not balanced."""
-    config = config_of(seen)
+    config = config_of(snapshot)
     return isinstance(config, Config) and config.object.spec.use_custom_global_fqdn
 
 
-def local_names(host: str, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """The names under which a cluster itself serves a global host."""
-    if not is_mapped(seen):
+    if not is_mapped(snapshot):
         yield host
         return
-    rules = seen.by(where, BY_GLOBAL_NAME, host)
+    rules = snapshot.by(where, BY_GLOBAL_NAME, host)
     for local in sorted({local_name(rule) for rule in rules}):
-        if host in global_names(local, where, seen):
+        if host in global_names(local, where, snapshot):
             yield local
 
 
-def global_names(local: str, where: ClusterId, seen: Snapshot) -> Iterator[str]:
+def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """The global name of a cluster's host, if it has one; of several rules the oldest counts."""
-    if not is_mapped(seen):
+    if not is_mapped(snapshot):
         yield local
         return
-    first = first_rule(local, where, seen)
+    first = first_rule(local, where, snapshot)
     if first is not None:
         yield from _global_name(first)
 
@@ -61,18 +61,18 @@ def local_name(rule: AkoHostRule) -> str:
     return _plain(rule.spec.virtualhost.fqdn)
 
 
-def names_given(rule: AkoHostRule, seen: Snapshot) -> Iterator[str]:
+def names_given(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
     """The global name that a HostRule gives, where that counts for anything."""
-    if is_mapped(seen):
+    if is_mapped(snapshot):
         yield from _global_name(rule)
 
 
-def first_rule(local: str, where: ClusterId, seen: Snapshot) -> AkoHostRule | None:
+def first_rule(local: str, where: ClusterId, snapshot: Snapshot) -> AkoHostRule | None:
     """The HostRule that has a say about a local name."""
-    return min(seen.by(where, BY_LOCAL_NAME, local), key=_age, default=None)
+    return min(snapshot.by(where, BY_LOCAL_NAME, local), key=_age, default=None)
 
 
-def fault_in_mapping(rule: AkoHostRule, where: ClusterId, seen: Snapshot) -> str:
+def fault_in_mapping(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> str:
     """What is wrong with a HostRule; empty where nothing is, or it maps nothing."""
     told = rule.spec.virtualhost.gslb.fqdn
     for local in _local_name(rule):
@@ -81,7 +81,7 @@ def fault_in_mapping(rule: AkoHostRule, where: ClusterId, seen: Snapshot) -> str
                 f"spec.virtualhost.gslb.fqdn: {told[:100]!r} is no name of one host, so {local} is "
                 "not balanced; write it as shop.example.org"
             )
-        first = first_rule(local, where, seen)
+        first = first_rule(local, where, snapshot)
         if first is not None and first.metadata.uid != rule.metadata.uid:
             other = f"{first.metadata.namespace}/{first.metadata.name}"
             return f"spec.virtualhost.fqdn: {local} has HostRule {other} already; delete one"

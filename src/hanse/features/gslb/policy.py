@@ -38,9 +38,9 @@ class Config(Struct, frozen=True):
     contexts: tuple[str, ...]
 
 
-def config_of(seen: Snapshot) -> Config | Bad:
+def config_of(snapshot: Snapshot) -> Config | Bad:
     """The configuration of this cluster."""
-    several = list(seen.in_namespace(seen.local, GSLBConfig, NAMESPACE))
+    several = list(snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE))
     match several:
         case []:
             return Bad(f"there is no GSLBConfig in {NAMESPACE}; create one")
@@ -55,27 +55,29 @@ def config_of(seen: Snapshot) -> Config | Bad:
             return Bad(f"more than one GSLBConfig in {NAMESPACE}: {names}; delete all but one")
 
 
-def policies_of(seen: Snapshot) -> list[GlobalDeploymentPolicy]:
+def policies_of(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]:
     """All policies of this cluster, by name."""
-    several = seen.in_namespace(seen.local, GlobalDeploymentPolicy, NAMESPACE)
+    several = snapshot.in_namespace(snapshot.local, GlobalDeploymentPolicy, NAMESPACE)
     return sorted(several, key=lambda p: p.metadata.name)
 
 
-def policy_of(seen: Snapshot, *, named_monitors: bool) -> GlobalDeploymentPolicySpec | Bad | None:
+def policy_of(
+    snapshot: Snapshot, *, named_monitors: bool
+) -> GlobalDeploymentPolicySpec | Bad | None:
     """The policy that holds; None where there is none."""
-    several = policies_of(seen)
+    several = policies_of(snapshot)
     if not several:
         return None
     if len(several) > 1:
         names = ", ".join(p.metadata.name for p in several)
         kind = GlobalDeploymentPolicy.kind.name
         return Bad(f"more than one {kind} in {NAMESPACE}: {names}; delete all but one")
-    config = config_of(seen)
+    config = config_of(snapshot)
     if isinstance(config, Bad):
         return config
     spec = several[0].spec
     error = fault_in_policy(spec, config.contexts) or (
-        _fault_in_monitors(spec.health_monitor_refs, spec.health_monitor_template, seen)
+        _fault_in_monitors(spec.health_monitor_refs, spec.health_monitor_template, snapshot)
         if named_monitors
         else ""
     )
@@ -98,13 +100,13 @@ def fault_in_policy(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -
     return next(filter(None, checks), "")
 
 
-def fault_in_rule(rule: GSLBHostRule, seen: Snapshot, *, named_monitors: bool) -> str:
+def fault_in_rule(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) -> str:
     """What is wrong with a host rule; empty where nothing is."""
-    config = config_of(seen)
+    config = config_of(snapshot)
     spec = rule.spec
     known = frozenset(config.contexts) if isinstance(config, Config) else None
     checks = (
-        _fault_in_rival(rule, seen),
+        _fault_in_rival(rule, snapshot),
         _fault_in_overrides(spec.traffic_split, _with_sites(known, spec)),
         _fault_in_members(spec),
         _fault_in_public(spec, known),
@@ -112,34 +114,36 @@ def fault_in_rule(rule: GSLBHostRule, seen: Snapshot, *, named_monitors: bool) -
         _fault_in_algorithm(spec.pool_algorithm_settings),
         _fault_in_down_response(spec.down_response),
         _fault_in_sources(spec.health_monitor_refs, spec.health_monitor_template),
-        _fault_in_monitors(spec.health_monitor_refs, spec.health_monitor_template, seen)
+        _fault_in_monitors(spec.health_monitor_refs, spec.health_monitor_template, snapshot)
         if named_monitors
         else "",
     )
     return next(filter(None, checks), "")
 
 
-def rule_for(host: str, seen: Snapshot) -> GSLBHostRule | None:
+def rule_for(host: str, snapshot: Snapshot) -> GSLBHostRule | None:
     """The rule that has a say about a host: the oldest that names it."""
     return min(
-        (r for r in seen.by(seen.local, RULES, host) if r.metadata.namespace == NAMESPACE),
+        (r for r in snapshot.by(snapshot.local, RULES, host) if r.metadata.namespace == NAMESPACE),
         key=_age,
         default=None,
     )
 
 
-def monitor_names(seen: Snapshot) -> tuple[str, ...]:
+def monitor_names(snapshot: Snapshot) -> tuple[str, ...]:
     """Every monitor that the policy or a host rule of this cluster names."""
-    specs: list[GlobalDeploymentPolicySpec | GSLBHostRuleSpec] = [p.spec for p in policies_of(seen)]
-    specs += [r.spec for r in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE)]
+    specs: list[GlobalDeploymentPolicySpec | GSLBHostRuleSpec] = [
+        p.spec for p in policies_of(snapshot)
+    ]
+    specs += [r.spec for r in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE)]
     names = [n for s in specs for n in (*s.health_monitor_refs, s.health_monitor_template)]
     return tuple(sorted({name for name in names if name}))
 
 
-def monitors_named(refs: Iterable[str], template: str, seen: Snapshot) -> tuple[Monitor, ...]:
+def monitors_named(refs: Iterable[str], template: str, snapshot: Snapshot) -> tuple[Monitor, ...]:
     """The monitors that ConfigMaps of these names describe; those that cannot be read are not."""
     names = [template] if template else list(refs)
-    found = [_monitor_in(name, seen) for name in names]
+    found = [_monitor_in(name, snapshot) for name in names]
     return tuple(m for m in found if isinstance(m, Monitor))
 
 
@@ -148,9 +152,9 @@ def _age(rule: GSLBHostRule) -> tuple[str, str]:
     return (made.isoformat() if made else "", rule.metadata.name)
 
 
-def _fault_in_rival(rule: GSLBHostRule, seen: Snapshot) -> str:
+def _fault_in_rival(rule: GSLBHostRule, snapshot: Snapshot) -> str:
     host = rule.spec.fqdn.lower().removesuffix(".")
-    first = rule_for(host, seen)
+    first = rule_for(host, snapshot)
     if first is None or first.metadata.name == rule.metadata.name:
         return ""
     other = first.metadata.name
@@ -280,19 +284,19 @@ def _fault_in_public(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> st
     return ""
 
 
-def _fault_in_monitors(refs: tuple[str, ...], template: str, seen: Snapshot) -> str:
+def _fault_in_monitors(refs: tuple[str, ...], template: str, snapshot: Snapshot) -> str:
     fields = [("spec.healthMonitorTemplate", template)] if template else []
     fields += [(f"spec.healthMonitorRefs[{at}]", name) for at, name in enumerate(refs)]
     for field, name in fields:
-        found = _monitor_in(name, seen)
+        found = _monitor_in(name, snapshot)
         if isinstance(found, Bad):
             return f"{field}: {found.error}"
     return ""
 
 
-def _monitor_in(name: str, seen: Snapshot) -> Monitor | Bad:
+def _monitor_in(name: str, snapshot: Snapshot) -> Monitor | Bad:
     """The monitor that a ConfigMap describes, each field under its own name."""
-    told = seen.get(seen.local, ConfigMap, name, NAMESPACE)
+    told = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
     if told is None:
         return Bad(f"there is no ConfigMap {name} in {NAMESPACE}; create it")
     fault = next(faults_in_monitor(told.data), "")

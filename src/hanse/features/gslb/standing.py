@@ -103,42 +103,42 @@ class _Findings(Struct, frozen=True):
         return StageCondition(type=stage, status=status, reason=", ".join(self.faults))
 
 
-def own_cluster(seen: Snapshot) -> AMKOCluster | None:
+def own_cluster(snapshot: Snapshot) -> AMKOCluster | None:
     """This cluster's word on who leads, where there is exactly one."""
-    several = list(seen.in_namespace(seen.local, AMKOCluster, NAMESPACE))
+    several = list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
     return several[0] if len(several) == 1 else None
 
 
-def standing_of(seen: Snapshot) -> Standing:
+def standing_of(snapshot: Snapshot) -> Standing:
     """Go through the stages as far as they lead."""
-    own = own_cluster(seen)
+    own = own_cluster(snapshot)
     if own is None:
-        fault = _fault_in_number(seen)
+        fault = _fault_in_number(snapshot)
         return Passive((_current(INVALID, fault),) if fault else ())
     if not own.spec.is_leader:
         return Passive((_current(NOT_FEDERATING, NO_LEADER),), own.spec.cluster_context)
     if fault := _fault_of(own):
         return Passive((_current(INVALID, fault),), own.spec.cluster_context)
-    if not seen.listed(seen.local, CustomResourceDefinition):
+    if not snapshot.listed(snapshot.local, CustomResourceDefinition):
         return Waiting()
-    if fault := lost_home(seen):
+    if fault := lost_home(snapshot):
         return Passive((_current(INVALID, fault),), own.spec.cluster_context)
-    if fault := _fault_in_context(own, seen):
+    if fault := _fault_in_context(own, snapshot):
         return Passive((_current(INVALID, fault),), own.spec.cluster_context)
     sites = followers_named(own)
-    if any(_is_unknown(site, seen) for site in sites):
+    if any(_is_unknown(site, snapshot) for site in sites):
         return Waiting()
-    return _over(own, sites, seen)
+    return _over(own, sites, snapshot)
 
 
-def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], seen: Snapshot) -> Standing:
-    clients = _clients(sites, seen)
+def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot) -> Standing:
+    clients = _clients(sites, snapshot)
     first = (
         _current(VALID),
         clients.condition(CLIENTS, ALL_CLIENTS, NO_CLIENTS, SOME_CLIENTS),
     )
     context = own.spec.cluster_context
-    rivals = [site for site in clients.passed if _leads(site, seen)]
+    rivals = [site for site in clients.passed if _leads(site, snapshot)]
     if rivals:
         faults = ", ".join(
             f"AMKO in cluster {context_of(site)} is also a leader, conflicting state"
@@ -147,8 +147,8 @@ def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], seen: Snapshot) -> Sta
         told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=faults)
         return Passive((*first, told), context)
     epoch = epoch_in(own.metadata.annotations.get(TERM, ""))
-    latest = latest_term(own, clients.passed, seen)
-    if not epoch or (_outranks(latest, epoch, context) and _has_stepped_down(latest, seen)):
+    latest = latest_term(own, clients.passed, snapshot)
+    if not epoch or (_outranks(latest, epoch, context) and _has_stepped_down(latest, snapshot)):
         return Taking(latest.epoch + 1)
     if _outranks(latest, epoch, context):
         fault = (
@@ -159,7 +159,7 @@ def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], seen: Snapshot) -> Sta
         return Passive((*first, told), context)
     if sites and not clients.passed:
         return Leading(context, epoch, (), first, federates=False)
-    members = _valid(own, clients.passed, seen)
+    members = _valid(own, clients.passed, snapshot)
     told = members.condition(MEMBERS, ALL_MEMBERS, NO_MEMBERS, SOME_MEMBERS)
     goes_on = bool(members.passed) or not members.faults
     return Leading(context, epoch, members.passed, (*first, told), federates=goes_on)
@@ -171,9 +171,9 @@ def followers_named(own: AMKOCluster) -> tuple[ClusterId, ...]:
     return tuple(site_of(name) for name in named if name != own.spec.cluster_context)
 
 
-def misplaced(seen: Snapshot) -> Iterator[AMKOCluster]:
+def misplaced(snapshot: Snapshot) -> Iterator[AMKOCluster]:
     """AMKOClusters in namespaces where they have no say."""
-    for found in seen.all(seen.local, AMKOCluster):
+    for found in snapshot.all(snapshot.local, AMKOCluster):
         if found.metadata.namespace != NAMESPACE:
             yield found
 
@@ -190,16 +190,16 @@ def term_on(obj: Object) -> Term | None:
     return Term(int(epoch), context) if slash and epoch.isdecimal() else None
 
 
-def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], seen: Snapshot) -> Term:
+def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> Term:
     """The last term that anything we can see was written in."""
     found = [Term(epoch_in(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)]
-    for where in (seen.local, *sites):
+    for where in (snapshot.local, *sites):
         for kind in _TELLING:
-            found += [t for o in seen.all(where, kind) if (t := term_on(o)) is not None]
-        if where != seen.local:
+            found += [t for o in snapshot.all(where, kind) if (t := term_on(o)) is not None]
+        if where != snapshot.local:
             found += [
                 Term(epoch_in(other.metadata.annotations.get(TERM, "")), context_of(where))
-                for other in seen.in_namespace(where, AMKOCluster, NAMESPACE)
+                for other in snapshot.in_namespace(where, AMKOCluster, NAMESPACE)
             ]
     return max(found, key=lambda term: (term.epoch, term.context != own.spec.cluster_context))
 
@@ -208,37 +208,37 @@ def _outranks(latest: Term, epoch: int, context: str) -> bool:
     return latest.epoch > epoch or (latest.epoch == epoch and latest.context != context)
 
 
-def _has_stepped_down(latest: Term, seen: Snapshot) -> bool:
+def _has_stepped_down(latest: Term, snapshot: Snapshot) -> bool:
     """Whether the one who led last is there to be seen, and follows."""
     site = site_of(latest.context)
-    if not seen.synced(site):
+    if not snapshot.synced(site):
         return False
-    several = list(seen.in_namespace(site, AMKOCluster, NAMESPACE))
+    several = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
     return bool(several) and not any(one.spec.is_leader for one in several)
 
 
-def _leads(site: ClusterId, seen: Snapshot) -> bool:
-    several = seen.in_namespace(site, AMKOCluster, NAMESPACE)
+def _leads(site: ClusterId, snapshot: Snapshot) -> bool:
+    several = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
     return any(one.spec.is_leader for one in several)
 
 
-def _is_unknown(site: ClusterId, seen: Snapshot) -> bool:
+def _is_unknown(site: ClusterId, snapshot: Snapshot) -> bool:
     """Whether it is still to be found out if a cluster can be reached."""
-    if seen.fact(BadWay, (GUIDE, site)) is not None:
+    if snapshot.fact(BadWay, (GUIDE, site)) is not None:
         return False
-    state = seen.fact(ClusterState, site)
+    state = snapshot.fact(ClusterState, site)
     return state is None or (state.phase is Phase.CONNECTING and not state.listed)
 
 
-def _clients(sites: Iterable[ClusterId], seen: Snapshot) -> _Findings:
+def _clients(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Findings:
     passed: list[ClusterId] = []
     faults: list[str] = []
     for site in sites:
-        bad = seen.fact(BadWay, (GUIDE, site))
-        state = seen.fact(ClusterState, site)
+        bad = snapshot.fact(BadWay, (GUIDE, site))
+        state = snapshot.fact(ClusterState, site)
         if bad is not None:
             faults.append(f"cluster {context_of(site)}: {bad.message}")
-        elif state is None or not seen.synced(site):
+        elif state is None or not snapshot.synced(site):
             why = state.reason.split(": ", 1)[-1] if state is not None else "it is not connected"
             faults.append(f"cluster {context_of(site)} cannot be reached: {why}")
         else:
@@ -246,11 +246,11 @@ def _clients(sites: Iterable[ClusterId], seen: Snapshot) -> _Findings:
     return _Findings(tuple(passed), tuple(faults))
 
 
-def _valid(own: AMKOCluster, sites: Iterable[ClusterId], seen: Snapshot) -> _Findings:
+def _valid(own: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> _Findings:
     passed: list[ClusterId] = []
     faults: list[str] = []
     for site in sites:
-        fault = _fault_of_member(own, site, seen)
+        fault = _fault_of_member(own, site, snapshot)
         if fault:
             faults.append(fault)
         else:
@@ -258,9 +258,9 @@ def _valid(own: AMKOCluster, sites: Iterable[ClusterId], seen: Snapshot) -> _Fin
     return _Findings(tuple(passed), tuple(faults))
 
 
-def _fault_of_member(own: AMKOCluster, site: ClusterId, seen: Snapshot) -> str:
+def _fault_of_member(own: AMKOCluster, site: ClusterId, snapshot: Snapshot) -> str:
     name = context_of(site)
-    several = list(seen.in_namespace(site, AMKOCluster, NAMESPACE))
+    several = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
     if not several:
         return f"no AMKOCluster object present in cluster {name}, can't federate"
     if len(several) > 1:
@@ -271,8 +271,8 @@ def _fault_of_member(own: AMKOCluster, site: ClusterId, seen: Snapshot) -> str:
     return ""
 
 
-def _fault_in_number(seen: Snapshot) -> str:
-    if any(True for _ in seen.in_namespace(seen.local, AMKOCluster, NAMESPACE)):
+def _fault_in_number(snapshot: Snapshot) -> str:
+    if any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return "more than one AMKOCluster objects present in the current cluster, can't federate"
     return ""
 
@@ -288,10 +288,10 @@ def _fault_of(own: AMKOCluster) -> str:
     return ""
 
 
-def _fault_in_context(own: AMKOCluster, seen: Snapshot) -> str:
+def _fault_in_context(own: AMKOCluster, snapshot: Snapshot) -> str:
     """Whether another context than the one that is told leads here; it would follow itself."""
-    for site in seen.clusters(Role.SITE):
-        several = seen.in_namespace(site, AMKOCluster, NAMESPACE)
+    for site in snapshot.clusters(Role.SITE):
+        several = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
         if any(one.metadata.uid == own.metadata.uid for one in several):
             told, real = own.spec.cluster_context, context_of(site)
             return (

@@ -26,41 +26,41 @@ MOST_ERROR = 4096
 ACCEPTED = "success: the configuration is in use"
 
 
-def told_of_policy(leading: Leading, seen: Snapshot, options: GslbOptions) -> Plan:
+def told_of_policy(leading: Leading, snapshot: Snapshot, options: GslbOptions) -> Plan:
     """Whether the configuration and the policy are in use, and what is chosen in vain."""
-    policy = policy_of(seen, named_monitors=options.probes)
-    patches = list(_told_of_config(seen, avi="avi" in options.providers))
+    policy = policy_of(snapshot, named_monitors=options.probes)
+    patches = list(_told_of_config(snapshot, avi="avi" in options.providers))
     notices: list[Notice] = []
-    for said in policies_of(seen):
-        place = Place(seen.local, ref_of(said))
+    for said in policies_of(snapshot):
+        place = Place(snapshot.local, ref_of(said))
         status: Wire = {
             "errorStatus": policy.error[:MOST_ERROR] if isinstance(policy, Bad) else None
         }
         if policy is not None and not isinstance(policy, Bad):
-            faults = [*faults_of(policy, leading, seen), *unwritten(leading, seen)]
-            status["warnings"] = _warnings(faults, said, policy, leading, seen)
+            faults = [*faults_of(policy, leading, snapshot), *unwritten(leading, snapshot)]
+            status["warnings"] = _warnings(faults, said, policy, leading, snapshot)
             notices += _news(faults, said, place)
         patches.append(Patch(place, {"status": status}, subresource="status"))
     return Plan(patches=tuple(patches), notices=tuple(notices))
 
 
-def taken_back(seen: Snapshot) -> Plan:
+def taken_back(snapshot: Snapshot) -> Plan:
     """Who does not lead warns of nothing."""
-    warned = [policy for policy in policies_of(seen) if policy.status.warnings]
+    warned = [policy for policy in policies_of(snapshot) if policy.status.warnings]
     change: Wire = {"status": {"warnings": None}}
     return Plan(
         patches=tuple(
-            Patch(Place(seen.local, ref_of(p)), change, subresource="status") for p in warned
+            Patch(Place(snapshot.local, ref_of(p)), change, subresource="status") for p in warned
         )
     )
 
 
-def _told_of_config(seen: Snapshot, *, avi: bool) -> Iterator[Patch]:
-    config = config_of(seen)
+def _told_of_config(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
+    config = config_of(snapshot)
     state = f"error: {config.error}" if isinstance(config, Bad) else _state(config, avi=avi)
-    for one in seen.in_namespace(seen.local, GSLBConfig, NAMESPACE):
+    for one in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state[:MOST_STATE]}}
-        yield Patch(Place(seen.local, ref_of(one)), change, subresource="status")
+        yield Patch(Place(snapshot.local, ref_of(one)), change, subresource="status")
 
 
 def _state(config: Config, *, avi: bool) -> str:
@@ -81,12 +81,12 @@ def _warnings(
     said: GlobalDeploymentPolicy,
     policy: GlobalDeploymentPolicySpec,
     leading: Leading,
-    seen: Snapshot,
+    snapshot: Snapshot,
 ) -> list[str] | None:
     """All faults, in the policy's order of clusters; of one that cannot be seen, as before."""
     found = [fault.sentence for fault in faults]
     for match in policy.match_clusters:
-        if is_unseen(connection_of(match.cluster, leading, seen), seen):
+        if is_unseen(connection_of(match.cluster, leading, snapshot), snapshot):
             found += [w for w in said.status.warnings if w.startswith(f"{match.cluster}: ")]
     more = len(found) - MOST
     return [*found[:MOST], *([f"and {more} more"] if more > 0 else [])] or None
@@ -99,10 +99,10 @@ def _news(faults: Sequence[Fault], said: GlobalDeploymentPolicy, place: Place) -
             yield Notice(fault.place, "NotBalanced", fault.sentence, "Warning", told_with=place)
 
 
-def told_of_rule(rule: GSLBHostRule, error: str, seen: Snapshot) -> Patch:
+def told_of_rule(rule: GSLBHostRule, error: str, snapshot: Snapshot) -> Patch:
     """Whether a host rule is in use."""
     status = {"status": "Rejected", "error": error[:MOST_ERROR]} if error else _ACCEPTED
-    return Patch(Place(seen.local, ref_of(rule)), {"status": status}, subresource="status")
+    return Patch(Place(snapshot.local, ref_of(rule)), {"status": status}, subresource="status")
 
 
 _ACCEPTED = {"status": "Accepted", "error": None}

@@ -42,63 +42,65 @@ def host_key(host: str) -> Key:
     return Key("host", host)
 
 
-def woken(change: Change, seen: Snapshot) -> Iterable[Key]:
+def woken(change: Change, snapshot: Snapshot) -> Iterable[Key]:
     """The decisions that may be others after a change; nobody leads, nothing wakes."""
     if isinstance(change, FactChange):
-        return _woken_by_fact(change, seen)
+        return _woken_by_fact(change, snapshot)
     if isinstance(change.object, AMKOCluster):
-        return everything(seen) if _says_more(change) else (FEDERATION,)
-    if not any(True for _ in seen.in_namespace(seen.local, AMKOCluster, NAMESPACE)):
+        return everything(snapshot) if _says_more(change) else (FEDERATION,)
+    if not any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return ()
-    return _woken_by_object(change, seen)
+    return _woken_by_object(change, snapshot)
 
 
-def everything(seen: Snapshot) -> Iterator[Key]:
+def everything(snapshot: Snapshot) -> Iterator[Key]:
     """Every decision there is."""
     yield FEDERATION
     yield POLICY
-    for rule in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE):
+    for rule in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE):
         yield _rule_key(rule)
-    yield from every_host(seen)
+    yield from every_host(snapshot)
 
 
-def every_host(seen: Snapshot) -> Iterator[Key]:
+def every_host(snapshot: Snapshot) -> Iterator[Key]:
     """Every host name that any cluster, rule or standing service knows.
 
     Who does not lead only keeps what stands: what clusters bring is not looked at.
     """
     hosts: dict[str, None] = {}
-    for service in seen.all(seen.local, GlobalService):
+    for service in snapshot.all(snapshot.local, GlobalService):
         hosts[service.metadata.name] = None
-    if not any(own.spec.is_leader for own in seen.in_namespace(seen.local, AMKOCluster, NAMESPACE)):
+    if not any(
+        own.spec.is_leader for own in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)
+    ):
         yield from map(host_key, hosts)
         return
-    for rule in seen.in_namespace(seen.local, GSLBHostRule, NAMESPACE):
+    for rule in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE):
         hosts[_host_of(rule)] = None
-    for where in (seen.local, *seen.clusters(Role.SITE)):
-        hosts.update(dict.fromkeys(_hosts_in(where, seen)))
+    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+        hosts.update(dict.fromkeys(_hosts_in(where, snapshot)))
     yield from map(host_key, hosts)
 
 
-def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     match change.fact:
-        case ClusterState(cluster, roles) if Role.SITE in roles or cluster == seen.local:
+        case ClusterState(cluster, roles) if Role.SITE in roles or cluster == snapshot.local:
             before, after = change.before, change.after
             known = isinstance(before, ClusterState) and isinstance(after, ClusterState)
             if known and _weight_of(before) == _weight_of(after):
                 yield FEDERATION
             else:
-                yield from everything(seen)
+                yield from everything(snapshot)
         case BadWay(guide) if guide == GUIDE:
-            yield from everything(seen)
+            yield from everything(snapshot)
         case Health(target):
-            for service in seen.by(seen.local, BY_ADDRESS, target.address):
+            for service in snapshot.by(snapshot.local, BY_ADDRESS, target.address):
                 yield host_key(service.metadata.name)
         case Answer() if _leads_on(change.before) != _leads_on(change.after):
             yield POLICY
         case Outcome(place) if is_written_for_hosts(place):
             yield POLICY
-        case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != seen.local:
+        case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != snapshot.local:
             yield FEDERATION
         case _:
             return
@@ -120,91 +122,91 @@ def _weight_of(state: object) -> object:
     return (state.phase, state.listed, state.recovering, state.roles)
 
 
-def _woken_by_object(change: ObjectChange, seen: Snapshot) -> Iterable[Key]:
+def _woken_by_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
     where, obj = change.where, change.object
     match obj:
         case GSLBConfig() | GlobalDeploymentPolicy():
-            more = _says_more(change) if where == seen.local else change.after is None
-            return everything(seen) if more else (FEDERATION, POLICY)
+            more = _says_more(change) if where == snapshot.local else change.after is None
+            return everything(snapshot) if more else (FEDERATION, POLICY)
         case GSLBHostRule():
-            rules = _woken_by_rule(change, seen) if where == seen.local else ()
+            rules = _woken_by_rule(change, snapshot) if where == snapshot.local else ()
             return (FEDERATION, *rules)
         case ConfigMap() | CustomResourceDefinition():
-            return everything(seen)
-        case Namespace(metadata=meta) if where == seen.local and meta.name == NAMESPACE:
-            return everything(seen)
+            return everything(snapshot)
+        case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:
+            return everything(snapshot)
         case GlobalService():
             return (host_key(obj.metadata.name),)
         case AkoHostRule():
-            return (POLICY, *_woken_by_mapping(change, seen))
+            return (POLICY, *_woken_by_mapping(change, snapshot))
         case _:
-            return _woken_by_input(change, seen)
+            return _woken_by_input(change, snapshot)
 
 
-def _woken_by_input(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_by_input(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     where, obj = change.where, change.object
     concerned: Iterable[Object | None] = (change.before, change.after)
     match obj:
         case Namespace(metadata=meta):
             yield POLICY
-            concerned = (o for k in INPUTS for o in seen.in_namespace(where, k, meta.name))
+            concerned = (o for k in INPUTS for o in snapshot.in_namespace(where, k, meta.name))
         case Gateway():
-            concerned = seen.all(where, HTTPRoute)
+            concerned = snapshot.all(where, HTTPRoute)
         case EndpointSlice(metadata=meta):
             service = meta.labels.get(KUBE_SERVICE, "")
-            concerned = led_to(f"{meta.namespace}/{service}", where, seen) if service else ()
+            concerned = led_to(f"{meta.namespace}/{service}", where, snapshot) if service else ()
     if any(one is not None and is_odd(one) for one in (change.before, change.after)):
         yield POLICY
     for one in concerned:
         if one is not None:
-            yield from _hosts(one, where, seen)
-            for served in seen.by(seen.local, BY_SOURCE, str(ref_of(one))):
+            yield from _hosts(one, where, snapshot)
+            for served in snapshot.by(snapshot.local, BY_SOURCE, str(ref_of(one))):
                 yield host_key(served.metadata.name)  # it may have another name by now
 
 
-def _woken_by_mapping(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_by_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """The hosts that a HostRule names, and those of its rivals for the same local name."""
     for side in (change.before, change.after):
         if isinstance(side, AkoHostRule):
-            yield from map(host_key, names_given(side, seen))
-            for rival in seen.by(change.where, BY_LOCAL_NAME, local_name(side)):
-                yield from map(host_key, names_given(rival, seen))
+            yield from map(host_key, names_given(side, snapshot))
+            for rival in snapshot.by(change.where, BY_LOCAL_NAME, local_name(side)):
+                yield from map(host_key, names_given(rival, snapshot))
 
 
-def _woken_by_rule(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+def _woken_by_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     for side in (change.before, change.after):
         if isinstance(side, GSLBHostRule):
             yield _rule_key(side)
             if _says_more(change):
                 yield host_key(_host_of(side))
-                for rival in seen.by(seen.local, RULES, _host_of(side)):
+                for rival in snapshot.by(snapshot.local, RULES, _host_of(side)):
                     yield _rule_key(rival)
 
 
-def _hosts(obj: Object, where: ClusterId, seen: Snapshot) -> Iterator[Key]:
-    domain = _domain(seen)
+def _hosts(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    domain = _domain(snapshot)
     for told in hosts_of(obj):
         local = full_host(told, domain)
         if local is not None:
-            yield from map(host_key, global_names(local, where, seen))
+            yield from map(host_key, global_names(local, where, snapshot))
 
 
-def _hosts_in(where: ClusterId, seen: Snapshot) -> Iterator[str]:
-    if is_mapped(seen):
-        for rule in seen.all(where, AkoHostRule):
-            yield from names_given(rule, seen)
+def _hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+    if is_mapped(snapshot):
+        for rule in snapshot.all(where, AkoHostRule):
+            yield from names_given(rule, snapshot)
         return
-    domain = _domain(seen)
+    domain = _domain(snapshot)
     for kind in INPUTS:
-        for obj in seen.all(where, kind):
+        for obj in snapshot.all(where, kind):
             for told in hosts_of(obj):
                 host = full_host(told, domain)
                 if host is not None:
                     yield host
 
 
-def _domain(seen: Snapshot) -> str:
-    several = policies_of(seen)
+def _domain(snapshot: Snapshot) -> str:
+    several = policies_of(snapshot)
     return several[0].spec.default_domain if several else ""
 
 

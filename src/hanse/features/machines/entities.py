@@ -24,7 +24,7 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
-def plan_machine(source: Source | None, seen: Snapshot) -> Plan:
+def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
     """The entity of one machine, whether it is a Service or not."""
     if source is None:
         return Plan()
@@ -47,12 +47,12 @@ def plan_machine(source: Source | None, seen: Snapshot) -> Plan:
             external_node=EXTERNAL_NODE,
         ),
     )
-    return Plan((Desired(entity, seen.local, sources=frozenset({seen.local})),))
+    return Plan((Desired(entity, snapshot.local, sources=frozenset({snapshot.local})),))
 
 
-def service_entity(name: str, namespace: str, seen: Snapshot) -> ExternalEntity | None:
+def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEntity | None:
     """The entity of a VM Service: all its running machines at once."""
-    several = machines_of(name, namespace, seen)
+    several = machines_of(name, namespace, snapshot)
     endpoints = tuple(e for m, _ in several if m.running for e in _endpoints(m))
     if not endpoints:
         return None

@@ -40,38 +40,38 @@ class Machines:
         Watch(Role.LOCAL, ExternalEntity, writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where, before, after) if where == seen.local:
+            case ObjectChange(where, before, after) if where == snapshot.local:
                 return {key for side in (before, after) for key in _keys_of(side)}
-            case FactChange(_, KindServed(where, kind)) if where == seen.local:
-                return _everything(seen) if kind == ExternalEntity.kind else ()
+            case FactChange(_, KindServed(where, kind)) if where == snapshot.local:
+                return _everything(snapshot) if kind == ExternalEntity.kind else ()
             case FactChange():
-                return _of_outcome(change, seen)
+                return _of_outcome(change, snapshot)
             case _:
                 return ()
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
-        entities = _serves_entities(seen)
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        entities = _serves_entities(snapshot)
         if key.topic != SERVICE:
-            return self._machine(key, seen, entities=entities)
-        plan = plan_service(key, seen)
-        entity = service_entity(key.name, key.namespace, seen) if entities else None
+            return self._machine(key, snapshot, entities=entities)
+        plan = plan_service(key, snapshot)
+        entity = service_entity(key.name, key.namespace, snapshot) if entities else None
         if entity is None or not plan.desired:
             return plan
-        told = Desired(entity, seen.local, sources=frozenset({seen.local}))
+        told = Desired(entity, snapshot.local, sources=frozenset({snapshot.local}))
         return replace(plan, desired=(*plan.desired, told))
 
-    def _machine(self, key: Key, seen: Snapshot, *, entities: bool) -> Plan:
-        source = _source(key, seen)
-        plan = plan_machine(source, seen) if entities else Plan()
+    def _machine(self, key: Key, snapshot: Snapshot, *, entities: bool) -> Plan:
+        source = _source(key, snapshot)
+        plan = plan_machine(source, snapshot) if entities else Plan()
         if source is None:
             return plan
         machine = machine_of(source)
         offer = offer_of(machine)
         if offer.service:
             return plan  # the Service's own decision tells how it went
-        telling = told_on_machine(machine, offer, "", seen)
+        telling = told_on_machine(machine, offer, "", snapshot)
         return replace(plan, patches=telling.patches, notices=telling.notices)
 
 
@@ -89,29 +89,34 @@ def _machine_key(source: Source) -> Key:
     return Key(f"{MACHINE}{number}", source.metadata.name, source.metadata.namespace)
 
 
-def _source(key: Key, seen: Snapshot) -> Source | None:
+def _source(key: Key, snapshot: Snapshot) -> Source | None:
     number = key.topic.removeprefix(MACHINE)
     if not number.isdecimal() or int(number) >= len(SOURCES):
         return None
-    found: Source | None = seen.get(seen.local, SOURCES[int(number)], key.name, key.namespace)
+    found: Source | None = snapshot.get(
+        snapshot.local, SOURCES[int(number)], key.name, key.namespace
+    )
     return found
 
 
-def _of_outcome(change: FactChange, seen: Snapshot) -> Iterator[Key]:
+def _of_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     """A VM Service that could not be written, or now can be."""
     fact = change.fact
-    if isinstance(fact, Outcome) and fact.place.where == seen.local:
+    if isinstance(fact, Outcome) and fact.place.where == snapshot.local:
         ref = fact.place.ref
         if ref.kind == Service.kind:
             yield Key(SERVICE, ref.name, ref.namespace)
 
 
-def _everything(seen: Snapshot) -> set[Key]:
+def _everything(snapshot: Snapshot) -> set[Key]:
     return {
-        key for kind in SOURCES for source in seen.all(seen.local, kind) for key in _keys_of(source)
+        key
+        for kind in SOURCES
+        for source in snapshot.all(snapshot.local, kind)
+        for key in _keys_of(source)
     }
 
 
-def _serves_entities(seen: Snapshot) -> bool:
-    served = seen.fact(KindServed, (seen.local, ExternalEntity.kind))
+def _serves_entities(snapshot: Snapshot) -> bool:
+    served = snapshot.fact(KindServed, (snapshot.local, ExternalEntity.kind))
     return served is not None and served.served

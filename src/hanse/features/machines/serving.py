@@ -35,34 +35,34 @@ MOST_ENDPOINTS = 100
 _READY = EndpointConditions(ready=True)
 
 
-def machines_of(service: str, namespace: str, seen: Snapshot) -> list[tuple[Machine, Offer]]:
+def machines_of(service: str, namespace: str, snapshot: Snapshot) -> list[tuple[Machine, Offer]]:
     """The machines that ask to be one Service, running or not, in one order."""
     found: list[tuple[Machine, Offer]] = []
     for kind in SOURCES:
-        for source in seen.by(seen.local, BY_SERVICE[kind], f"{namespace}/{service}"):
+        for source in snapshot.by(snapshot.local, BY_SERVICE[kind], f"{namespace}/{service}"):
             machine = machine_of(source)
             found.append((machine, offer_of(machine)))
     return sorted(found, key=lambda pair: (pair[0].name, pair[0].kind))
 
 
-def plan_service(key: Key, seen: Snapshot) -> Plan:
+def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     """The VM Service of one name; none where no machine asks for it any more."""
-    several = machines_of(key.name, key.namespace, seen)
-    standing = seen.get(seen.local, Service, key.name, key.namespace)
+    several = machines_of(key.name, key.namespace, snapshot)
+    standing = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if not several:
-        return told_on_service(standing, "", seen)
+        return told_on_service(standing, "", snapshot)
     ports = union(offer.ports for _, offer in several)
     if standing is not None and _must_be_made_anew(standing, ports):
         return Plan()
     running = [machine for machine, _ in several if machine.running]
-    sources = frozenset({seen.local})
-    desired = [Desired(_service(key, several, ports), seen.local, sources=sources)]
+    sources = frozenset({snapshot.local})
+    desired = [Desired(_service(key, several, ports), snapshot.local, sources=sources)]
     desired += [
-        Desired(piece, seen.local, step=1, sources=sources)
+        Desired(piece, snapshot.local, step=1, sources=sources)
         for piece in _slices(key, running, ports)
     ]
-    telling = told_on_machines(key, several, seen)
-    in_the_way = told_on_service(standing, several[0][0].name, seen)
+    telling = told_on_machines(key, several, snapshot)
+    in_the_way = told_on_service(standing, several[0][0].name, snapshot)
     return Plan(
         tuple(desired),
         patches=(*telling.patches, *in_the_way.patches),

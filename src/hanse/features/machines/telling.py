@@ -25,19 +25,21 @@ NAME = "MachineNameFree"
 """Of a Service that is in the way of a VM Service, which has the same name."""
 
 
-def told_on_machines(key: Key, several: Sequence[tuple[Machine, Offer]], seen: Snapshot) -> Plan:
+def told_on_machines(
+    key: Key, several: Sequence[tuple[Machine, Offer]], snapshot: Snapshot
+) -> Plan:
     """What keeps machines of our kind from being served; others' kinds are not ours to write."""
-    taken = is_taken(key, seen)
-    plans = [told_on_machine(machine, offer, taken, seen) for machine, offer in several]
+    taken = is_taken(key, snapshot)
+    plans = [told_on_machine(machine, offer, taken, snapshot) for machine, offer in several]
     return Plan(
         patches=tuple(p for plan in plans for p in plan.patches),
         notices=tuple(n for plan in plans for n in plan.notices),
     )
 
 
-def told_on_machine(machine: Machine, offer: Offer, taken: str, seen: Snapshot) -> Plan:
+def told_on_machine(machine: Machine, offer: Offer, taken: str, snapshot: Snapshot) -> Plan:
     """The condition of one machine, once there is something to say."""
-    source = seen.get(seen.local, VirtualMachine, machine.name, machine.namespace)
+    source = snapshot.get(snapshot.local, VirtualMachine, machine.name, machine.namespace)
     if machine.kind != VirtualMachine.kind or source is None:
         return Plan()
     standing = source.status.conditions
@@ -49,28 +51,28 @@ def told_on_machine(machine: Machine, offer: Offer, taken: str, seen: Snapshot) 
     if faults:
         told = "; ".join(text for _, text in faults)
         wanted = condition(SERVED, False, faults[0][0], told[:32000])
-    elif find(standing, SERVED) is not None and _is_certain(machine, offer, seen):
+    elif find(standing, SERVED) is not None and _is_certain(machine, offer, snapshot):
         wanted = condition(SERVED, True, "Served")
     else:
         return Plan()
-    after = merged(standing, [wanted], seen.now, source.metadata.generation)
-    return _told(Place(seen.local, ref_of(source)), standing, after, wanted)
+    after = merged(standing, [wanted], snapshot.now, source.metadata.generation)
+    return _told(Place(snapshot.local, ref_of(source)), standing, after, wanted)
 
 
-def _is_certain(machine: Machine, offer: Offer, seen: Snapshot) -> bool:
+def _is_certain(machine: Machine, offer: Offer, snapshot: Snapshot) -> bool:
     """Whether a machine is served by now: the Service that it asks for stands, if it asks."""
     if not offer.service:
         return True
-    return seen.get(seen.local, Service, offer.service, machine.namespace) is not None
+    return snapshot.get(snapshot.local, Service, offer.service, machine.namespace) is not None
 
 
-def told_on_service(standing: Service | None, machine: str, seen: Snapshot) -> Plan:
+def told_on_service(standing: Service | None, machine: str, snapshot: Snapshot) -> Plan:
     """That a Service of people is in the way; once told, also that it no longer is."""
     if standing is None:
         return Plan()
     key = Key("", standing.metadata.name, standing.metadata.namespace)
     before = standing.status.conditions
-    if machine and is_taken(key, seen):
+    if machine and is_taken(key, snapshot):
         text = (
             f"machine {machine} asks to be a Service of this name: this one is left alone; rename "
             "it, or give the machine another tag"
@@ -80,15 +82,15 @@ def told_on_service(standing: Service | None, machine: str, seen: Snapshot) -> P
         wanted = condition(NAME, True, "Free")
     else:
         return Plan()
-    after = merged(before, [wanted], seen.now, standing.metadata.generation)
-    return _told(Place(seen.local, ref_of(standing)), before, after, wanted)
+    after = merged(before, [wanted], snapshot.now, standing.metadata.generation)
+    return _told(Place(snapshot.local, ref_of(standing)), before, after, wanted)
 
 
-def is_taken(key: Key, seen: Snapshot) -> str:
+def is_taken(key: Key, snapshot: Snapshot) -> str:
     """Why a VM Service could not be written, if something else has its name."""
-    place = Place(seen.local, Ref(Service.kind, key.name, key.namespace))
-    outcome = seen.fact(Outcome, place)
-    service = seen.get(seen.local, Service, key.name, key.namespace)
+    place = Place(snapshot.local, Ref(Service.kind, key.name, key.namespace))
+    outcome = snapshot.fact(Outcome, place)
+    service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     theirs = service is not None and OF_MACHINES not in service.metadata.annotations
     if not theirs and (outcome is None or outcome.result != "Foreign"):
         return ""

@@ -53,9 +53,9 @@ def ranges_of(network: Network) -> tuple[Range, ...]:
     return tuple(r for text in network.spec.service.cidrs if (r := range_in(text)) is not None)
 
 
-def cluster_ranges(seen: Snapshot) -> tuple[Range, ...]:
+def cluster_ranges(snapshot: Snapshot) -> tuple[Range, ...]:
     """The cluster's own ranges; none where it does not tell them."""
-    own = seen.get(seen.local, ServiceCIDR, CLUSTER_RANGE)
+    own = snapshot.get(snapshot.local, ServiceCIDR, CLUSTER_RANGE)
     found = own.spec.cidrs if own is not None else ()
     return tuple(r for text in found if (r := range_in(text)) is not None)
 
@@ -65,18 +65,18 @@ def static_part(range_: Range) -> int:
     return min(max(16, range_.num_addresses // 16), 256)
 
 
-def of_the_cluster(service: Ref, seen: Snapshot) -> str:
+def of_the_cluster(service: Ref, snapshot: Snapshot) -> str:
     """An address of the cluster's own range that nobody has; empty: let the API server choose.
 
     Left to choose it takes one of any range, and a network whose range it is could not end.
     """
-    for range_ in cluster_ranges(seen)[:1]:
+    for range_ in cluster_ranges(snapshot)[:1]:
         first = static_part(range_)
         places = range_.num_addresses - 1 - first
         start = int.from_bytes(blake2b(str(service).encode(), digest_size=8).digest())
         for step in range(min(places, _TRIES)):
             address = str(range_[first + (start + step) % places])
-            taken = seen.get(seen.local, IPAddress, address)
+            taken = snapshot.get(snapshot.local, IPAddress, address)
             if taken is None or _is_of(taken, service):
                 return address
     return ""

@@ -44,10 +44,12 @@ class Refused(Exception):
         self.deny = Deny(message, code)
 
 
-def judged(admit: Callable[[Review, Snapshot], Verdict], review: Review, seen: Snapshot) -> Verdict:
+def judged(
+    admit: Callable[[Review, Snapshot], Verdict], review: Review, snapshot: Snapshot
+) -> Verdict:
     """The verdict of a decision, also where it ended early: with a question or a refusal."""
     try:
-        return admit(review, seen)
+        return admit(review, snapshot)
     except Missing as missing:
         return missing.ask
     except Refused as refused:
@@ -86,42 +88,42 @@ def annotations_of(wire: Wire) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def known(kind: type[O], name: str, seen: Snapshot) -> O | None:
+def known(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     """A cluster-scoped object; what the store lacks is read, and never taken as absent."""
-    found = seen.get(seen.local, kind, name)
+    found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
         return found
-    question = Read(Place(seen.local, Ref(kind.kind, name)))
-    answer = seen.fact(Answer, question.id)
-    if answer is None or seen.now - answer.at > FRESH:
+    question = Read(Place(snapshot.local, Ref(kind.kind, name)))
+    answer = snapshot.fact(Answer, question.id)
+    if answer is None or snapshot.now - answer.at > FRESH:
         raise Missing(Ask(question))
     if answer.error:
         raise Refused(f"{kind.kind} {name} could not be read; try again", 503)
     return None if answer.value is None else msgspec.convert(answer.value, kind, strict=False)
 
 
-def tenant_here(namespace: str, seen: Snapshot) -> str:
+def tenant_here(namespace: str, snapshot: Snapshot) -> str:
     """Whose a namespace is that an API server says is a tenant's."""
-    found = seen.get(seen.local, Namespace, namespace)
+    found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
-        found = _read_again(namespace, seen)
+        found = _read_again(namespace, snapshot)
     return found.metadata.labels.get(TENANT, "") if found is not None else ""
 
 
-def _read_again(namespace: str, seen: Snapshot) -> Namespace | None:
+def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
     """The namespace as it is now: its label may be newer than what was watched."""
-    question = Read(Place(seen.local, Ref(Namespace.kind, namespace)))
-    answer = seen.fact(Answer, question.id)
-    if answer is None or seen.now - answer.at > FRESH:
+    question = Read(Place(snapshot.local, Ref(Namespace.kind, namespace)))
+    answer = snapshot.fact(Answer, question.id)
+    if answer is None or snapshot.now - answer.at > FRESH:
         raise Missing(Ask(question))
     if answer.value is None:
         return None
     return msgspec.convert(answer.value, Namespace, strict=False)
 
 
-def placed(labels: dict[str, str], namespace: str, seen: Snapshot, field: str) -> Placed:
+def placed(labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str) -> Placed:
     """The network that labels mean; raises what there is to say where they mean none."""
-    tenant = tenant_here(namespace, seen)
+    tenant = tenant_here(namespace, snapshot)
     told = labels.get(TENANT, tenant)
     if told != tenant:
         raise Refused(
@@ -129,7 +131,7 @@ def placed(labels: dict[str, str], namespace: str, seen: Snapshot, field: str) -
             f"not to {told[:63]}; remove the label"
         )
     name = network_of(labels, tenant)
-    network = known(Network, str(name), seen)
+    network = known(Network, str(name), snapshot)
     if network is None or network.spec.tenant != tenant:
         raise Refused(
             f"{field}[{NETWORK}]: tenant {tenant} has no network {name.network[:63]}; "

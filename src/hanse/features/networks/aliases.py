@@ -15,18 +15,18 @@ from hanse.model.snapshot import Snapshot
 CLUSTER_API = "default/kubernetes"
 
 
-def api_slices(seen: Snapshot) -> list[EndpointSlice]:
+def api_slices(snapshot: Snapshot) -> list[EndpointSlice]:
     """Where the cluster's API server is, by its own word."""
-    found = seen.by(seen.local, SLICES, CLUSTER_API)
+    found = snapshot.by(snapshot.local, SLICES, CLUSTER_API)
     return sorted(found, key=lambda s: s.metadata.name)
 
 
-def api_endpoints(seen: Snapshot) -> list[tuple[str, int]]:
+def api_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
     """Address and port of every API server, in one order."""
     return sorted(
         {
             (address, port.port)
-            for piece in api_slices(seen)
+            for piece in api_slices(snapshot)
             for endpoint in piece.endpoints or ()
             for address in endpoint.addresses
             for port in piece.ports or ()
@@ -35,17 +35,17 @@ def api_endpoints(seen: Snapshot) -> list[tuple[str, int]]:
     )
 
 
-def kubernetes_alias(name: NetworkName, address: str, seen: Snapshot) -> Service:
+def kubernetes_alias(name: NetworkName, address: str, snapshot: Snapshot) -> Service:
     """The network's `kubernetes`, with the ports of the cluster's own."""
-    own = seen.get(seen.local, Service, "kubernetes", "default")
+    own = snapshot.get(snapshot.local, Service, "kubernetes", "default")
     ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
     meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=marks_of(name))
     return Service(metadata=meta, spec=ServiceSpec(ports=ports, cluster_ip=address))
 
 
-def kubernetes_slices(name: NetworkName, seen: Snapshot) -> Iterator[EndpointSlice]:
+def kubernetes_slices(name: NetworkName, snapshot: Snapshot) -> Iterator[EndpointSlice]:
     """The cluster's own endpoints, once more under the network's name."""
-    for piece in api_slices(seen):
+    for piece in api_slices(snapshot):
         labels = {**marks_of(name), KUBE_SERVICE: name.kubernetes, MANAGED_BY: US}
         called = fitted(f"{name.kubernetes}-{piece.metadata.name}", 253)
         meta = Meta(name=called, namespace=name.alias_namespace, labels=labels)

@@ -36,21 +36,21 @@ class ServiceProvider(Protocol):
 
 
 def plan_service(
-    service: Service | None, network: Network | None, provider: Provider, seen: Snapshot
+    service: Service | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
     """A Service for as long as it has an address and its network is there."""
     if service is None or network is None or not isinstance(provider, ServiceProvider):
         return Plan()
     if address_in(service.spec.cluster_ip) is None:
         return Plan()
-    objects = provider.service(service, backends_of(service, seen), network)
-    return Plan(tuple(Desired(obj, seen.local) for obj in objects))
+    objects = provider.service(service, backends_of(service, snapshot), network)
+    return Plan(tuple(Desired(obj, snapshot.local) for obj in objects))
 
 
-def backends_of(service: Service, seen: Snapshot) -> tuple[Backend, ...]:
+def backends_of(service: Service, snapshot: Snapshot) -> tuple[Backend, ...]:
     """The ready endpoints of each port, from all slices of a Service."""
     place = f"{service.metadata.namespace}/{service.metadata.name}"
-    pieces = sorted(seen.by(seen.local, SLICES, place), key=lambda s: s.metadata.name)
+    pieces = sorted(snapshot.by(snapshot.local, SLICES, place), key=lambda s: s.metadata.name)
     found: list[Backend] = []
     for port in service.spec.ports:
         targets: dict[int, set[str]] = {}

@@ -12,7 +12,7 @@ from hanse.model.snapshot import Snapshot
 _IMMUTABLE = ("type", "tenant")
 
 
-def faults_of_written(network: Network, before: Wire, seen: Snapshot) -> Iterator[str]:
+def faults_of_written(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
     """Everything that keeps a network from ever being Ready."""
     name = parsed(network.metadata.name)
     for field in _IMMUTABLE:
@@ -29,4 +29,4 @@ def faults_of_written(network: Network, before: Wire, seen: Snapshot) -> Iterato
         yield "spec.vpcID: it is needed for type vpc; set it"
     if ipam_of(network) == "Arktos" and not network.spec.service.cidrs:
         yield "spec.service.cidrs: ipam Arktos needs at least one range; add one"
-    yield from faults_of(network, seen)
+    yield from faults_of(network, snapshot)

@@ -114,49 +114,49 @@ class Networks:
         """Who provides a network of its type."""
         return self.providers.get(network.spec.type) or Elsewhere(network.spec.type)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "tenant":
-                return plan_tenant(key, seen, self.options)
+                return plan_tenant(key, snapshot, self.options)
             case "network":
-                network = seen.get(seen.local, Network, key.name)
+                network = snapshot.get(snapshot.local, Network, key.name)
                 provider = None if network is None else self.provider_of(network)
-                return plan_network(key, seen, self.options, provider)
+                return plan_network(key, snapshot, self.options, provider)
             case "isolation":
-                return self._isolation(key, seen)
+                return self._isolation(key, snapshot)
             case "peering":
-                return plan_peering(key, seen)
+                return plan_peering(key, snapshot)
             case "port":
-                return self._port(key, seen)
+                return self._port(key, snapshot)
             case "service":
-                return self._service(key, seen)
+                return self._service(key, snapshot)
             case "guards":
-                return self._guards(seen)
+                return self._guards(snapshot)
             case _:
                 return Plan()
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where) if where == seen.local:
-                return self._woken(change, seen)
+            case ObjectChange(where) if where == snapshot.local:
+                return self._woken(change, snapshot)
             case ObjectChange():
                 return ()
             case FactChange():
-                return self._woken_by_fact(change, seen)
+                return self._woken_by_fact(change, snapshot)
 
-    def _isolation(self, key: Key, seen: Snapshot) -> Plan:
+    def _isolation(self, key: Key, snapshot: Snapshot) -> Plan:
         """The policies of one namespace, for as long as it is a tenant's."""
-        tenant = tenant_of(key.name, seen)
-        space = seen.get(seen.local, Namespace, key.name)
+        tenant = tenant_of(key.name, snapshot)
+        space = snapshot.get(snapshot.local, Namespace, key.name)
         if not tenant or space is None or space.terminating:
             return Plan()
-        networks = [n for n in networks_of(tenant, seen) if not is_winding_up(n)]
-        own = seen.in_namespace(seen.local, NetworkPolicy, key.name)
+        networks = [n for n in networks_of(tenant, snapshot) if not is_winding_up(n)]
+        own = snapshot.in_namespace(snapshot.local, NetworkPolicy, key.name)
         around = Around(
             tenant=tenant,
             networks=tuple(parsed(n.metadata.name).network for n in networks),
-            api=tuple(api_endpoints(seen)),
-            peers=tuple(peers_agreed(tenant, seen)),
+            api=tuple(api_endpoints(snapshot)),
+            peers=tuple(peers_agreed(tenant, snapshot)),
             users=tuple(
                 sorted(
                     (p for p in own if not is_ours(p.metadata.labels)),
@@ -164,63 +164,65 @@ class Networks:
                 )
             ),
         )
-        return Plan(tuple(Desired(p, seen.local) for p in policies_in(key.name, around)))
+        return Plan(tuple(Desired(p, snapshot.local) for p in policies_in(key.name, around)))
 
-    def _port(self, key: Key, seen: Snapshot) -> Plan:
-        pod = seen.get(seen.local, Pod, key.name, key.namespace)
+    def _port(self, key: Key, snapshot: Snapshot) -> Plan:
+        pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         name = _network_told(pod) if pod is not None else None
-        network = network_at(name, seen) if name is not None else None
+        network = network_at(name, snapshot) if name is not None else None
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
-        return plan_port(pod, network, provider, seen)
+        return plan_port(pod, network, provider, snapshot)
 
-    def _service(self, key: Key, seen: Snapshot) -> Plan:
-        service = seen.get(seen.local, Service, key.name, key.namespace)
-        network = network_at(_network_told(service), seen) if service is not None else None
+    def _service(self, key: Key, snapshot: Snapshot) -> Plan:
+        service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
+        network = network_at(_network_told(service), snapshot) if service is not None else None
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
-        return plan_service(service, network, provider, seen)
+        return plan_service(service, network, provider, snapshot)
 
-    def _guards(self, seen: Snapshot) -> Plan:
+    def _guards(self, snapshot: Snapshot) -> Plan:
         """What the API server refuses by itself, once there is a tenant to guard."""
-        if not is_served(ValidatingAdmissionPolicy, seen) or not any(seen.all(seen.local, Tenant)):
+        if not is_served(ValidatingAdmissionPolicy, snapshot) or not any(
+            snapshot.all(snapshot.local, Tenant)
+        ):
             return Plan()
-        return Plan(tuple(Desired(g, seen.local) for g in cluster_guards(self.options)))
+        return Plan(tuple(Desired(g, snapshot.local) for g in cluster_guards(self.options)))
 
-    def _woken(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
+    def _woken(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
         obj = change.object
         meta = obj.metadata
         match obj:
             case Tenant():
                 yield GUARDS
                 yield Key("tenant", meta.name)
-                yield from self._network_keys(meta.name, seen)
+                yield from self._network_keys(meta.name, snapshot)
             case Network():
-                yield from self._by_network(obj, seen)
+                yield from self._by_network(obj, snapshot)
             case Namespace():
                 for tenant in _tenants_told(change):
                     yield Key("tenant", tenant)
-                    yield from self._network_keys(tenant, seen)
+                    yield from self._network_keys(tenant, snapshot)
                     yield Key("isolation", meta.name)
             case Pod() | Service() if NETWORK in meta.labels:
-                yield from self._by_member(obj, seen)
+                yield from self._by_member(obj, snapshot)
             case NetworkPort() if change.after is None:
-                yield from self._by_freed(obj.spec.network, seen)
+                yield from self._by_freed(obj.spec.network, snapshot)
             case EndpointSlice() if NETWORK in meta.labels:
-                yield from self._by_member(obj, seen)
+                yield from self._by_member(obj, snapshot)
             case EndpointSlice() if (meta.namespace, meta.labels.get(KUBE_SERVICE)) == _API:
-                yield from self._everything(seen)
+                yield from self._everything(snapshot)
             case NetworkPolicy() if not is_ours(meta.labels):
-                if tenant_of(meta.namespace, seen):
+                if tenant_of(meta.namespace, snapshot):
                     yield Key("isolation", meta.namespace)
             case ServiceCIDR():
-                yield from self._by_range(obj, seen)
+                yield from self._by_range(obj, snapshot)
             case NetworkPeering():
-                yield from self._by_peering(obj, seen)
+                yield from self._by_peering(obj, snapshot)
             case _:
                 return
 
-    def _by_member(self, member: Object, seen: Snapshot) -> Iterator[Key]:
+    def _by_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
         name = _network_told(member)
-        network = seen.get(seen.local, Network, str(name))
+        network = snapshot.get(snapshot.local, Network, str(name))
         if network is None:
             return
         if network.metadata.deletion_timestamp is not None:
@@ -232,87 +234,91 @@ class Networks:
             service = meta.labels.get(KUBE_SERVICE, meta.name)
             yield Key("service", service, meta.namespace)
 
-    def _by_freed(self, name: str, seen: Snapshot) -> Iterator[Key]:
+    def _by_freed(self, name: str, snapshot: Snapshot) -> Iterator[Key]:
         """Who may go on now that a port is free: pods that wait, and a network at its end."""
-        network = seen.get(seen.local, Network, name)
+        network = snapshot.get(snapshot.local, Network, name)
         if network is not None and network.metadata.deletion_timestamp is not None:
             yield Key("network", name)
-        yield from self._waiting_for(name, seen)
+        yield from self._waiting_for(name, snapshot)
 
-    def _waiting_for(self, network: str, seen: Snapshot) -> Iterator[Key]:
-        for pod in seen.by(seen.local, WAITING, network):
+    def _waiting_for(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
+        for pod in snapshot.by(snapshot.local, WAITING, network):
             yield Key("port", pod.metadata.name, pod.metadata.namespace)
 
-    def _by_network(self, network: Network, seen: Snapshot) -> Iterator[Key]:
+    def _by_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
         yield Key("network", network.metadata.name)
         tenant = parsed(network.metadata.name).tenant
         yield Key("tenant", tenant)
-        yield from self._isolation_keys(tenant, seen)
-        yield from self._failed(seen)
-        yield from self._waiting_for(network.metadata.name, seen)
-        for peering in seen.by(seen.local, PEERINGS, network.metadata.name):
-            yield from self._by_peering(peering, seen)
+        yield from self._isolation_keys(tenant, snapshot)
+        yield from self._failed(snapshot)
+        yield from self._waiting_for(network.metadata.name, snapshot)
+        for peering in snapshot.by(snapshot.local, PEERINGS, network.metadata.name):
+            yield from self._by_peering(peering, snapshot)
 
-    def _by_range(self, cidr: ServiceCIDR, seen: Snapshot) -> Iterator[Key]:
+    def _by_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
         whose = cidr.metadata.labels.get(RANGE_OF)
         if whose is None:
-            yield from self._failed(seen)
-        for network in seen.all(seen.local, Network) if whose else ():
+            yield from self._failed(snapshot)
+        for network in snapshot.all(snapshot.local, Network) if whose else ():
             if fitted(network.metadata.name) == whose:
                 yield Key("network", network.metadata.name)
 
-    def _by_peering(self, peering: NetworkPeering, seen: Snapshot) -> Iterator[Key]:
-        mine, theirs = own_side(peering, seen), parsed(peering.spec.peer)
+    def _by_peering(self, peering: NetworkPeering, snapshot: Snapshot) -> Iterator[Key]:
+        mine, theirs = own_side(peering, snapshot), parsed(peering.spec.peer)
         yield Key("peering", peering.metadata.name, peering.metadata.namespace)
-        for other in seen.by(seen.local, PEERINGS, str(mine)):
+        for other in snapshot.by(snapshot.local, PEERINGS, str(mine)):
             yield Key("peering", other.metadata.name, other.metadata.namespace)
         yield from (Key("network", str(side)) for side in (mine, theirs))
         for tenant in {mine.tenant, theirs.tenant}:
-            yield from self._isolation_keys(tenant, seen)
+            yield from self._isolation_keys(tenant, snapshot)
 
-    def _failed(self, seen: Snapshot) -> Iterator[Key]:
+    def _failed(self, snapshot: Snapshot) -> Iterator[Key]:
         """Networks that may be mended by somebody else's end."""
-        for network in seen.all(seen.local, Network):
+        for network in snapshot.all(snapshot.local, Network):
             if network.status.phase == "Failed":
                 yield Key("network", network.metadata.name)
 
-    def _network_keys(self, tenant: str, seen: Snapshot) -> Iterator[Key]:
-        for network in networks_of(tenant, seen):
+    def _network_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
+        for network in networks_of(tenant, snapshot):
             yield Key("network", network.metadata.name)
 
-    def _isolation_keys(self, tenant: str, seen: Snapshot) -> Iterator[Key]:
-        for space in namespaces_of(tenant, seen):
+    def _isolation_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
+        for space in namespaces_of(tenant, snapshot):
             yield Key("isolation", space.metadata.name)
 
-    def _everything(self, seen: Snapshot) -> Iterator[Key]:
-        for network in seen.all(seen.local, Network):
+    def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
+        for network in snapshot.all(snapshot.local, Network):
             yield Key("network", network.metadata.name)
-        for space in seen.all(seen.local, Namespace):
+        for space in snapshot.all(snapshot.local, Namespace):
             if TENANT in space.metadata.labels:
                 yield Key("isolation", space.metadata.name)
 
-    def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_by_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
-            case KindServed(where, kind) if where == seen.local and kind in _SERVED:
+            case KindServed(where, kind) if where == snapshot.local and kind in _SERVED:
                 yield GUARDS
-                yield from self._everything(seen)
-            case Outcome(place) if place.where == seen.local:
+                yield from self._everything(snapshot)
+            case Outcome(place) if place.where == snapshot.local:
                 yield from self._by_outcome(
-                    place.ref.kind, place.ref.name, place.ref.namespace, seen
+                    place.ref.kind, place.ref.name, place.ref.namespace, snapshot
                 )
             case _:
                 return
 
-    def _by_outcome(self, kind: object, name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+    def _by_outcome(
+        self, kind: object, name: str, namespace: str, snapshot: Snapshot
+    ) -> Iterator[Key]:
         if kind == Network.kind:
             yield Key("tenant", parsed(name).tenant)
         elif kind == Namespace.kind:
-            for tenant in seen.all(seen.local, Tenant):
+            for tenant in snapshot.all(snapshot.local, Tenant):
                 yield Key("tenant", tenant.metadata.name)
         elif kind == ServiceCIDR.kind:
-            yield from (Key("network", n.metadata.name) for n in seen.all(seen.local, Network))
+            yield from (
+                Key("network", n.metadata.name) for n in snapshot.all(snapshot.local, Network)
+            )
         elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
-            yield from self._network_keys(tenant_of(namespace, seen), seen)
+            yield from self._network_keys(tenant_of(namespace, snapshot), snapshot)
 
 
 def _network_told(member: Object) -> NetworkName:

@@ -47,7 +47,7 @@ class LabelsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
         if is_trusted(review, self._feature.options):
             return Allow()
         faults = list(_changes(review) if review.operation == "UPDATE" else _forgeries(review))
@@ -99,7 +99,7 @@ class KeptHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
         if OWNER not in labels_of(review.before) or is_trusted(review, self._feature.options):
             return Allow()
         verb = "deleted" if review.operation == "DELETE" else "changed"
@@ -121,12 +121,12 @@ class TemplatesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if is_trusted(review, self._feature.options):
             return Allow()
-        return judged(self._admitted, review, seen)
+        return judged(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         path, template = _template(review)
         before = _template_in(review.kind, review.before)
         if (template.get("spec") or {}).get("hostNetwork") or template == before:
@@ -139,9 +139,11 @@ class TemplatesHook:
             raise Refused(
                 f"{path}.metadata.annotations[{CNI_ARGS}]: the provider sets it; remove it"
             )
-        at = placed(labels, review.namespace, seen, f"{path}.metadata.labels")
+        at = placed(labels, review.namespace, snapshot, f"{path}.metadata.labels")
         try:
-            self._feature.provider_of(at.network).check(at.network, annotations_of(template), seen)
+            self._feature.provider_of(at.network).check(
+                at.network, annotations_of(template), snapshot
+            )
         except BadNic as bad:
             raise Refused(f"{path}.{bad}", 422) from None
         return Allow()
@@ -178,7 +180,7 @@ class NamespacesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
         before, after = labels_of(review.before).get(TENANT), labels_of(review.object).get(TENANT)
         if before == after or is_trusted(review, self._feature.options):
             return Allow()
@@ -197,7 +199,7 @@ class NetworksHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         try:
             network = msgspec.convert(review.object, Network, strict=False)
         except msgspec.ValidationError as error:
@@ -207,7 +209,7 @@ class NetworksHook:
         before = review.before.get("spec") or {}
         if review.operation == "UPDATE" and before == review.object.get("spec"):
             return Allow()
-        faults = list(faults_of_written(network, before, seen))
+        faults = list(faults_of_written(network, before, snapshot))
         return Deny("; ".join(faults), 422) if faults else Allow()
 
 
@@ -217,9 +219,9 @@ class PeeringsHook:
     name = "networks-peerings"
     asks = (Asks((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         try:
-            tenant = tenant_here(review.namespace, seen)
+            tenant = tenant_here(review.namespace, snapshot)
         except Missing as missing:
             return missing.ask
         if not tenant:

@@ -34,10 +34,10 @@ class PodsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
-        return judged(self._admitted, review, seen)
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+        return judged(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         pod = review.object
         spec: Wire = pod.get("spec") or {}
         if spec.get("hostNetwork") or _is_mirror(review):
@@ -47,7 +47,7 @@ class PodsHook:
             raise Refused(
                 f"metadata.annotations[{CNI_ARGS}]: the network's provider sets it; remove it"
             )
-        at = placed(labels, review.namespace, seen, "metadata.labels")
+        at = placed(labels, review.namespace, snapshot, "metadata.labels")
         if at.network.metadata.deletion_timestamp is not None:
             raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
         if labels.get(DNS) and not trusted:
@@ -55,15 +55,15 @@ class PodsHook:
         change: Wire = {
             "metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}},
         }
-        change["spec"] = self._resolver(spec, at, review.namespace, seen)
-        _merge(change, self._gated(pod, at, seen))
+        change["spec"] = self._resolver(spec, at, review.namespace, snapshot)
+        _merge(change, self._gated(pod, at, snapshot))
         return Allow(change)
 
-    def _resolver(self, spec: Wire, at: Placed, namespace: str, seen: Snapshot) -> Wire:
+    def _resolver(self, spec: Wire, at: Placed, namespace: str, snapshot: Snapshot) -> Wire:
         """The resolver settings of a pod that asks for the cluster's."""
         if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
             return {}
-        address = at.network.status.dns_service_ip or dns_ip(at.network, seen)
+        address = at.network.status.dns_service_ip or dns_ip(at.network, snapshot)
         if not address:
             raise Refused(f"network {at.name} has no DNS address yet; try again", 503)
         domain = self._feature.options.domain
@@ -81,13 +81,13 @@ class PodsHook:
             },
         }
 
-    def _gated(self, pod: Wire, at: Placed, seen: Snapshot) -> Wire:
+    def _gated(self, pod: Wire, at: Placed, snapshot: Snapshot) -> Wire:
         """The wait for a port, where the provider has any."""
         provider = self._feature.provider_of(at.network)
         if not provider.has_ports:
             return {}
         try:
-            provider.check(at.network, annotations_of(pod), seen)
+            provider.check(at.network, annotations_of(pod), snapshot)
         except BadNic as bad:
             raise Refused(str(bad), 422) from None
         spec: Wire = pod.get("spec") or {}

@@ -34,24 +34,24 @@ class PoliciesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if is_trusted(review, self._feature.options):
             return Allow()
-        return judged(_admitted, review, seen)
+        return judged(_admitted, review, snapshot)
 
 
-def _admitted(review: Review, seen: Snapshot) -> Verdict:
+def _admitted(review: Review, snapshot: Snapshot) -> Verdict:
     try:
         policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
     except msgspec.ValidationError as error:
         return Deny(f"it is not a NetworkPolicy: {error}", 422)
-    faults = list(_openings(policy, tenant_here(review.namespace, seen), seen))
+    faults = list(_openings(policy, tenant_here(review.namespace, snapshot), snapshot))
     if faults:
         return Deny("; ".join(faults))
     return Allow(warnings=tuple(_doubts(policy)))
 
 
-def _openings(policy: NetworkPolicy, tenant: str, seen: Snapshot) -> Iterator[str]:
+def _openings(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:
     sides: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
         ("spec.ingress[{}].from", [rule.from_ for rule in policy.spec.ingress or ()]),
         ("spec.egress[{}].to", [rule.to for rule in policy.spec.egress or ()]),
@@ -66,14 +66,14 @@ def _openings(policy: NetworkPolicy, tenant: str, seen: Snapshot) -> Iterator[st
                 )
             for number, peer in enumerate(peers):
                 chosen = peer.namespace_selector
-                if chosen is not None and not _stays(chosen, tenant, seen):
+                if chosen is not None and not _stays(chosen, tenant, snapshot):
                     yield (
                         f"{where}[{number}].namespaceSelector: it may select namespaces of other "
                         f"tenants; add matchLabels {TENANT}: {tenant}"
                     )
 
 
-def _stays(selector: LabelSelector, tenant: str, seen: Snapshot) -> bool:
+def _stays(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
     """Whether a selector can never select a namespace of another tenant."""
     if selector.match_labels.get(TENANT) == tenant:
         return True
@@ -87,7 +87,7 @@ def _stays(selector: LabelSelector, tenant: str, seen: Snapshot) -> bool:
             return True
         if rule.key == NAMESPACE_NAME:
             named.append(rule.values)
-    return any(all(tenant_of(name, seen) == tenant for name in names) for names in named)
+    return any(all(tenant_of(name, snapshot) == tenant for name in names) for names in named)
 
 
 def _doubts(policy: NetworkPolicy) -> Iterator[str]:

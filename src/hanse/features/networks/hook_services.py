@@ -41,24 +41,24 @@ class ServicesHook:
         self._feature = feature
         self._addresses = addresses
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if review.operation == "UPDATE" and not (gets_an_address(review) or _outer(review)):
             return Allow()
-        return judged(self._admitted, review, seen)
+        return judged(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         labels = labels_of(review.object)
         if is_planned(review, self._feature.options):
             return Allow()
-        at = placed(labels, review.namespace, seen, "metadata.labels")
+        at = placed(labels, review.namespace, snapshot, "metadata.labels")
         if at.network.metadata.deletion_timestamp is not None:
             raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
         if not is_trusted(review, self._feature.options):
-            _refuse_others_addresses(review, at.name, seen)
+            _refuse_others_addresses(review, at.name, snapshot)
         change: Wire = {"metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}}}
         if not gets_an_address(review):
             return Allow(change)
-        given = self._addresses.of_tenant(review, at, seen)
+        given = self._addresses.of_tenant(review, at, snapshot)
         return Allow({**change, "spec": given} if given else change)
 
 
@@ -69,17 +69,17 @@ def _outer(review: Review) -> list[str]:
     return [str(text) for text in after if text not in before]
 
 
-def _refuse_others_addresses(review: Review, name: NetworkName, seen: Snapshot) -> None:
+def _refuse_others_addresses(review: Review, name: NetworkName, snapshot: Snapshot) -> None:
     """A Service that could be reached at another's address would get what is meant for it."""
     for text in _outer(review):
         address = address_in(text)
         taken = address is not None and any(
             is_inside(address, (range_,))
-            for cidr in seen.all(seen.local, ServiceCIDR)
+            for cidr in snapshot.all(snapshot.local, ServiceCIDR)
             for told in cidr.spec.cidrs
             if (range_ := range_in(told)) is not None
         )
-        if taken or is_foreign(text, name, seen):
+        if taken or is_foreign(text, name, snapshot):
             raise Refused(
                 f"spec.externalIPs: {text[:50]} is an address of the cluster or of another "
                 "network; remove it"
@@ -104,11 +104,11 @@ class AddressesHook:
     def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if not gets_an_address(review):
             return Allow()
-        return judged(self._admitted, review, seen)
+        return judged(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
-        given = self._addresses.of_others(review, seen)
+    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
+        given = self._addresses.of_others(review, snapshot)
         return Allow({"spec": given} if given else {})

@@ -37,15 +37,15 @@ class SlicesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
-        return judged(self._admitted, review, seen)
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+        return judged(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, seen: Snapshot) -> Verdict:
+    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         labels = labels_of(review.object)
         if is_planned(review, self._feature.options):
             return Allow()
         called = review.name if review.kind == "Endpoints" else labels.get(KUBE_SERVICE, "")
-        service = seen.get(seen.local, Service, called, review.namespace)
+        service = snapshot.get(snapshot.local, Service, called, review.namespace)
         told = dict(labels)
         if service is not None and NETWORK in service.metadata.labels:
             wanted = service.metadata.labels[NETWORK]
@@ -54,17 +54,17 @@ class SlicesHook:
                     f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
                     f"{wanted}; remove the label"
                 )
-        at = placed(told, review.namespace, seen, "metadata.labels")
+        at = placed(told, review.namespace, snapshot, "metadata.labels")
         if not is_trusted(review, self._feature.options):
-            _lead_home(review, at.name, seen)
+            _lead_home(review, at.name, snapshot)
         stamp = {TENANT: at.tenant, NETWORK: at.name.network}
         return Allow({"metadata": {"labels": stamp}})
 
 
-def _lead_home(review: Review, name: NetworkName, seen: Snapshot) -> None:
+def _lead_home(review: Review, name: NetworkName, snapshot: Snapshot) -> None:
     """Refuse endpoints that are pods of another network."""
     for field, text in _addresses(review.object):
-        if is_foreign(text, name, seen):
+        if is_foreign(text, name, snapshot):
             raise Refused(f"{field}: {text} is a pod of another network than {name}; remove it")
 
 
@@ -78,8 +78,8 @@ def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
                 yield f"subsets[{number}].{part}", str(one.get("ip", ""))
 
 
-def is_foreign(text: str, name: NetworkName, seen: Snapshot) -> bool:
+def is_foreign(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
     """Whether an address is known to be a pod's of another network."""
-    pods = seen.by(seen.local, POD_ADDRESSES, str(address_in(text) or ""))
+    pods = snapshot.by(snapshot.local, POD_ADDRESSES, str(address_in(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

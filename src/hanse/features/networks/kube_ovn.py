@@ -46,34 +46,36 @@ class KubeOvnProvider:
         Watch(Role.LOCAL, SwitchLBRule, writes=Writes.OBJECTS),
     )
 
-    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
+    def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
         _asked(network, annotations)
 
-    def up(self, network: Network, seen: Snapshot) -> Provision:
-        if not is_served(Vpc, seen) or not is_served(OvnSubnet, seen):
+    def up(self, network: Network, snapshot: Snapshot) -> Provision:
+        if not is_served(Vpc, snapshot) or not is_served(OvnSubnet, snapshot):
             return Provision("Failed", "this cluster has no kube-ovn: kubeovn.io is not served")
         if faults := list(malformed(network)):
             return Provision("Failed", "; ".join(faults))
-        vpc = _whole(network, seen)
+        vpc = _whole(network, snapshot)
         subnets = tuple(_subnet(network, s) for s in network.spec.subnets or (DEFAULT_SUBNET,))
-        waiting = [s.metadata.name for s in subnets if not _is_ready(s.metadata.name, seen)]
+        waiting = [s.metadata.name for s in subnets if not _is_ready(s.metadata.name, snapshot)]
         if waiting:
             told = f"waiting for Subnet {', '.join(waiting[:3])} of kube-ovn"
             return Provision("Pending", told, (vpc, *subnets))
         return Provision("Ready", "", (vpc, *subnets))
 
-    def down(self, network: Network, seen: Snapshot) -> Provision:
+    def down(self, network: Network, snapshot: Snapshot) -> Provision:
         """Subnets first: kube-ovn does not take down a Vpc that has any."""
         subnets = sorted(
-            s.metadata.name for s in seen.all(seen.local, OvnSubnet) if s.spec.vpc == _vpc(network)
+            s.metadata.name
+            for s in snapshot.all(snapshot.local, OvnSubnet)
+            if s.spec.vpc == _vpc(network)
         )
         if subnets:
             told = f"kube-ovn removes {', '.join(subnets[:3])}"
-            return Provision("Pending", told, (_whole(network, seen),), gone=False)
-        left = seen.get(seen.local, Vpc, _vpc(network)) is not None
+            return Provision("Pending", told, (_whole(network, snapshot),), gone=False)
+        left = snapshot.get(snapshot.local, Vpc, _vpc(network)) is not None
         return Provision("Pending", f"kube-ovn removes {_vpc(network)}", gone=not left)
 
-    def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
+    def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
         nic, subnet = _asked(network, pod.metadata.annotations)
         told = {SWITCH: _switch(network, subnet)}
         if nic.ip:
@@ -132,10 +134,10 @@ def _rule(
     )
 
 
-def _whole(network: Network, seen: Snapshot) -> Vpc:
+def _whole(network: Network, snapshot: Snapshot) -> Vpc:
     """A network as a Vpc, for all namespaces of its tenant."""
     tenant = parsed(network.metadata.name).tenant
-    spaces = tuple(n.metadata.name for n in namespaces_of(tenant, seen))
+    spaces = tuple(n.metadata.name for n in namespaces_of(tenant, snapshot))
     return Vpc(metadata=Meta(name=_vpc(network)), spec=VpcSpec(namespaces=spaces))
 
 
@@ -156,7 +158,7 @@ def _subnet(network: Network, subnet: Subnet) -> OvnSubnet:
     )
 
 
-def _is_ready(name: str, seen: Snapshot) -> bool:
-    standing = seen.get(seen.local, OvnSubnet, name)
+def _is_ready(name: str, snapshot: Snapshot) -> bool:
+    standing = snapshot.get(snapshot.local, OvnSubnet, name)
     conditions = (standing.status.conditions if standing is not None else None) or ()
     return any(c.type == "Ready" and c.status == "True" for c in conditions)

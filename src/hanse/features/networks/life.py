@@ -66,27 +66,27 @@ class Stand(Struct, frozen=True):
 
 
 def plan_network(
-    key: Key, seen: Snapshot, options: NetworksOptions, provider: Provider | None
+    key: Key, snapshot: Snapshot, options: NetworksOptions, provider: Provider | None
 ) -> Plan:
     """Everything of one network but what is in its tenant's namespaces."""
-    network = seen.get(seen.local, Network, key.name)
+    network = snapshot.get(snapshot.local, Network, key.name)
     if network is None or provider is None:
         return Plan()
     if network.metadata.deletion_timestamp is not None:
-        return _ending(network, seen, options, provider)
+        return _ending(network, snapshot, options, provider)
     if FINALIZER not in network.metadata.finalizers:
-        return _held(network, seen)
-    faults = tuple(_faults(network, seen))
-    provision = provider.up(network, seen)
-    desired = (*_provided(provision.objects, seen), *wanted(network, seen, options))
+        return _held(network, snapshot)
+    faults = tuple(_faults(network, snapshot))
+    provision = provider.up(network, snapshot)
+    desired = (*_provided(provision.objects, snapshot), *wanted(network, snapshot, options))
     stand = Stand("Failed", "Invalid", "; ".join(faults)[:4000])
     if not faults:
         stand = (
             Stand(provision.state, "Provider", provision.message)
             if provision.state != "Ready"
-            else _standing(network, desired, seen)
+            else _standing(network, desired, snapshot)
         )
-    return _told(network, stand, desired, seen)
+    return _told(network, stand, desired, snapshot)
 
 
 def is_winding_up(network: Network) -> bool:
@@ -96,27 +96,29 @@ def is_winding_up(network: Network) -> bool:
     return gone and drained is not None and drained.status == "True"
 
 
-def wanted(network: Network, seen: Snapshot, options: NetworksOptions) -> Iterator[Desired]:
+def wanted(network: Network, snapshot: Snapshot, options: NetworksOptions) -> Iterator[Desired]:
     """A network's ranges, its DNS and its `kubernetes`."""
     name = parsed(network.metadata.name)
-    pool = pool_of(network, seen)
-    spaces = [n.metadata.name for n in namespaces_of(name.tenant, seen)]
+    pool = pool_of(network, snapshot)
+    spaces = [n.metadata.name for n in namespaces_of(name.tenant, snapshot)]
     cidrs = service_cidrs(name, pool)
-    if pool and is_served(ValidatingAdmissionPolicy, seen):
-        yield from (Desired(guard, seen.local) for guard in pool_guard(name, pool, spaces))
-    yield from (Desired(cidr, seen.local) for cidr in cidrs)
-    if options.guard and is_served(ClusterNetworkPolicy, seen):
-        peers = tuple(p for mine, p in peers_agreed(name.tenant, seen) if mine == name.network)
-        yield from (Desired(guard, seen.local) for guard in network_guard(name, peers))
-    if cidrs and not _ready(cidrs[0], seen):
+    if pool and is_served(ValidatingAdmissionPolicy, snapshot):
+        yield from (Desired(guard, snapshot.local) for guard in pool_guard(name, pool, spaces))
+    yield from (Desired(cidr, snapshot.local) for cidr in cidrs)
+    if options.guard and is_served(ClusterNetworkPolicy, snapshot):
+        peers = tuple(p for mine, p in peers_agreed(name.tenant, snapshot) if mine == name.network)
+        yield from (Desired(guard, snapshot.local) for guard in network_guard(name, peers))
+    if cidrs and not _ready(cidrs[0], snapshot):
         return
     if name.dns_namespace in spaces:
-        yield from _names(network, pool, spaces, options, seen)
+        yield from _names(network, pool, spaces, options, snapshot)
     if name.alias_namespace in spaces:
-        address = _own_address(name.kubernetes, name.alias_namespace, pool, FOR_KUBERNETES, seen)
-        yield Desired(kubernetes_alias(name, address, seen), seen.local, step=1)
-        pieces = kubernetes_slices(name, seen)
-        yield from (Desired(piece, seen.local, step=2) for piece in pieces)
+        address = _own_address(
+            name.kubernetes, name.alias_namespace, pool, FOR_KUBERNETES, snapshot
+        )
+        yield Desired(kubernetes_alias(name, address, snapshot), snapshot.local, step=1)
+        pieces = kubernetes_slices(name, snapshot)
+        yield from (Desired(piece, snapshot.local, step=2) for piece in pieces)
 
 
 def _names(
@@ -124,26 +126,26 @@ def _names(
     pool: tuple[Range, ...],
     spaces: list[str],
     options: NetworksOptions,
-    seen: Snapshot,
+    snapshot: Snapshot,
 ) -> Iterator[Desired]:
     """What answers a network's names, once its address is known."""
     name = parsed(network.metadata.name)
-    address = dns_address(network, pool, seen)
+    address = dns_address(network, pool, snapshot)
     if address is not None:
-        yield Desired(dns_service(name, address), seen.local, step=1)
+        yield Desired(dns_service(name, address), snapshot.local, step=1)
         objects = dns_workload(name, spaces, options)
-        yield from (Desired(obj, seen.local, step=2) for obj in objects)
+        yield from (Desired(obj, snapshot.local, step=2) for obj in objects)
 
 
-def pool_of(network: Network, seen: Snapshot) -> tuple[Range, ...]:
+def pool_of(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
     """The ranges that are the network's to use: those that clash with nobody's before it."""
-    if ipam_of(network) == "Kubernetes" or not is_served(ServiceCIDR, seen):
+    if ipam_of(network) == "Kubernetes" or not is_served(ServiceCIDR, snapshot):
         return ()
-    if not any(faults_of(network, seen, of_all=False)):
+    if not any(faults_of(network, snapshot, of_all=False)):
         return ranges_of(network)
     standing = [
         r
-        for c in seen.all(seen.local, ServiceCIDR)
+        for c in snapshot.all(snapshot.local, ServiceCIDR)
         if c.metadata.labels.get(RANGE_OF) == fitted(network.metadata.name)
         for text in c.spec.cidrs
         if (r := range_in(text)) is not None
@@ -151,92 +153,92 @@ def pool_of(network: Network, seen: Snapshot) -> tuple[Range, ...]:
     return tuple(r for r in ranges_of(network) if any(r == s or overlaps(r, s) for s in standing))
 
 
-def dns_address(network: Network, pool: tuple[Range, ...], seen: Snapshot) -> str | None:
+def dns_address(network: Network, pool: tuple[Range, ...], snapshot: Snapshot) -> str | None:
     """The address of a network's DNS; empty: the cluster chooses; None: not known yet."""
     name = parsed(network.metadata.name)
     if ipam_of(network) == "External":
         return network.status.dns_service_ip or None
-    return _own_address(name.kube_dns, name.dns_namespace, pool, FOR_DNS, seen)
+    return _own_address(name.kube_dns, name.dns_namespace, pool, FOR_DNS, snapshot)
 
 
 def _own_address(
-    service: str, namespace: str, pool: tuple[Range, ...], place: int, seen: Snapshot
+    service: str, namespace: str, pool: tuple[Range, ...], place: int, snapshot: Snapshot
 ) -> str:
-    standing = seen.get(seen.local, Service, service, namespace)
+    standing = snapshot.get(snapshot.local, Service, service, namespace)
     held = address_in(standing.spec.cluster_ip) if standing is not None else None
     if pool:
         inside = held is not None and is_inside(held, pool)
         return str(held) if inside else kept(pool[0], place)
-    return str(held or "") or of_the_cluster(Ref(Service.kind, service, namespace), seen)
+    return str(held or "") or of_the_cluster(Ref(Service.kind, service, namespace), snapshot)
 
 
-def _ready(cidr: ServiceCIDR, seen: Snapshot) -> bool:
+def _ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
     """Whether the API server gives out addresses of a range; a server that does not say does."""
-    standing = seen.get(seen.local, ServiceCIDR, cidr.metadata.name)
+    standing = snapshot.get(snapshot.local, ServiceCIDR, cidr.metadata.name)
     if standing is None:
         return False
     told = [c for c in standing.status.conditions if c.type == "Ready"]
     return bool(told) and told[0].status == "True"
 
 
-def _faults(network: Network, seen: Snapshot) -> Iterator[str]:
+def _faults(network: Network, snapshot: Snapshot) -> Iterator[str]:
     name = parsed(network.metadata.name)
     if network.spec.tenant != name.tenant or not name.network:
         yield (
             f"spec.tenant: {network.spec.tenant!r} does not agree with the name "
             f"{network.metadata.name}; name it <tenant>.<network>"
         )
-    elif seen.get(seen.local, Tenant, name.tenant) is None:
+    elif snapshot.get(snapshot.local, Tenant, name.tenant) is None:
         yield f"spec.tenant: there is no tenant {name.tenant}; create Tenant {name.tenant}"
     if network.spec.type == "vpc" and not network.spec.vpc_id:
         yield "spec.vpcID: it is needed for type vpc; set it"
     if ipam_of(network) == "Arktos":
         if not network.spec.service.cidrs:
             yield "spec.service.cidrs: ipam Arktos needs at least one range; add one"
-        elif not is_served(ServiceCIDR, seen):
+        elif not is_served(ServiceCIDR, snapshot):
             yield (
                 "spec.service.cidrs: this cluster does not serve ServiceCIDR "
                 "(Kubernetes 1.33 does); use ipam Kubernetes"
             )
-    yield from faults_of(network, seen, of_all=False)
+    yield from faults_of(network, snapshot, of_all=False)
 
 
-def _provided(objects: tuple[Object, ...], seen: Snapshot) -> Iterator[Desired]:
-    return (Desired(obj, seen.local) for obj in objects)
+def _provided(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
+    return (Desired(obj, snapshot.local) for obj in objects)
 
 
-def _standing(network: Network, desired: tuple[Desired, ...], seen: Snapshot) -> Stand:
+def _standing(network: Network, desired: tuple[Desired, ...], snapshot: Snapshot) -> Stand:
     """How far a network has come whose provider is done."""
     for one in desired:
-        outcome = seen.fact(Outcome, Place(one.where, ref_of(one.object)))
+        outcome = snapshot.fact(Outcome, Place(one.where, ref_of(one.object)))
         if outcome is not None and outcome.result in _TROUBLE:
             return Stand("Failed", outcome.result, outcome.message)
     if ipam_of(network) == "External" and not network.status.dns_service_ip:
         return Stand("Pending", "NoAddress", "waiting for the provider to set status.dnsServiceIP")
-    if not dns_ip(network, seen):
+    if not dns_ip(network, snapshot):
         return Stand("Pending", "NoAddress", "waiting for the address of the network's DNS")
     return Stand("Ready", "Ready")
 
 
-def dns_ip(network: Network, seen: Snapshot) -> str:
+def dns_ip(network: Network, snapshot: Snapshot) -> str:
     """The address where a network's names are answered; empty until it is reserved."""
     name = parsed(network.metadata.name)
-    service = seen.get(seen.local, Service, name.kube_dns, name.dns_namespace)
+    service = snapshot.get(snapshot.local, Service, name.kube_dns, name.dns_namespace)
     return (
         service.spec.cluster_ip if service is not None and is_ours(service.metadata.labels) else ""
     )
 
 
-def _told(network: Network, stand: Stand, desired: tuple[Desired, ...], seen: Snapshot) -> Plan:
-    place = Place(seen.local, ref_of(network))
+def _told(network: Network, stand: Stand, desired: tuple[Desired, ...], snapshot: Snapshot) -> Plan:
+    place = Place(snapshot.local, ref_of(network))
     ready = condition("Ready", stand.phase == "Ready", stand.reason, stand.message)
     status: Wire = {
         "phase": stand.phase,
         "message": stand.message or None,
-        "conditions": _conditions(network, [ready], seen),
+        "conditions": _conditions(network, [ready], snapshot),
     }
     if ipam_of(network) != "External":
-        status["dnsServiceIP"] = dns_ip(network, seen) or None
+        status["dnsServiceIP"] = dns_ip(network, snapshot) or None
     notices: tuple[Notice, ...] = ()
     if stand.phase != network.status.phase and stand.phase in ("Failed", "Unknown"):
         notices = (Notice(place, stand.phase, stand.message, "Warning"),)
@@ -245,91 +247,95 @@ def _told(network: Network, stand: Stand, desired: tuple[Desired, ...], seen: Sn
     return Plan(desired, patches=(patch,), notices=notices, again_after=again)
 
 
-def _held(network: Network, seen: Snapshot) -> Plan:
+def _held(network: Network, snapshot: Snapshot) -> Plan:
     """The finalizer first: what is provided must be taken down again."""
     finalizers = [*network.metadata.finalizers, FINALIZER]
-    patch = Patch(Place(seen.local, ref_of(network)), {"metadata": {"finalizers": finalizers}})
+    patch = Patch(Place(snapshot.local, ref_of(network)), {"metadata": {"finalizers": finalizers}})
     return Plan(patches=(patch,))
 
 
-def users_of(name: NetworkName, seen: Snapshot) -> list[Object]:
+def users_of(name: NetworkName, snapshot: Snapshot) -> list[Object]:
     """Pods and Services that are in a network, other than our own."""
-    pods = [p for p in seen.by(seen.local, PODS, str(name)) if DNS not in p.metadata.labels]
+    pods = [p for p in snapshot.by(snapshot.local, PODS, str(name)) if DNS not in p.metadata.labels]
     services = [
-        s for s in seen.by(seen.local, SERVICES, str(name)) if not is_ours(s.metadata.labels)
+        s
+        for s in snapshot.by(snapshot.local, SERVICES, str(name))
+        if not is_ours(s.metadata.labels)
     ]
     return [*pods, *services]
 
 
-def _ending(network: Network, seen: Snapshot, options: NetworksOptions, provider: Provider) -> Plan:
+def _ending(
+    network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
+) -> Plan:
     """Wait for those who use it, then take everything down, then let it go."""
     if FINALIZER not in network.metadata.finalizers:
         return Plan()
-    users = users_of(parsed(network.metadata.name), seen)
+    users = users_of(parsed(network.metadata.name), snapshot)
     if users and not is_winding_up(network):
         message = f"waiting for {named(users)} to be deleted"
         desired = (
-            *_provided(provider.up(network, seen).objects, seen),
-            *wanted(network, seen, options),
+            *_provided(provider.up(network, snapshot).objects, snapshot),
+            *wanted(network, snapshot, options),
         )
         told = condition(DRAINED, False, "InUse", message)
-        return Plan(desired, patches=(_ends(network, message, told, seen),))
-    left = list(_left(network, seen))
-    provision = provider.down(network, seen)
+        return Plan(desired, patches=(_ends(network, message, told, snapshot),))
+    left = list(_left(network, snapshot))
+    provision = provider.down(network, snapshot)
     if is_winding_up(network) and not left and provision.gone:
         finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
-        place = Place(seen.local, ref_of(network))
+        place = Place(snapshot.local, ref_of(network))
         return Plan(patches=(Patch(place, {"metadata": {"finalizers": finalizers or None}}),))
-    message = _removing(network, left, seen) if left else provision.message
+    message = _removing(network, left, snapshot) if left else provision.message
     told = condition(DRAINED, True, "Unused")
     return Plan(
-        tuple(_provided(provision.objects, seen)),
-        patches=(_ends(network, message, told, seen),),
+        tuple(_provided(provision.objects, snapshot)),
+        patches=(_ends(network, message, told, snapshot),),
     )
 
 
-def _removing(network: Network, left: list[Object], seen: Snapshot) -> str:
+def _removing(network: Network, left: list[Object], snapshot: Snapshot) -> str:
     """What goes, and whose addresses keep ranges from going: an API server waits for them."""
     message = f"removing {named(left)}"
     if not all(isinstance(one, ServiceCIDR) for one in left):
         return message
-    own = set(map(ref_of, seen.by(seen.local, SERVICES, network.metadata.name)))
+    own = set(map(ref_of, snapshot.by(snapshot.local, SERVICES, network.metadata.name)))
     ranges = ranges_of(network)
     holders = [
         service
-        for address in seen.all(seen.local, IPAddress)
+        for address in snapshot.all(snapshot.local, IPAddress)
         if (at := address_in(address.metadata.name)) is not None and is_inside(at, ranges)
         if (by := address.spec.parent_ref) is not None
-        if (service := seen.get(seen.local, Service, by.name, by.namespace)) is not None
+        if (service := snapshot.get(snapshot.local, Service, by.name, by.namespace)) is not None
         if ref_of(service) not in own
     ]
     return f"{message}; delete {named(holders)}, whose addresses are in it" if holders else message
 
 
-def _left(network: Network, seen: Snapshot) -> Iterator[Object]:
+def _left(network: Network, snapshot: Snapshot) -> Iterator[Object]:
     """What of ours still stands for a network."""
     name = parsed(network.metadata.name)
-    for service in seen.by(seen.local, SERVICES, str(name)):
+    for service in snapshot.by(snapshot.local, SERVICES, str(name)):
         if is_ours(service.metadata.labels):
             yield service
-    for pod in seen.by(seen.local, PODS, str(name)):
+    for pod in snapshot.by(snapshot.local, PODS, str(name)):
         if DNS in pod.metadata.labels:
             yield pod
-    for cidr in seen.all(seen.local, ServiceCIDR):
+    for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if cidr.metadata.labels.get(RANGE_OF) == fitted(str(name)):
             yield cidr
 
 
-def _ends(network: Network, message: str, told: Condition, seen: Snapshot) -> Patch:
+def _ends(network: Network, message: str, told: Condition, snapshot: Snapshot) -> Patch:
     ready = condition("Ready", False, "Terminating", message)
     status: Wire = {
         "phase": "Terminating",
         "message": message or None,
-        "conditions": _conditions(network, [ready, told], seen),
+        "conditions": _conditions(network, [ready, told], snapshot),
     }
-    return Patch(Place(seen.local, ref_of(network)), {"status": status}, "status")
+    return Patch(Place(snapshot.local, ref_of(network)), {"status": status}, "status")
 
 
-def _conditions(network: Network, wanted: list[Condition], seen: Snapshot) -> object:
-    after = merged(network.status.conditions, wanted, seen.now, network.metadata.generation)
+def _conditions(network: Network, wanted: list[Condition], snapshot: Snapshot) -> object:
+    after = merged(network.status.conditions, wanted, snapshot.now, network.metadata.generation)
     return msgspec.to_builtins(after)

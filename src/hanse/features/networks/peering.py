@@ -14,61 +14,69 @@ from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 
-def own_side(peering: NetworkPeering, seen: Snapshot) -> NetworkName:
+def own_side(peering: NetworkPeering, snapshot: Snapshot) -> NetworkName:
     """The network that a consent is given for: one of the namespace's tenant."""
-    return NetworkName(tenant_of(peering.metadata.namespace, seen), peering.spec.network)
+    return NetworkName(tenant_of(peering.metadata.namespace, snapshot), peering.spec.network)
 
 
-def is_agreed(peering: NetworkPeering, seen: Snapshot) -> bool:
+def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
     """Whether the other side consents too, and both networks exist."""
-    mine, theirs = own_side(peering, seen), parsed(peering.spec.peer)
+    mine, theirs = own_side(peering, snapshot), parsed(peering.spec.peer)
     if not mine.tenant or mine == theirs or _is_leaving(peering):
         return False
-    if network_at(mine, seen) is None or network_at(theirs, seen) is None:
+    if network_at(mine, snapshot) is None or network_at(theirs, snapshot) is None:
         return False
     return any(
-        own_side(other, seen) == theirs and not _is_leaving(other)
-        for other in seen.by(seen.local, PEERINGS, str(mine))
+        own_side(other, snapshot) == theirs and not _is_leaving(other)
+        for other in snapshot.by(snapshot.local, PEERINGS, str(mine))
     )
 
 
-def peers_agreed(tenant: str, seen: Snapshot) -> list[tuple[str, NetworkName]]:
+def peers_agreed(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
     """A tenant's networks, each with one that both sides agree to reach."""
     return sorted(
         {
             (peering.spec.network, parsed(peering.spec.peer))
-            for space in namespaces_of(tenant, seen)
-            for peering in seen.in_namespace(seen.local, NetworkPeering, space.metadata.name)
-            if is_agreed(peering, seen)
+            for space in namespaces_of(tenant, snapshot)
+            for peering in snapshot.in_namespace(
+                snapshot.local, NetworkPeering, space.metadata.name
+            )
+            if is_agreed(peering, snapshot)
         }
     )
 
 
-def plan_peering(key: Key, seen: Snapshot) -> Plan:
+def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     """What a consent is told: whether it holds, or what it still takes."""
-    peering = seen.get(seen.local, NetworkPeering, key.name, key.namespace)
+    peering = snapshot.get(snapshot.local, NetworkPeering, key.name, key.namespace)
     if peering is None:
         return Plan()
-    faults = list(_faults(peering, seen))
-    agreed = is_agreed(peering, seen)
-    waiting = f"waiting for a NetworkPeering of {peering.spec.peer} with {own_side(peering, seen)}"
+    faults = list(_faults(peering, snapshot))
+    agreed = is_agreed(peering, snapshot)
+    waiting = (
+        f"waiting for a NetworkPeering of {peering.spec.peer} with {own_side(peering, snapshot)}"
+    )
     phase = "Failed" if faults else "Ready" if agreed else "Pending"
     message = "; ".join(faults) if faults else "" if agreed else waiting
     ready = condition("Ready", agreed and not faults, _REASONS[phase], message)
-    conditions = merged(peering.status.conditions, [ready], seen.now, peering.metadata.generation)
+    conditions = merged(
+        peering.status.conditions, [ready], snapshot.now, peering.metadata.generation
+    )
     status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}
-    return Plan(patches=(Patch(Place(seen.local, ref_of(peering)), {"status": status}, "status"),))
+    return Plan(
+        patches=(Patch(Place(snapshot.local, ref_of(peering)), {"status": status}, "status"),)
+    )
 
 
 _REASONS = {"Failed": "Invalid", "Ready": "Agreed", "Pending": "OneSided"}
 
 
-def _faults(peering: NetworkPeering, seen: Snapshot) -> Iterator[str]:
-    mine, theirs = own_side(peering, seen), parsed(peering.spec.peer)
+def _faults(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
+    mine, theirs = own_side(peering, snapshot), parsed(peering.spec.peer)
     if not mine.tenant:
         yield f"namespace {peering.metadata.namespace} is no tenant's; create it in one of yours"
         return
-    if network_at(mine, seen) is None:
+    if network_at(mine, snapshot) is None:
         yield f"spec.network: {mine.tenant} has no network {mine.network}; create Network {mine}"
     if mine == theirs:
         yield "spec.peer: a network reaches itself anyway; name another"

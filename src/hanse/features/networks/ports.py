@@ -32,26 +32,28 @@ class PortPlan(Struct, frozen=True):
 class PortProvider(Protocol):
     """A provider that prepares ports by itself; of others somebody else does."""
 
-    def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:
+    def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
         """The port of one pod; raises `BadNic` where it cannot have the one it asks for."""
         ...
 
 
-def plan_port(pod: Pod | None, network: Network | None, provider: Provider, seen: Snapshot) -> Plan:
+def plan_port(
+    pod: Pod | None, network: Network | None, provider: Provider, snapshot: Snapshot
+) -> Plan:
     """A port for as long as the pod lives; without it the engine takes the port back, once."""
     if pod is None or network is None or pod.status.phase in _ENDED or pod.spec.host_network:
         return Plan()
     if not isinstance(provider, PortProvider):
         return Plan()
     try:
-        port = provider.port(pod, network, seen)
+        port = provider.port(pod, network, snapshot)
     except BadNic as bad:
-        return _waiting(pod, str(bad), seen)
-    desired = tuple(Desired(obj, seen.local) for obj in port.objects)
+        return _waiting(pod, str(bad), snapshot)
+    desired = tuple(Desired(obj, snapshot.local) for obj in port.objects)
     if not port.ready:
-        waiting = _waiting(pod, port.message, seen) if port.message else Plan()
+        waiting = _waiting(pod, port.message, snapshot) if port.message else Plan()
         return Plan(desired, patches=waiting.patches, notices=waiting.notices)
-    return Plan(desired, patches=tuple(_released(pod, port, seen)))
+    return Plan(desired, patches=tuple(_released(pod, port, snapshot)))
 
 
 def is_waiting(pod: Pod) -> bool:
@@ -61,7 +63,7 @@ def is_waiting(pod: Pod) -> bool:
     )
 
 
-def _released(pod: Pod, port: PortPlan, seen: Snapshot) -> list[Patch]:
+def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
     """Let a pod be scheduled, with what its network plugin needs to know."""
     told = pod.metadata.annotations
     if not is_waiting(pod) and all(told.get(n) == v for n, v in port.annotations.items()):
@@ -71,12 +73,12 @@ def _released(pod: Pod, port: PortPlan, seen: Snapshot) -> list[Patch]:
     gates = [{"name": g.name} for g in pod.spec.scheduling_gates if g.name != READINESS]
     if len(gates) != len(pod.spec.scheduling_gates):
         change["spec"] = {"schedulingGates": gates or None}
-    return [Patch(Place(seen.local, ref_of(pod)), change)]
+    return [Patch(Place(snapshot.local, ref_of(pod)), change)]
 
 
-def _waiting(pod: Pod, message: str, seen: Snapshot) -> Plan:
+def _waiting(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
     """Tell why a pod waits; what is in its way may go, and then it is looked at again."""
-    place = Place(seen.local, ref_of(pod))
+    place = Place(snapshot.local, ref_of(pod))
     patch = Patch(place, {"metadata": {"annotations": {TOLD: message[:1000]}}})
     notice = Notice(place, "NoPort", message, "Warning")
     return Plan(patches=(patch,), notices=(notice,), again_after=timedelta(minutes=1))

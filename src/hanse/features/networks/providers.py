@@ -40,15 +40,15 @@ class Provider(Protocol):
         """Whether pods wait for a port of their own before they are scheduled."""
         ...
 
-    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:
+    def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
         """Raises `BadNic` where a pod asks for an interface that it cannot have."""
         ...
 
-    def up(self, network: Network, seen: Snapshot) -> Provision:
+    def up(self, network: Network, snapshot: Snapshot) -> Provision:
         """The network, as it should be."""
         ...
 
-    def down(self, network: Network, seen: Snapshot) -> Provision:
+    def down(self, network: Network, snapshot: Snapshot) -> Provision:
         """What is left of the network at its end."""
         ...
 
@@ -60,13 +60,13 @@ class Flat:
     watches: tuple[Watch, ...] = ()
     has_ports = False
 
-    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:
+    def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
         """Nothing: what pods say about their interface is ignored here."""
 
-    def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def up(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         return Provision()
 
-    def down(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def down(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         return Provision()
 
 
@@ -79,13 +79,13 @@ class Elsewhere:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:  # noqa: ARG002 - the contract
+    def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
         if network.spec.subnets:
             subnets_of(network, nic_of(annotations))
         else:
             nic_of(annotations)
 
-    def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def up(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         told = find(network.status.conditions, PROVISIONED)
         if told is None:
             return Provision(
@@ -100,7 +100,7 @@ class Elsewhere:
             case _:
                 return Provision("Unknown", told.message or f"{self.name} does not answer")
 
-    def down(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def down(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         own = f"{self.name}.{network.metadata.name}"
         left = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
         return Provision("Pending", f"{own} is being removed", gone=not left)

@@ -47,7 +47,7 @@ def overlaps(one: Range, other: Range) -> bool:
     return isinstance(other, IPv6Network) and one.overlaps(other)
 
 
-def faults_of(network: Network, seen: Snapshot, *, of_all: bool = True) -> Iterator[str]:
+def faults_of(network: Network, snapshot: Snapshot, *, of_all: bool = True) -> Iterator[str]:
     """What is wrong with a network's ranges: the field, the clash and the remedy.
 
     A range belongs to who had it first: later networks are `of_all` only while one is admitted.
@@ -58,7 +58,7 @@ def faults_of(network: Network, seen: Snapshot, *, of_all: bool = True) -> Itera
     own = {text: range_ for text in network.spec.service.cidrs if (range_ := range_in(text))}
     if not own:
         return
-    for whose, text in _taken(network, seen, of_all=of_all):
+    for whose, text in _taken(network, snapshot, of_all=of_all):
         other = range_in(text)
         for mine, range_ in own.items():
             if other is not None and overlaps(range_, other):
@@ -97,13 +97,13 @@ def _with_each_other(field: str, texts: Iterable[str]) -> Iterator[str]:
                 yield f"{field}: {one} overlaps {other}; keep ranges apart"
 
 
-def _taken(network: Network, seen: Snapshot, *, of_all: bool) -> Iterator[tuple[str, str]]:
+def _taken(network: Network, snapshot: Snapshot, *, of_all: bool) -> Iterator[tuple[str, str]]:
     """Ranges that are others': the cluster's own, and those of other networks."""
-    for cidr in seen.all(seen.local, ServiceCIDR):
+    for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF not in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
                 yield f"the cluster (ServiceCIDR {cidr.metadata.name})", text
-    for other in seen.all(seen.local, Network):
+    for other in snapshot.all(snapshot.local, Network):
         if other.metadata.name != network.metadata.name and (of_all or _age(other) < _age(network)):
             for text in other.spec.service.cidrs:
                 yield f"network {other.metadata.name}", text

@@ -56,25 +56,25 @@ class ServiceAddresses:
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
 
-    def of_tenant(self, review: Review, at: Placed, seen: Snapshot) -> Wire:
+    def of_tenant(self, review: Review, at: Placed, snapshot: Snapshot) -> Wire:
         """The part of a Service's spec that gives it an address of its network."""
         spec: Wire = review.object.get("spec") or {}
         if has_no_address(spec):
             return {}
         match ipam_of(at.network):
             case "External":
-                return self._from_provider(review, at, seen)
+                return self._from_provider(review, at, snapshot)
             case "Arktos":
-                return self._from_network(review, spec, at, seen)
+                return self._from_network(review, spec, at, snapshot)
             case _:
-                return self._from_cluster(review, spec, seen)
+                return self._from_cluster(review, spec, snapshot)
 
-    def of_others(self, review: Review, seen: Snapshot) -> Wire:
+    def of_others(self, review: Review, snapshot: Snapshot) -> Wire:
         """The part of a Service's spec that gives it an address which is no network's."""
         spec: Wire = review.object.get("spec") or {}
-        return {} if has_no_address(spec) else self._from_cluster(review, spec, seen)
+        return {} if has_no_address(spec) else self._from_cluster(review, spec, snapshot)
 
-    def _from_network(self, review: Review, spec: Wire, at: Placed, seen: Snapshot) -> Wire:
+    def _from_network(self, review: Review, spec: Wire, at: Placed, snapshot: Snapshot) -> Wire:
         ranges = ranges_of(at.network)
         pool = self._pool(str(at.name), ranges, kept_addresses(at.network))
         wanted = _wanted(spec, ranges)
@@ -94,33 +94,35 @@ class ServiceAddresses:
                 )
         if wanted.given:
             return {}
-        return self._taken(review, pool, wanted, f"network {at.name}", seen)
+        return self._taken(review, pool, wanted, f"network {at.name}", snapshot)
 
-    def _from_cluster(self, review: Review, spec: Wire, seen: Snapshot) -> Wire:
+    def _from_cluster(self, review: Review, spec: Wire, snapshot: Snapshot) -> Wire:
         """An address of the cluster's own range, where it has others beside it."""
-        own = cluster_ranges(seen)
+        own = cluster_ranges(snapshot)
         wanted = _wanted(spec, own)
         for text in wanted.given:
             address = address_in(text)
-            whose = next((n for n, r in _others(seen) if address and is_inside(address, (r,))), "")
+            whose = next(
+                (n for n, r in _others(snapshot) if address and is_inside(address, (r,))), ""
+            )
             if whose:
                 raise Refused(
                     f"spec.clusterIP: {text[:50]} is in a range of network {whose}; "
                     "leave it out, or choose another",
                     422,
                 )
-        if wanted.given or not own or next(_others(seen), None) is None:
+        if wanted.given or not own or next(_others(snapshot), None) is None:
             return {}
         pool = self._pool(CLUSTER_RANGE, own, frozenset(), lowest=static_part(own[0]))
-        return self._taken(review, pool, wanted, "the cluster's own range", seen)
+        return self._taken(review, pool, wanted, "the cluster's own range", snapshot)
 
     def _taken(
-        self, review: Review, pool: Pool, wanted: Wanted, whose: str, seen: Snapshot
+        self, review: Review, pool: Pool, wanted: Wanted, whose: str, snapshot: Snapshot
     ) -> Wire:
-        slot = seen.fact(OwnSlot, seen.local)
+        slot = snapshot.fact(OwnSlot, snapshot.local)
 
         def is_used(address: str) -> bool:
-            return seen.get(seen.local, IPAddress, address) is not None
+            return snapshot.get(snapshot.local, IPAddress, address) is not None
 
         taken: list[str] = []
         for version in wanted.versions:
@@ -128,7 +130,7 @@ class ServiceAddresses:
                 slot.slot if slot is not None else Slot(),
                 version,
                 is_used,
-                seen.now,
+                snapshot.now,
                 promise=not review.dry_run,
             )
             if address is None:
@@ -136,7 +138,7 @@ class ServiceAddresses:
             taken.append(address)
         return _given(review.object.get("spec") or {}, taken, wanted)
 
-    def _from_provider(self, review: Review, at: Placed, seen: Snapshot) -> Wire:
+    def _from_provider(self, review: Review, at: Placed, snapshot: Snapshot) -> Wire:
         """An address by a provider's word, asked for now: a headless Service gets none later."""
         spec: Wire = review.object.get("spec") or {}
         asked = str(spec.get("clusterIP") or "")
@@ -151,7 +153,7 @@ class ServiceAddresses:
                 ("request", review.uid),
             ),
         )
-        answer = seen.fact(Answer, call.id)
+        answer = snapshot.fact(Answer, call.id)
         if answer is None:
             raise Missing(Ask(call))
         address = address_in(str((answer.value or {}).get("address", "")))
@@ -222,9 +224,9 @@ def _given(spec: Wire, taken: list[str], wanted: Wanted) -> Wire:
     return given
 
 
-def _others(seen: Snapshot) -> Iterator[tuple[str, Range]]:
+def _others(snapshot: Snapshot) -> Iterator[tuple[str, Range]]:
     """The ranges of networks, by whose they are: there may be thousands."""
-    for cidr in seen.all(seen.local, ServiceCIDR):
+    for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
                 if (range_ := range_in(text)) is not None:

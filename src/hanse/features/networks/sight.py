@@ -49,9 +49,9 @@ ADDRESSES_OF = Index(
 )
 
 
-def tenant_of(namespace: str, seen: Snapshot) -> str:
+def tenant_of(namespace: str, snapshot: Snapshot) -> str:
     """Whose a namespace is; empty where it is no tenant's."""
-    found = seen.get(seen.local, Namespace, namespace)
+    found = snapshot.get(snapshot.local, Namespace, namespace)
     return found.metadata.labels.get(TENANT, "") if found is not None else ""
 
 
@@ -60,21 +60,21 @@ def network_of(labels: dict[str, str], tenant: str) -> NetworkName:
     return NetworkName(tenant, labels.get(NETWORK) or DEFAULT)
 
 
-def namespaces_of(tenant: str, seen: Snapshot) -> list[Namespace]:
+def namespaces_of(tenant: str, snapshot: Snapshot) -> list[Namespace]:
     """A tenant's namespaces that take objects, by name."""
-    found = seen.by(seen.local, NAMESPACES, tenant)
+    found = snapshot.by(snapshot.local, NAMESPACES, tenant)
     return sorted((n for n in found if not n.terminating), key=lambda n: n.metadata.name)
 
 
-def networks_of(tenant: str, seen: Snapshot) -> list[Network]:
+def networks_of(tenant: str, snapshot: Snapshot) -> list[Network]:
     """A tenant's networks, by name."""
-    found = (n for n in seen.by(seen.local, NETWORKS, tenant) if n.spec.tenant == tenant)
+    found = (n for n in snapshot.by(snapshot.local, NETWORKS, tenant) if n.spec.tenant == tenant)
     return sorted(found, key=lambda n: n.metadata.name)
 
 
-def network_at(name: NetworkName, seen: Snapshot) -> Network | None:
+def network_at(name: NetworkName, snapshot: Snapshot) -> Network | None:
     """The network of that name, if its tenant has it."""
-    found = seen.get(seen.local, Network, str(name))
+    found = snapshot.get(snapshot.local, Network, str(name))
     return found if found is not None and found.spec.tenant == name.tenant else None
 
 
@@ -84,10 +84,10 @@ def ipam_of(network: Network) -> IPAM:
     return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
 
 
-def is_served(kind: type[Object], seen: Snapshot) -> bool:
+def is_served(kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether the cluster is known to serve a kind."""
-    fact = seen.fact(KindServed, (seen.local, kind.kind))
-    return fact.served if fact is not None else seen.listed(seen.local, kind)
+    fact = snapshot.fact(KindServed, (snapshot.local, kind.kind))
+    return fact.served if fact is not None else snapshot.listed(snapshot.local, kind)
 
 
 def _path(object_: Object) -> str:

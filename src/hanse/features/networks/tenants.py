@@ -21,9 +21,9 @@ from hanse.model.snapshot import Snapshot
 HOMES = ("default", "kube-system")
 
 
-def plan_tenant(key: Key, seen: Snapshot, options: NetworksOptions) -> Plan:
+def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     """A tenant's namespaces, which outlive it, and its default network, which does not."""
-    tenant = seen.get(seen.local, Tenant, key.name)
+    tenant = snapshot.get(snapshot.local, Tenant, key.name)
     if tenant is None or tenant.metadata.deletion_timestamp is not None:
         return Plan()
     trouble = ""
@@ -32,46 +32,46 @@ def plan_tenant(key: Key, seen: Snapshot, options: NetworksOptions) -> Plan:
         network = default_network(options.template, key.name)
     except BadTemplate as error:
         trouble = str(error)
-    spaces = _wanted(tenant, network, seen)
-    trouble = trouble or "; ".join(_foreign(spaces, key.name, seen))
-    desired = list(_namespaces(spaces, key.name, seen))
+    spaces = _wanted(tenant, network, snapshot)
+    trouble = trouble or "; ".join(_foreign(spaces, key.name, snapshot))
+    desired = list(_namespaces(spaces, key.name, snapshot))
     if network is not None:
-        desired.append(Desired(_as_it_stands(network, seen), seen.local, step=1))
+        desired.append(Desired(_as_it_stands(network, snapshot), snapshot.local, step=1))
     return Plan(
         tuple(desired),
-        patches=(_told(tenant, network, trouble, desired, seen),),
-        notices=_notices(tenant, trouble, seen),
+        patches=(_told(tenant, network, trouble, desired, snapshot),),
+        notices=_notices(tenant, trouble, snapshot),
     )
 
 
-def _as_it_stands(network: Network, seen: Snapshot) -> Network:
+def _as_it_stands(network: Network, snapshot: Snapshot) -> Network:
     """The default network is the tenant's to change once it is made."""
-    standing = seen.get(seen.local, Network, network.metadata.name)
+    standing = snapshot.get(snapshot.local, Network, network.metadata.name)
     if standing is None:
         return network
     meta = replace(network.metadata, finalizers=())
     return replace(network, metadata=meta, spec=standing.spec)
 
 
-def _wanted(tenant: Tenant, network: Network | None, seen: Snapshot) -> set[str]:
+def _wanted(tenant: Tenant, network: Network | None, snapshot: Snapshot) -> set[str]:
     name = tenant.metadata.name
     asked = {home_of(name, short) for short in tenant.spec.namespaces}
-    if network is not None or networks_of(name, seen):
+    if network is not None or networks_of(name, snapshot):
         asked |= {home_of(name, short) for short in HOMES}
     return asked
 
 
-def _namespaces(names: set[str], tenant: str, seen: Snapshot) -> Iterator[Desired]:
+def _namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[Desired]:
     """Made where they are missing and left alone from then on: people's work is in them."""
     for name in sorted(names):
         meta = Meta(name=name, labels={TENANT: tenant})
-        yield Desired(Namespace(metadata=meta), seen.local, unowned=True)
+        yield Desired(Namespace(metadata=meta), snapshot.local, unowned=True)
 
 
-def _foreign(names: set[str], tenant: str, seen: Snapshot) -> Iterator[str]:
+def _foreign(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[str]:
     """Namespaces of the wanted names that are not this tenant's."""
     for name in sorted(names):
-        standing = seen.get(seen.local, Namespace, name)
+        standing = snapshot.get(snapshot.local, Namespace, name)
         if standing is not None and standing.metadata.labels.get(TENANT, "") != tenant:
             yield f"namespace {name} has no label {TENANT}={tenant}; an administrator can set it"
 
@@ -81,22 +81,22 @@ def _told(
     network: Network | None,
     trouble: str,
     desired: list[Desired],
-    seen: Snapshot,
+    snapshot: Snapshot,
 ) -> Patch:
-    outcomes = (seen.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired)
+    outcomes = (snapshot.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired)
     failed = [o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")]
     why = trouble or "; ".join(failed)[:4000]
     ready = condition("Ready", not why, "Invalid" if why else "Ready", why)
-    conditions = merged(tenant.status.conditions, [ready], seen.now, tenant.metadata.generation)
-    known = network is not None and network_at(parsed(network.metadata.name), seen) is not None
+    conditions = merged(tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation)
+    known = network is not None and network_at(parsed(network.metadata.name), snapshot) is not None
     status: Wire = {
         "defaultNetwork": network.metadata.name if network is not None and known else None,
         "conditions": msgspec.to_builtins(conditions),
     }
-    return Patch(Place(seen.local, ref_of(tenant)), {"status": status}, "status")
+    return Patch(Place(snapshot.local, ref_of(tenant)), {"status": status}, "status")
 
 
-def _notices(tenant: Tenant, trouble: str, seen: Snapshot) -> tuple[Notice, ...]:
+def _notices(tenant: Tenant, trouble: str, snapshot: Snapshot) -> tuple[Notice, ...]:
     if not trouble:
         return ()
-    return (Notice(Place(seen.local, ref_of(tenant)), "Invalid", trouble, "Warning"),)
+    return (Notice(Place(snapshot.local, ref_of(tenant)), "Invalid", trouble, "Warning"),)

@@ -42,23 +42,23 @@ class VpcProvider:
         Watch(Role.LOCAL, NetworkPort, indexes=(PORTS_OF, PORTS_FOR), writes=Writes.OBJECTS),
     )
 
-    def check(self, network: Network, annotations: dict[str, str], seen: Snapshot) -> None:
+    def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
         nic = nic_of(annotations)
         subnets = subnets_of(network, nic)
         if nic.ip:
             refuse_gateway(nic, subnets[0])
-            _refuse_taken(network, str(address_in(nic.ip)), "", seen)
+            _refuse_taken(network, str(address_in(nic.ip)), "", snapshot)
 
-    def up(self, network: Network, seen: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def up(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
         faults = list(malformed(network))
         return Provision("Failed", "; ".join(faults)) if faults else Provision()
 
-    def down(self, network: Network, seen: Snapshot) -> Provision:
-        left = list(seen.by(seen.local, PORTS_OF, network.metadata.name))
+    def down(self, network: Network, snapshot: Snapshot) -> Provision:
+        left = list(snapshot.by(snapshot.local, PORTS_OF, network.metadata.name))
         return Provision("Pending", f"{len(left)} ports are being released", gone=not left)
 
-    def port(self, pod: Pod, network: Network, seen: Snapshot) -> PortPlan:
-        standing = port_of(pod, seen)
+    def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
+        standing = port_of(pod, snapshot)
         if standing is not None:
             args = cni_args(dict(_arguments(standing, network, pod)))
             return PortPlan((_fresh(standing),), ready=True, annotations={CNI_ARGS: args})
@@ -67,19 +67,19 @@ class VpcProvider:
         if nic.ip:
             address = str(address_in(nic.ip))
             refuse_gateway(nic, subnets[0])
-            _refuse_taken(network, address, pod.metadata.uid, seen)
+            _refuse_taken(network, address, pod.metadata.uid, snapshot)
             return PortPlan((_port(network, subnets[0], address, pod),))
         for subnet in subnets:
-            chosen = _free(network, subnet, nic, pod, seen)
+            chosen = _free(network, subnet, nic, pod, snapshot)
             if chosen is not None:
                 return PortPlan((_port(network, subnet, chosen, pod),))
         names = ", ".join(f"{s.name} ({part_of(s, nic)})" for s in subnets)
         return PortPlan(message=f"no address of network {network.metadata.name} is free in {names}")
 
 
-def port_of(pod: Pod, seen: Snapshot) -> NetworkPort | None:
+def port_of(pod: Pod, snapshot: Snapshot) -> NetworkPort | None:
     """The port of that very pod."""
-    found = seen.by(seen.local, PORTS_FOR, f"{pod.metadata.namespace}/{pod.metadata.name}")
+    found = snapshot.by(snapshot.local, PORTS_FOR, f"{pod.metadata.namespace}/{pod.metadata.name}")
     return next(
         (
             p
@@ -103,7 +103,7 @@ def mac_of(network: str, address: str) -> str:
     return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
 
 
-def _free(network: Network, subnet: Subnet, nic: Nic, pod: Pod, seen: Snapshot) -> str | None:
+def _free(network: Network, subnet: Subnet, nic: Nic, pod: Pod, snapshot: Snapshot) -> str | None:
     """A free address; where to begin depends on the pod, so that few look at the same place."""
     range_, part = range_in(subnet.cidr), part_of(subnet, nic)
     if range_ is None or part is None:
@@ -120,13 +120,16 @@ def _free(network: Network, subnet: Subnet, nic: Nic, pod: Pod, seen: Snapshot) 
     start = int.from_bytes(digest) % count
     for step in range(min(count, MOST_LOOKS)):
         address = str(range_[first + (start + step) % count])
-        if seen.get(seen.local, NetworkPort, port_name(network.metadata.name, address)) is None:
+        if (
+            snapshot.get(snapshot.local, NetworkPort, port_name(network.metadata.name, address))
+            is None
+        ):
             return address
     return None
 
 
-def _refuse_taken(network: Network, address: str, uid: str, seen: Snapshot) -> None:
-    holder = seen.get(seen.local, NetworkPort, port_name(network.metadata.name, address))
+def _refuse_taken(network: Network, address: str, uid: str, snapshot: Snapshot) -> None:
+    holder = snapshot.get(snapshot.local, NetworkPort, port_name(network.metadata.name, address))
     if holder is not None and holder.spec.pod.uid != uid:
         who = f"{holder.spec.pod.namespace}/{holder.spec.pod.name}"
         raise BadNic(

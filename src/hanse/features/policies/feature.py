@@ -111,35 +111,35 @@ class Policies:
     def __init__(self, options: PolicyOptions = PolicyOptions()) -> None:  # noqa: B008 - frozen
         self._options = options
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after):
                 match change.object:
                     case ClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
-                        return [key_of(policy), *_unjoined(seen)]
+                        return [key_of(policy), *_unjoined(snapshot)]
                     case ConfigMap():
                         told = [o for o in (before, after) if isinstance(o, ConfigMap)]
-                        return _woken_by_record(told, seen)
+                        return _woken_by_record(told, snapshot)
                     case Namespace() as home if home.metadata.name == SYSTEM:
-                        return _all_keys(seen)
+                        return _all_keys(snapshot)
                     case Namespace() as home:
-                        return _keys_in(home.metadata.name, seen)
+                        return _keys_in(home.metadata.name, snapshot)
                     case CustomResourceDefinition() as defined:
                         topic = _DEFINITIONS.get(defined.metadata.name)
-                        return [k for k in _all_keys(seen) if k.topic == topic]
+                        return [k for k in _all_keys(snapshot) if k.topic == topic]
                     case _:
                         return ()
             case FactChange():
-                return _woken_by_fact(change, seen)
+                return _woken_by_fact(change, snapshot)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         if key.topic == PAGE_TOPIC:
-            return plan_page(key.name, self._options, seen)
-        ledgers = ledgers_of(seen)
-        known = known_of(key, ledgers, seen)
-        led = [m for m in ledgers.members if leads(m, seen)]
-        shares = [self._share(key, m, ledgers, known, seen) for m in led]
-        kept = [d for m in leaving_of(seen) for d in _kept_while_leaving(key, m, seen)]
+            return plan_page(key.name, self._options, snapshot)
+        ledgers = ledgers_of(snapshot)
+        known = known_of(key, ledgers, snapshot)
+        led = [m for m in ledgers.members if leads(m, snapshot)]
+        shares = [self._share(key, m, ledgers, known, snapshot) for m in led]
+        kept = [d for m in leaving_of(snapshot) for d in _kept_while_leaving(key, m, snapshot)]
         writes = [w for s in shares if s.step is not None for w in s.step.writes]
         made = [w for w in writes if isinstance(w, Desired)]
         waits = [s.again_after for s in shares if s.again_after is not None]
@@ -153,21 +153,21 @@ class Policies:
         )
 
     def _share(
-        self, key: Key, member: ClusterId, ledgers: Ledgers, known: History, seen: Snapshot
+        self, key: Key, member: ClusterId, ledgers: Ledgers, known: History, snapshot: Snapshot
     ) -> _Share:
         """What is to be done in one member that we lead."""
-        standing = _Share(_standing(key, member, seen))
-        if not is_whole(member, KINDS[key.topic], seen):
+        standing = _Share(_standing(key, member, snapshot))
+        if not is_whole(member, KINDS[key.topic], snapshot):
             return standing
-        own = own_record(key, member, ledgers, seen)
-        sight = sight_of(key, member, ledgers, seen)
+        own = own_record(key, member, ledgers, snapshot)
+        sight = sight_of(key, member, ledgers, snapshot)
         policy = sight.policy
         if isinstance(own, Unreadable):
             return standing
         if policy is not None and policy.metadata.deletion_timestamp is not None:
             return standing
         observation = observe(sight, own, known, self._options.flips)
-        return self._answer(sight, own, observation, ledgers, seen)
+        return self._answer(sight, own, observation, ledgers, snapshot)
 
     def _answer(
         self,
@@ -175,21 +175,21 @@ class Policies:
         own: Record | Lost,
         observation: Observation,
         ledgers: Ledgers,
-        seen: Snapshot,
+        snapshot: Snapshot,
     ) -> _Share:
-        standing = _standing(sight.key, sight.member, seen)
+        standing = _standing(sight.key, sight.member, snapshot)
         match observation:
             case Past():
                 return _Share(standing, again_after=guards.LOOK_AGAIN)
             case Draft():
-                return _settled(sight, own, observation, ledgers, seen)
+                return _settled(sight, own, observation, ledgers, snapshot)
             case Vanished(if_deleted, if_not):
                 assert isinstance(own, Record), "what was never recorded cannot vanish"
-                match guards.find_out(sight, own.here, self._options, seen):
+                match guards.find_out(sight, own.here, self._options, snapshot):
                     case guards.Deleted():
-                        return _share_of(sight, own, if_deleted, ledgers, seen)
+                        return _share_of(sight, own, if_deleted, ledgers, snapshot)
                     case guards.Displaced():
-                        return _share_of(sight, own, if_not, ledgers, seen)
+                        return _share_of(sight, own, if_not, ledgers, snapshot)
                     case guards.Held(message):
                         return _held(sight, own, message)
                     case guards.Unsure(questions):
@@ -198,22 +198,22 @@ class Policies:
 
 
 def _settled(
-    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, seen: Snapshot
+    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, snapshot: Snapshot
 ) -> _Share:
     """What is to be done about a policy once it is known where it stands; nothing waits for it."""
-    match guards.settle(sight, draft.here, seen):
+    match guards.settle(sight, draft.here, snapshot):
         case guards.Unsure(questions):
-            share = _share_of(sight, own, draft, ledgers, seen)
+            share = _share_of(sight, own, draft, ledgers, snapshot)
             return replace(share, questions=questions, again_after=guards.LOOK_AGAIN)
         case here:
-            return _share_of(sight, own, replace(draft, here=here), ledgers, seen)
+            return _share_of(sight, own, replace(draft, here=here), ledgers, snapshot)
 
 
 def _share_of(
-    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, seen: Snapshot
+    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, snapshot: Snapshot
 ) -> _Share:
-    outcome = seen.fact(Outcome, sight.place)
-    step = decide(sight, own, draft, outcome, seen.now)
+    outcome = snapshot.fact(Outcome, sight.place)
+    step = decide(sight, own, draft, outcome, snapshot.now)
     if not _is_needed(sight, own, step.record, ledgers):
         return _Share()
     desired = _desired(sight, step.record)
@@ -246,39 +246,39 @@ def _is_needed(sight: Sight, own: Record | Lost, record: Record, ledgers: Ledger
     return isinstance(own, Record) or winner is not None
 
 
-def _standing(key: Key, member: ClusterId, seen: Snapshot) -> tuple[Desired, ...]:
+def _standing(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[Desired, ...]:
     """The record as it is: what cannot be decided now is left alone."""
-    found = seen.get(member, ConfigMap, record_name(key), SYSTEM)
+    found = snapshot.get(member, ConfigMap, record_name(key), SYSTEM)
     if found is None:
         return ()
     return (Desired(found, member, as_leader_of=member, takes_over=True),)
 
 
-def _kept_while_leaving(key: Key, member: ClusterId, seen: Snapshot) -> tuple[Desired, ...]:
+def _kept_while_leaving(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[Desired, ...]:
     """Records go after the page, so that nobody takes their absence for anything else."""
-    if page_of(member, seen) is None or not leads(member, seen):
+    if page_of(member, snapshot) is None or not leads(member, snapshot):
         return ()
-    return _standing(key, member, seen)
+    return _standing(key, member, snapshot)
 
 
-def _woken_by_record(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
+def _woken_by_record(told: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
     keys = {key for one in told if (key := key_in(one)) is not None}
     pages = {key for key in keys if key.topic == PAGE_TOPIC}
     yield from keys
     if not keys:
         return
     if pages:
-        yield from _woken_by_page(told, seen)
+        yield from _woken_by_page(told, snapshot)
     elif any(_is_over(one) for one in told):
-        yield from (Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen))
+        yield from (Key(PAGE_TOPIC, m) for m in members_of(snapshot) if leads(m, snapshot))
     else:
-        yield from _unjoined(seen)
+        yield from _unjoined(snapshot)
 
 
-def _woken_by_page(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
+def _woken_by_page(told: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
     pages = [page for one in told if isinstance(page := page_in(one), Page)]
     if len(pages) < 2 or len({(p.cluster, p.stay, str(p.left)) for p in pages}) > 1:
-        yield from _all_keys(seen)  # whose records count is another thing now
+        yield from _all_keys(snapshot)  # whose records count is another thing now
         return
     before, after = (page.collected for page in pages)
     for name in sorted(before.keys() | after.keys()):
@@ -286,7 +286,7 @@ def _woken_by_page(told: list[ConfigMap], seen: Snapshot) -> Iterator[Key]:
             continue
         topic, namespace, policy = name.split("/", 2)
         yield Key(topic, policy, namespace)
-    yield from (Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen))
+    yield from (Key(PAGE_TOPIC, m) for m in members_of(snapshot) if leads(m, snapshot))
 
 
 def _is_over(told: ConfigMap) -> bool:
@@ -294,21 +294,21 @@ def _is_over(told: ConfigMap) -> bool:
     return isinstance(record, Record) and record.here.phase == "Released"
 
 
-def _unjoined(seen: Snapshot) -> Iterator[Key]:
+def _unjoined(snapshot: Snapshot) -> Iterator[Key]:
     """The pages of members that are still taking things in."""
-    led = [member for member in members_of(seen) if leads(member, seen)]
-    ledgers = ledgers_of(seen) if led else None
+    led = [member for member in members_of(snapshot) if leads(member, snapshot)]
+    ledgers = ledgers_of(snapshot) if led else None
     for member in led:
-        if ledgers is not None and not ledgers.has_joined(member, seen):
+        if ledgers is not None and not ledgers.has_joined(member, snapshot):
             yield Key(PAGE_TOPIC, member)
 
 
-def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterable[Key]:
+def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
     match change.fact:
         case ClusterState() | Departed() | Leadership():
-            return _all_keys(seen)
+            return _all_keys(snapshot)
         case KindServed(_, kind) if any(kind == k.kind for k in KINDS.values()):
-            return _all_keys(seen)
+            return _all_keys(snapshot)
         case Outcome(place):
             ref = place.ref
             topics = {CLUSTER_WIDE, NAMESPACED} if ref.kind.group == "crd.antrea.io" else set()
@@ -317,23 +317,23 @@ def _woken_by_fact(change: FactChange, seen: Snapshot) -> Iterable[Key]:
             return ()
 
 
-def _keys_in(namespace: str, seen: Snapshot) -> Iterable[Key]:
+def _keys_in(namespace: str, snapshot: Snapshot) -> Iterable[Key]:
     """The policies of a namespace that some ledger knows."""
-    found = (told for m in members_of(seen) for told in seen.by(m, BY_NAMESPACE, namespace))
+    found = (told for m in members_of(snapshot) for told in snapshot.by(m, BY_NAMESPACE, namespace))
     return {key for told in found if (key := key_in(told)) is not None}
 
 
-def _all_keys(seen: Snapshot) -> list[Key]:
-    keys = {Key(PAGE_TOPIC, m) for m in members_of(seen) if leads(m, seen)}
-    for member in (*members_of(seen), *leaving_of(seen)):
-        for told in seen.all(member, ConfigMap):
+def _all_keys(snapshot: Snapshot) -> list[Key]:
+    keys = {Key(PAGE_TOPIC, m) for m in members_of(snapshot) if leads(m, snapshot)}
+    for member in (*members_of(snapshot), *leaving_of(snapshot)):
+        for told in snapshot.all(member, ConfigMap):
             key = key_in(told)
             if key is not None:
                 keys.add(key)
         for kind in KINDS.values():
-            keys.update(key_of(p) for p in _federated(member, kind, seen))
+            keys.update(key_of(p) for p in _federated(member, kind, snapshot))
     return sorted(keys)
 
 
-def _federated(member: ClusterId, kind: type[Policy], seen: Snapshot) -> Iterator[Policy]:
-    return (policy for policy in seen.all(member, kind) if is_federated(policy))
+def _federated(member: ClusterId, kind: type[Policy], snapshot: Snapshot) -> Iterator[Policy]:
+    return (policy for policy in snapshot.all(member, kind) if is_federated(policy))

@@ -46,15 +46,15 @@ class Held(Struct, frozen=True):
 Finding: TypeAlias = Deleted | Displaced | Unsure | Held
 
 
-def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -> Finding:
+def find_out(sight: Sight, here: Here, options: PolicyOptions, snapshot: Snapshot) -> Finding:
     """What became of a policy that stood in a member; if one is seen there, it is another."""
     if sight.joining:
         return Unsure()
-    suspicion = _suspicion(sight.member, options, seen)
+    suspicion = _suspicion(sight.member, options, snapshot)
     if suspicion:
         return Held(suspicion)
     reads = [Read(place, since=f"{here.uid} was gone") for place in _places(sight)]
-    known = just_read(reads, seen)
+    known = just_read(reads, snapshot)
     if known is None:
         return Unsure(questions_of(reads))
     policy, definition, *homes = known
@@ -68,7 +68,7 @@ def find_out(sight: Sight, here: Here, options: PolicyOptions, seen: Snapshot) -
     return Deleted()
 
 
-def settle(sight: Sight, here: Here, seen: Snapshot) -> Here | Unsure:
+def settle(sight: Sight, here: Here, snapshot: Snapshot) -> Here | Unsure:
     """The same, with the namespace and the definition that a standing policy is of.
 
     Watches may lag behind each other, so it may have been acknowledged as of those before. What is
@@ -80,7 +80,7 @@ def settle(sight: Sight, here: Here, seen: Snapshot) -> Here | Unsure:
     if (here.home, here.definition) == known:
         return here
     read = Read(sight.place, since=" and ".join(known))
-    answer = seen.fact(Answer, read.id)
+    answer = snapshot.fact(Answer, read.id)
     if answer is None or uid_in(answer.value) != here.uid:
         return Unsure(questions_of([read]))
     return replace(here, home=sight.home, definition=sight.definition)
@@ -94,20 +94,20 @@ def _places(sight: Sight) -> tuple[Place, ...]:
     return (*places, Place(sight.member, Ref(Namespace.kind, sight.key.namespace)))
 
 
-def _suspicion(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> str:
+def _suspicion(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
     """Why so much being gone is suspicious; empty if it is not."""
-    home = seen.get(member, Namespace, SYSTEM)
+    home = snapshot.get(member, Namespace, SYSTEM)
     lifted = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
     if {"policies", "*"} & {one.strip() for one in lifted.split(",")}:
         return ""
     stood = vanished = 0
-    for told in seen.all(member, ConfigMap):
+    for told in snapshot.all(member, ConfigMap):
         record, key = record_in(told), key_in(told)
         if not isinstance(record, Record) or key is None or key.topic not in KINDS:
             continue
         if record.here.phase == "Applied" and record.here.stands:
             stood += 1
-            vanished += seen.get(member, KINDS[key.topic], key.name, key.namespace) is None
+            vanished += snapshot.get(member, KINDS[key.topic], key.name, key.namespace) is None
     if vanished <= max(options.vanished, options.share * stood):
         return ""
     return (

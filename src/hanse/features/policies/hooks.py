@@ -16,7 +16,7 @@ class PeersHook:
         Asks((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
     )
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:  # noqa: ARG002 - the rules tell
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - the rules tell
         metadata = review.object.get("metadata") or {}
         marks = metadata.get("annotations") or {}
         spec = review.object.get("spec")

@@ -41,28 +41,28 @@ from hanse.model.snapshot import Snapshot
 LOOK_AGAIN = timedelta(seconds=10)
 
 
-def plan_page(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> Plan:
+def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
     """Keep the page of a member that we lead; it goes first when the member leaves."""
-    if member in leaving_of(seen) or not leads(member, seen):
+    if member in leaving_of(snapshot) or not leads(member, snapshot):
         return Plan()
-    standing = seen.get(member, ConfigMap, PAGE_NAME, SYSTEM)
+    standing = snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM)
     kept = () if standing is None else (Desired(standing, member, as_leader_of=member),)
-    if not all(is_whole(member, kind, seen) for kind in KINDS.values()):
+    if not all(is_whole(member, kind, snapshot) for kind in KINDS.values()):
         return Plan(kept)
-    ledgers = ledgers_of(seen)
-    joined = ledgers.has_joined(member, seen)
-    if not joined and not _is_complete(member, ledgers, seen):
+    ledgers = ledgers_of(snapshot)
+    joined = ledgers.has_joined(member, snapshot)
+    if not joined and not _is_complete(member, ledgers, snapshot):
         return Plan(kept, again_after=LOOK_AGAIN)
     page = ledgers.pages.get(member)
     known = page.collected if page is not None else {}
-    due = dict(_collectable(member, ledgers, options, seen))
+    due = dict(_collectable(member, ledgers, options, snapshot))
     collected = {name: context for name, context in known.items() if name not in due}
     collected.update(due)
     latest = dict(list(collected.items())[-options.remembered :])
-    stay = ledgers.stay_of(member, seen)
-    about = Page(identity_of(member, seen), stay, *_others(member, ledgers))
+    stay = ledgers.stay_of(member, snapshot)
+    about = Page(identity_of(member, snapshot), stay, *_others(member, ledgers))
     written = page_map_of(member, replace(about, collected=latest))
-    wait = _next_collection(member, options, seen)
+    wait = _next_collection(member, options, snapshot)
     desired = Desired(written, member, as_leader_of=member, takes_over=True)
     return Plan((desired,), again_after=wait)
 
@@ -91,72 +91,74 @@ def remembers(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
 
 
-def _is_complete(member: ClusterId, ledgers: Ledgers, seen: Snapshot) -> bool:
+def _is_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> bool:
     """Whether the ledger of a member knows all that it should, as of this stay."""
-    stay = ledgers.stay_of(member, seen)
+    stay = ledgers.stay_of(member, snapshot)
     return all(
-        _is_known(member, key, stay, ledgers, seen)
-        for key in set(_keys_to_know(member, ledgers, seen))
+        _is_known(member, key, stay, ledgers, snapshot)
+        for key in set(_keys_to_know(member, ledgers, snapshot))
     )
 
 
-def _is_known(member: ClusterId, key: Key, stay: int, ledgers: Ledgers, seen: Snapshot) -> bool:
-    match record_in(seen.get(member, ConfigMap, record_name(key), SYSTEM)):
+def _is_known(member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot: Snapshot) -> bool:
+    match record_in(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
         case Record() as record:
             return record.stay == stay
         case Unreadable():
             return True
         case Lost():
-            return remembers(member, key, known_of(key, ledgers, seen), ledgers)
+            return remembers(member, key, known_of(key, ledgers, snapshot), ledgers)
 
 
-def _keys_to_know(member: ClusterId, ledgers: Ledgers, seen: Snapshot) -> Iterator[Key]:
+def _keys_to_know(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> Iterator[Key]:
     for kind in KINDS.values():
-        yield from (key_of(p) for p in seen.all(member, kind) if is_federated(p))
+        yield from (key_of(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:
-        for told in seen.all(other, ConfigMap):
+        for told in snapshot.all(other, ConfigMap):
             key = key_in(told)
             if key is None or key.topic == PAGE_TOPIC or other == member:
                 continue
-            if isinstance(record_in(told), Record) and known_of(key, ledgers, seen).entries:
+            if isinstance(record_in(told), Record) and known_of(key, ledgers, snapshot).entries:
                 yield key
 
 
 def _collectable(
-    member: ClusterId, ledgers: Ledgers, options: PolicyOptions, seen: Snapshot
+    member: ClusterId, ledgers: Ledgers, options: PolicyOptions, snapshot: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
     """The policies that are over and that every member knows to be over."""
-    for key, record in _released(member, seen):
-        if _age(record, seen.now) < options.retention:
+    for key, record in _released(member, snapshot):
+        if _age(record, snapshot.now) < options.retention:
             continue
-        history = merge(record.history, known_of(key, ledgers, seen))
+        history = merge(record.history, known_of(key, ledgers, snapshot))
         winner = history.winner
         if winner is not None and winner.state == "Present":
             continue
-        if winner is None or _all_know(key, history, ledgers, seen):
+        if winner is None or _all_know(key, history, ledgers, snapshot):
             yield str(key), history.context
 
 
-def _all_know(key: Key, history: History, ledgers: Ledgers, seen: Snapshot) -> bool:
-    return all(_knows(member, key, history, ledgers, seen) for member in ledgers.members)
+def _all_know(key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot) -> bool:
+    return all(_knows(member, key, history, ledgers, snapshot) for member in ledgers.members)
 
 
-def _knows(member: ClusterId, key: Key, history: History, ledgers: Ledgers, seen: Snapshot) -> bool:
+def _knows(
+    member: ClusterId, key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot
+) -> bool:
     """Whether a member has seen the end of a policy, and done what it asks for."""
-    if not seen.synced(member, ConfigMap):
+    if not snapshot.synced(member, ConfigMap):
         return False
     ends = [e.dot for e in history.entries]
     past = ledgers.collected(member, key)
     if all(past.covers(dot) for dot in ends):
         return True
-    record = own_record(key, member, ledgers, seen)
+    record = own_record(key, member, ledgers, snapshot)
     if not isinstance(record, Record) or record.here.phase != "Released":
         return False
     return all(record.history.covers(dot) for dot in ends)
 
 
-def _released(member: ClusterId, seen: Snapshot) -> Iterator[tuple[Key, Record]]:
-    for told in seen.all(member, ConfigMap):
+def _released(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Key, Record]]:
+    for told in snapshot.all(member, ConfigMap):
         key, record = key_in(told), record_in(told)
         if key is None or key.topic == PAGE_TOPIC or not isinstance(record, Record):
             continue
@@ -164,9 +166,11 @@ def _released(member: ClusterId, seen: Snapshot) -> Iterator[tuple[Key, Record]]
             yield key, record
 
 
-def _next_collection(member: ClusterId, options: PolicyOptions, seen: Snapshot) -> timedelta | None:
+def _next_collection(
+    member: ClusterId, options: PolicyOptions, snapshot: Snapshot
+) -> timedelta | None:
     """When the next tombstone is old enough; what waits for other members is woken by them."""
-    waits = [options.retention - _age(r, seen.now) for _, r in _released(member, seen)]
+    waits = [options.retention - _age(r, snapshot.now) for _, r in _released(member, snapshot)]
     return min((wait for wait in waits if wait > timedelta(0)), default=None)
 
 

@@ -59,19 +59,19 @@ class Sight(Struct, frozen=True):
         return Place(self.member, Ref(ConfigMap.kind, record_name(self.key), SYSTEM))
 
 
-def members_of(seen: Snapshot) -> tuple[ClusterId, ...]:
+def members_of(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The members of the federation, reachable or not, those that are leaving aside."""
     return tuple(
         s.cluster
-        for s in sorted(seen.facts(ClusterState), key=lambda s: s.cluster)
+        for s in sorted(snapshot.facts(ClusterState), key=lambda s: s.cluster)
         if Role.MEMBER in s.roles and not is_leaving(s)
     )
 
 
-def leaving_of(seen: Snapshot) -> tuple[ClusterId, ...]:
+def leaving_of(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The members that we are on our way out of."""
     return tuple(
-        s.cluster for s in seen.facts(ClusterState) if Role.MEMBER in s.roles and is_leaving(s)
+        s.cluster for s in snapshot.facts(ClusterState) if Role.MEMBER in s.roles and is_leaving(s)
     )
 
 
@@ -80,25 +80,25 @@ def is_leaving(state: ClusterState) -> bool:
     return state.leaving
 
 
-def leads(member: ClusterId, seen: Snapshot) -> bool:
+def leads(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether the member is ours to write to."""
-    lead = seen.fact(Leadership, member)
-    state = seen.fact(ClusterState, member)
+    lead = snapshot.fact(Leadership, member)
+    state = snapshot.fact(ClusterState, member)
     return lead is not None and lead.ours and state is not None and Role.LED in state.roles
 
 
-def is_whole(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
+def is_whole(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether everything is known of a member that decisions about a kind there rest on."""
-    state = seen.fact(ClusterState, member)
+    state = snapshot.fact(ClusterState, member)
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
         return False
     needed = (ConfigMap, Namespace, CustomResourceDefinition)
-    if not all(seen.listed(member, one) for one in needed) or _are_being_read(seen):
+    if not all(snapshot.listed(member, one) for one in needed) or _are_being_read(snapshot):
         return False
-    return seen.listed(member, kind) or not _is_served(member, kind, seen)
+    return snapshot.listed(member, kind) or not _is_served(member, kind, snapshot)
 
 
-def _are_being_read(seen: Snapshot) -> bool:
+def _are_being_read(snapshot: Snapshot) -> bool:
     """Whether some ledger is about to be read for the first time; dead ones are not waited for.
 
     It may say that what this member's ledger says is of another time.
@@ -106,41 +106,41 @@ def _are_being_read(seen: Snapshot) -> bool:
     return any(
         state.phase is Phase.CONNECTING
         and Role.MEMBER in state.roles
-        and not seen.listed(state.cluster, ConfigMap)
-        for state in seen.facts(ClusterState)
+        and not snapshot.listed(state.cluster, ConfigMap)
+        for state in snapshot.facts(ClusterState)
     )
 
 
-def sight_of(key: Key, member: ClusterId, ledgers: "Ledgers", seen: Snapshot) -> Sight:
+def sight_of(key: Key, member: ClusterId, ledgers: "Ledgers", snapshot: Snapshot) -> Sight:
     """What is seen of a policy in a member that is whole."""
     kind = KINDS[key.topic]
     others = [m for m in ledgers.members if m != member]
     return Sight(
         key,
         member,
-        seen.get(member, kind, key.name, key.namespace),
-        _is_served(member, kind, seen),
-        home_in(key, member, seen),
-        definition_in(key, member, seen),
-        joining=not ledgers.has_joined(member, seen),
+        snapshot.get(member, kind, key.name, key.namespace),
+        _is_served(member, kind, snapshot),
+        home_in(key, member, snapshot),
+        definition_in(key, member, snapshot),
+        joining=not ledgers.has_joined(member, snapshot),
         alone=not others,
-        joins_others=any(ledgers.has_joined(m, seen) for m in others),
-        heard=heard_of(key, ledgers, seen),
-        stay=ledgers.stay_of(member, seen),
+        joins_others=any(ledgers.has_joined(m, snapshot) for m in others),
+        heard=heard_of(key, ledgers, snapshot),
+        stay=ledgers.stay_of(member, snapshot),
     )
 
 
-def home_in(key: Key, member: ClusterId, seen: Snapshot) -> str:
+def home_in(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
     """The uid of a policy's namespace that is there and stays."""
     if not key.namespace:
         return "cluster"
-    home = seen.get(member, Namespace, key.namespace)
+    home = snapshot.get(member, Namespace, key.namespace)
     return _uid_of(home)
 
 
-def definition_in(key: Key, member: ClusterId, seen: Snapshot) -> str:
+def definition_in(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
     """The uid of the definition of a policy's kind that is there and stays."""
-    return _uid_of(seen.get(member, CustomResourceDefinition, definition_name(key)))
+    return _uid_of(snapshot.get(member, CustomResourceDefinition, definition_name(key)))
 
 
 def definition_name(key: Key) -> str:
@@ -156,7 +156,7 @@ class Ledgers(Struct, frozen=True):
     left: dict[ClusterId, int]
     """The latest stay of each member that others saw the end of."""
 
-    def has_joined(self, member: ClusterId, seen: Snapshot) -> bool:
+    def has_joined(self, member: ClusterId, snapshot: Snapshot) -> bool:
         """Whether a member has taken in what others knew, and has not been away since.
 
         Only its leader sees whether it is still the same cluster; others take the ledger's word.
@@ -164,14 +164,14 @@ class Ledgers(Struct, frozen=True):
         page = self.pages.get(member)
         if page is None or page.stay <= self.left.get(member, 0):
             return False
-        identity = identity_of(member, seen)
+        identity = identity_of(member, snapshot)
         return not identity or page.cluster == identity
 
-    def stay_of(self, member: ClusterId, seen: Snapshot) -> int:
+    def stay_of(self, member: ClusterId, snapshot: Snapshot) -> int:
         """Which of its stays a member is in; one that joins begins another than it ever told of."""
         page = self.pages.get(member)
         told = page.stay if page is not None else 0
-        if self.has_joined(member, seen):
+        if self.has_joined(member, snapshot):
             return told
         return max(told, self.left.get(member, 0)) + 1
 
@@ -181,10 +181,10 @@ class Ledgers(Struct, frozen=True):
         return History(page.collected.get(str(key), {})) if page is not None else NOTHING
 
 
-def ledgers_of(seen: Snapshot) -> Ledgers:
+def ledgers_of(snapshot: Snapshot) -> Ledgers:
     """What the ledgers of all members say of themselves."""
-    members = members_of(seen)
-    pages = {m: page for m in members if (page := page_of(m, seen)) is not None}
+    members = members_of(snapshot)
+    pages = {m: page for m in members if (page := page_of(m, snapshot)) is not None}
     left: dict[ClusterId, int] = {}
     for page in pages.values():
         for other, stay in page.left.items():
@@ -193,15 +193,15 @@ def ledgers_of(seen: Snapshot) -> Ledgers:
 
 
 def own_record(
-    key: Key, member: ClusterId, ledgers: Ledgers, seen: Snapshot
+    key: Key, member: ClusterId, ledgers: Ledgers, snapshot: Snapshot
 ) -> Record | Unreadable | Lost:
     """What a member's ledger says of a policy; what is of another stay or cluster is nothing."""
-    if member in ledgers.pages and not ledgers.has_joined(member, seen):
+    if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
         return Lost()
-    return record_in(seen.get(member, ConfigMap, record_name(key), SYSTEM))
+    return record_in(snapshot.get(member, ConfigMap, record_name(key), SYSTEM))
 
 
-def known_of(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
+def known_of(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
     """All that ledgers remember of a policy, and what those say that can be read now.
 
     A record that was read long ago may be of a policy whose end all but we have forgotten since.
@@ -210,32 +210,32 @@ def known_of(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
     histories: list[History] = []
     for member in ledgers.members:
         histories.append(ledgers.collected(member, key))
-        record = own_record(key, member, ledgers, seen)
-        if isinstance(record, Record) and seen.synced(member, ConfigMap):
+        record = own_record(key, member, ledgers, snapshot)
+        if isinstance(record, Record) and snapshot.synced(member, ConfigMap):
             histories.append(record.history)
     return merge_all(histories)
 
 
-def heard_of(key: Key, ledgers: Ledgers, seen: Snapshot) -> History:
+def heard_of(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
     """Which events of a policy any ledger ever told of, reachable now or not."""
-    told = (own_record(key, member, ledgers, seen) for member in ledgers.members)
+    told = (own_record(key, member, ledgers, snapshot) for member in ledgers.members)
     contexts = [History(r.history.context) for r in told if isinstance(r, Record)]
     return merge_all([*(ledgers.collected(m, key) for m in ledgers.members), *contexts])
 
 
-def page_of(member: ClusterId, seen: Snapshot) -> Page | None:
+def page_of(member: ClusterId, snapshot: Snapshot) -> Page | None:
     """What a member's ledger says of itself."""
-    found = page_in(seen.get(member, ConfigMap, PAGE_NAME, SYSTEM))
+    found = page_in(snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM))
     return found if isinstance(found, Page) else None
 
 
-def identity_of(member: ClusterId, seen: Snapshot) -> str:
+def identity_of(member: ClusterId, snapshot: Snapshot) -> str:
     """The uid that a cluster keeps for its life, where it can be seen."""
-    return _uid_of(seen.get(member, Namespace, "kube-system"))
+    return _uid_of(snapshot.get(member, Namespace, "kube-system"))
 
 
-def _is_served(member: ClusterId, kind: type[Object], seen: Snapshot) -> bool:
-    served = seen.fact(KindServed, (member, kind.kind))
+def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
+    served = snapshot.fact(KindServed, (member, kind.kind))
     return served is None or served.served
 
 

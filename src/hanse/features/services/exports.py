@@ -68,25 +68,25 @@ class _Case(Struct, frozen=True):
         return here in self.together.refused
 
 
-def plan_export(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_export(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """Publish one export, or say why it cannot be."""
-    export = seen.get(seen.local, ServiceExport, key.name, key.namespace)
+    export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
-    service = seen.get(seen.local, Service, key.name, key.namespace)
+    service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if reasons := _why_not(key, service):
         ended = (_AGREED,) if find(export.status.conditions, "Conflict") else ()
-        return told(export, seen, (*reasons, *ended))
+        return told(export, snapshot, (*reasons, *ended))
     assert service is not None, "what can be exported is there"
-    broker = broker_of(seen)
+    broker = broker_of(snapshot)
     if broker is None:
         waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
-        return told(export, seen, (_VALID, waiting))
-    on_broker = slices_of(key, seen, broker)
-    mine = [s for s in on_broker if source_of(s) == seen.local]
+        return told(export, snapshot, (_VALID, waiting))
+    on_broker = slices_of(key, snapshot, broker)
+    mine = [s for s in on_broker if source_of(s) == snapshot.local]
     if any(is_newer(s) for s in mine):
-        return _left_alone(mine, seen, broker)
-    return _publish(_case(export, service, on_broker, broker, seen, home), seen, home)
+        return _left_alone(mine, snapshot, broker)
+    return _publish(_case(export, service, on_broker, broker, snapshot, home), snapshot, home)
 
 
 def _why_not(key: Key, service: Service | None) -> tuple[Condition, ...]:
@@ -111,13 +111,13 @@ def _refused(reason: str, text: str) -> tuple[Condition, ...]:
     )
 
 
-def _left_alone(mine: list[EndpointSlice], seen: Snapshot, broker: ClusterId) -> Plan:
+def _left_alone(mine: list[EndpointSlice], snapshot: Snapshot, broker: ClusterId) -> Plan:
     """What a later version of this cluster's own agent published stands as it is."""
-    return Plan(tuple(Desired(s, broker, sources=_sources(seen, broker)) for s in mine))
+    return Plan(tuple(Desired(s, broker, sources=_sources(snapshot, broker)) for s in mine))
 
 
-def _sources(seen: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
-    return frozenset({seen.local, broker})
+def _sources(snapshot: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
+    return frozenset({snapshot.local, broker})
 
 
 def _case(
@@ -125,18 +125,18 @@ def _case(
     service: Service,
     on_broker: list[EndpointSlice],
     broker: ClusterId,
-    seen: Snapshot,
+    snapshot: Snapshot,
     home: str,
 ) -> _Case:
-    record = record_of(export, service, seen.local)
-    rules = rules_of(seen, broker)
-    others = [s for s in on_broker if source_of(s) != seen.local]
-    known = told_by(alive_for_us(others, seen, broker, home)).records
+    record = record_of(export, service, snapshot.local)
+    rules = rules_of(snapshot, broker)
+    others = [s for s in on_broker if source_of(s) != snapshot.local]
+    known = told_by(alive_for_us(others, snapshot, broker, home)).records
     together = merge([record, *known], rules.profile)
     assert together is not None, "one record makes an import"
     place = f"{record.namespace}/{record.name}"
-    pods = list(seen.by(seen.local, BACKENDS, place))
-    there = reached(service, pods, seen, as_pods=_as_pods(record, together))
+    pods = list(snapshot.by(snapshot.local, BACKENDS, place))
+    there = reached(service, pods, snapshot, as_pods=_as_pods(record, together))
     return _Case(export, record, broker, rules, tuple(on_broker), together, there)
 
 
@@ -146,43 +146,43 @@ def _as_pods(record: Record, together: Merged) -> bool:
     return record.type == "Headless" or (admitted and together.type == "Headless")
 
 
-def _publish(case: _Case, seen: Snapshot, home: str) -> Plan:
+def _publish(case: _Case, snapshot: Snapshot, home: str) -> Plan:
     export = case.export
     slices = published(
         case.record,
         case.reached.backing,
         home,
         as_pods=_as_pods(case.record, case.together),
-        refused=case.is_refused(seen.local),
+        refused=case.is_refused(snapshot.local),
     )
-    sources = _sources(seen, case.broker)
-    ranges = settings_of(seen.local, case.rules).ranges
+    sources = _sources(snapshot, case.broker)
+    ranges = settings_of(snapshot.local, case.rules).ranges
     desired = tuple(
         Desired(only_allowed(piece, ranges), case.broker, sources=sources) for piece in slices
     )
-    ready = _readiness(case, desired, seen)
+    ready = _readiness(case, desired, snapshot)
     wanted = [
         _VALID,
-        *settings_at_fault(export, members_of(seen, case.broker, home)),
+        *settings_at_fault(export, members_of(snapshot, case.broker, home)),
         *_addresses_at_fault(case, slices),
-        *_import_at_fault(case, seen),
+        *_import_at_fault(case, snapshot),
     ]
     if ready is not None:
         wanted.append(ready)
-    if seen.listed(case.broker, EndpointSlice):
-        wanted.append(_conflict(case.together, seen.local))
+    if snapshot.listed(case.broker, EndpointSlice):
+        wanted.append(_conflict(case.together, snapshot.local))
     if ready is None and find(export.status.conditions, "Ready") is None:
         return Plan(desired, again_after=PATIENCE)  # told once, when there is something to tell
-    return replace(told(export, seen, wanted), desired=desired)
+    return replace(told(export, snapshot, wanted), desired=desired)
 
 
-def _readiness(case: _Case, desired: tuple[Desired, ...], seen: Snapshot) -> Condition | None:
+def _readiness(case: _Case, desired: tuple[Desired, ...], snapshot: Snapshot) -> Condition | None:
     """Whether the export stands on the broker; None keeps what is told, since nothing is known."""
-    trouble = [seen.fact(Outcome, Place(case.broker, ref_of(d.object))) for d in desired]
+    trouble = [snapshot.fact(Outcome, Place(case.broker, ref_of(d.object))) for d in desired]
     bad = [t for t in trouble if t is not None and t.result in TROUBLE]
     if bad:
         return condition("Ready", False, "Failed", bad[0].message)
-    if case.is_refused(seen.local):
+    if case.is_refused(snapshot.local):
         return condition("Ready", False, "Failed", "it conflicts with an older export")
     if case.reached.waiting:
         return condition("Ready", False, "Pending", "Globalnet has not given it an address yet")
@@ -190,8 +190,8 @@ def _readiness(case: _Case, desired: tuple[Desired, ...], seen: Snapshot) -> Con
         whom = f"only {', '.join(case.record.to)}" if case.record.to else "all clusters"
         return condition("Ready", True, "Exported", f"{whom} can import it"[:1024])
     began = case.export.metadata.creation_timestamp
-    in_order = seen.synced(case.broker, EndpointSlice) and not any(trouble)
-    young = began is not None and seen.now - began < (BUSY if in_order else PATIENCE)
+    in_order = snapshot.synced(case.broker, EndpointSlice) and not any(trouble)
+    young = began is not None and snapshot.now - began < (BUSY if in_order else PATIENCE)
     if find(case.export.status.conditions, "Ready") is not None or young:
         return None
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({case.broker})")
@@ -214,14 +214,14 @@ def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[
     return [condition(OUTSIDE, True, "Allowed")] if once else []
 
 
-def _import_at_fault(case: _Case, seen: Snapshot) -> list[Condition]:
+def _import_at_fault(case: _Case, snapshot: Snapshot) -> list[Condition]:
     """Whether the import of this cluster itself could not be written, for what stands there."""
     ref = Ref(ServiceImport.kind, case.record.name, case.record.namespace)
-    trouble = seen.fact(Outcome, Place(seen.local, ref))
+    trouble = snapshot.fact(Outcome, Place(snapshot.local, ref))
     if trouble is not None and trouble.result in TROUBLE:
         text = f"it is not imported here: {trouble.message}"
         return [condition(IMPORTED_HERE, False, "ImportFailed", text[:32000])]
     once = find(case.export.status.conditions, IMPORTED_HERE) is not None
-    standing = seen.get(seen.local, ServiceImport, ref.name, ref.namespace)
+    standing = snapshot.get(snapshot.local, ServiceImport, ref.name, ref.namespace)
     ours = standing is not None and OWNER in standing.metadata.labels
     return [condition(IMPORTED_HERE, True, "Imported")] if once and ours else []

@@ -63,139 +63,141 @@ class Services:
             ),
         )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where) if where == seen.local:
-                return self._woken_at_home(change, seen)
+            case ObjectChange(where) if where == snapshot.local:
+                return self._woken_at_home(change, snapshot)
             case ObjectChange():
-                return self._woken_by_broker(change, seen)
+                return self._woken_by_broker(change, snapshot)
             case FactChange():
-                return self._woken_by_fact(change, seen)
+                return self._woken_by_fact(change, snapshot)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "export":
-                return plan_export(key, seen, self._home)
+                return plan_export(key, snapshot, self._home)
             case "import":
-                return plan_import(key, seen, self._home)
+                return plan_import(key, snapshot, self._home)
             case "legacy":
-                return plan_legacy(seen, self._home)
+                return plan_legacy(snapshot, self._home)
             case _:
-                return plan_aggregate(key, seen, self._home)
+                return plan_aggregate(key, snapshot, self._home)
 
-    def _woken_at_home(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_at_home(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
         meta = obj.metadata
         match obj:
             case ServiceExport():
                 yield Key("export", meta.name, meta.namespace)
             case Service():
-                yield from _export_of(meta.name, meta.namespace, seen)
+                yield from _export_of(meta.name, meta.namespace, snapshot)
             case EndpointSlice() if meta.labels.get(MANAGED_BY) != US:
                 service = meta.labels.get(KUBE_SERVICE, "")
-                yield from _export_of(service, meta.namespace, seen)
+                yield from _export_of(service, meta.namespace, snapshot)
             case Namespace():
-                yield from self._in_namespace(meta.name, seen)
+                yield from self._in_namespace(meta.name, snapshot)
             case GlobalIngressIP():
-                yield from _export_of(service_behind(obj), meta.namespace, seen)
+                yield from _export_of(service_behind(obj), meta.namespace, snapshot)
             case ServiceImport() if service_told(obj) is not None:
                 yield LEGACY
             case ServiceImport():
-                yield from _export_that_told(meta.name, meta.namespace, seen)
+                yield from _export_that_told(meta.name, meta.namespace, snapshot)
             case _:
                 return
 
-    def _woken_by_broker(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_by_broker(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         if isinstance(change.object, ClusterSet):
-            yield from self._everything(seen)
+            yield from self._everything(snapshot)
             return
         if isinstance(change.object, Lease):
             if change.before is None or change.after is None:
-                yield from _exports_to(change.object.metadata.name, seen)
+                yield from _exports_to(change.object.metadata.name, snapshot)
             return
         for obj in (change.before, change.after):
             if isinstance(obj, EndpointSlice):
-                yield from _published_keys(obj, seen)
+                yield from _published_keys(obj, snapshot)
             elif isinstance(obj, ServiceImport):
-                yield from _import_keys(obj, seen)
+                yield from _import_keys(obj, snapshot)
 
-    def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_by_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
             case ClusterState():
-                yield from self._everything(seen)
-            case Liveness(where, _, cluster) if where == broker_of(seen):
-                for piece in seen.by(where, BY_SOURCE, cluster):
-                    yield from _published_keys(piece, seen)
-            case KindServed(where, kind) if kind == GlobalIngressIP.kind and where == seen.local:
-                yield from self._everything(seen)
+                yield from self._everything(snapshot)
+            case Liveness(where, _, cluster) if where == broker_of(snapshot):
+                for piece in snapshot.by(where, BY_SOURCE, cluster):
+                    yield from _published_keys(piece, snapshot)
+            case KindServed(where, kind) if (
+                kind == GlobalIngressIP.kind and where == snapshot.local
+            ):
+                yield from self._everything(snapshot)
             case Outcome(place) if (place.where, place.ref.kind) == (
-                seen.local,
+                snapshot.local,
                 ServiceImport.kind,
             ):
-                yield from _export_of(place.ref.name, place.ref.namespace, seen)
-            case Outcome(place) if place.where == broker_of(seen):
-                written = seen.find(place)
+                yield from _export_of(place.ref.name, place.ref.namespace, snapshot)
+            case Outcome(place) if place.where == broker_of(snapshot):
+                written = snapshot.find(place)
                 if isinstance(written, EndpointSlice):
-                    yield from _published_keys(written, seen)
+                    yield from _published_keys(written, snapshot)
             case _:
                 return
 
-    def _in_namespace(self, namespace: str, seen: Snapshot) -> Iterator[Key]:
-        broker = broker_of(seen)
+    def _in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+        broker = broker_of(snapshot)
         if broker is not None:
-            for piece in seen.by(broker, IN_NAMESPACE, namespace):
-                yield from _published_keys(piece, seen)
+            for piece in snapshot.by(broker, IN_NAMESPACE, namespace):
+                yield from _published_keys(piece, snapshot)
 
-    def _everything(self, seen: Snapshot) -> Iterator[Key]:
-        for export in seen.all(seen.local, ServiceExport):
+    def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
+        for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
-        broker = broker_of(seen)
+        broker = broker_of(snapshot)
         if broker is not None:
-            for piece in seen.all(broker, EndpointSlice):
-                yield from _published_keys(piece, seen)
-            for told in seen.by(broker, OLD_IMPORTS, ""):
-                yield from _import_keys(told, seen)
+            for piece in snapshot.all(broker, EndpointSlice):
+                yield from _published_keys(piece, snapshot)
+            for told in snapshot.by(broker, OLD_IMPORTS, ""):
+                yield from _import_keys(told, snapshot)
 
 
-def _export_of(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
-    if name and seen.get(seen.local, ServiceExport, name, namespace) is not None:
+def _export_of(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    if name and snapshot.get(snapshot.local, ServiceExport, name, namespace) is not None:
         yield Key("export", name, namespace)
 
 
-def _export_that_told(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+def _export_that_told(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     """The export that told of something in the way of its import, for whatever stands there now."""
-    export = seen.get(seen.local, ServiceExport, name, namespace)
+    export = snapshot.get(snapshot.local, ServiceExport, name, namespace)
     told = find(export.status.conditions, IMPORTED_HERE) if export is not None else None
     if told is not None and told.status == "False":
         yield Key("export", name, namespace)
 
 
-def _exports_to(cluster: ClusterId, seen: Snapshot) -> Iterator[Key]:
+def _exports_to(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The exports that name a cluster, which has joined or left just now."""
-    for export in seen.all(seen.local, ServiceExport):
+    for export in snapshot.all(snapshot.local, ServiceExport):
         meta = export.metadata
         if cluster in clusters_in(meta.annotations.get(TO_CLUSTERS, "")):
             yield Key("export", meta.name, meta.namespace)
 
 
-def _published_keys(piece: EndpointSlice, seen: Snapshot) -> Iterator[Key]:
+def _published_keys(piece: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
     labels = piece.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")
     if name and namespace:
         yield Key("import", name, namespace)
         yield Key("aggregate", name, namespace)
-        yield from _export_of(name, namespace, seen)
+        yield from _export_of(name, namespace, snapshot)
 
 
-def _import_keys(told: ServiceImport, seen: Snapshot) -> Iterator[Key]:
+def _import_keys(told: ServiceImport, snapshot: Snapshot) -> Iterator[Key]:
     """What an import on the broker concerns: older agents' words, or what may replace them."""
     if (key := service_told(told)) is not None:
         yield key
         yield LEGACY
-    elif any(seen.by(seen.local, OLD_IMPORTS, "")) or _old_of_ours(seen):
+    elif any(snapshot.by(snapshot.local, OLD_IMPORTS, "")) or _old_of_ours(snapshot):
         yield LEGACY
 
 
-def _old_of_ours(seen: Snapshot) -> bool:
-    broker = broker_of(seen)
-    return broker is not None and any(seen.by(broker, OLD_IMPORTS, ""))
+def _old_of_ours(snapshot: Snapshot) -> bool:
+    broker = broker_of(snapshot)
+    return broker is not None and any(snapshot.by(broker, OLD_IMPORTS, ""))

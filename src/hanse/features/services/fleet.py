@@ -41,18 +41,18 @@ IN_NAMESPACE = Index(
 )
 
 
-def rules_of(seen: Snapshot, broker: ClusterId) -> ClusterSetSpec:
+def rules_of(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
     """The fleet's rules: of the ClusterSet on the broker, or the defaults."""
-    found = sorted(seen.all(broker, ClusterSet), key=lambda c: c.metadata.name)
+    found = sorted(snapshot.all(broker, ClusterSet), key=lambda c: c.metadata.name)
     return found[0].spec if found else ClusterSetSpec()
 
 
-def members_of(seen: Snapshot, broker: ClusterId, home: str) -> frozenset[ClusterId] | None:
+def members_of(snapshot: Snapshot, broker: ClusterId, home: str) -> frozenset[ClusterId] | None:
     """The clusters that have joined: each has a Lease on the broker; None where that is unknown."""
-    if not seen.listed(broker, Lease):
+    if not snapshot.listed(broker, Lease):
         return None
-    leases = seen.in_namespace(broker, Lease, home)
-    return frozenset(lease.metadata.name for lease in leases) | {seen.local}
+    leases = snapshot.in_namespace(broker, Lease, home)
+    return frozenset(lease.metadata.name for lease in leases) | {snapshot.local}
 
 
 def settings_of(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
@@ -61,9 +61,9 @@ def settings_of(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
     return next(found, MemberSettings(id=cluster))
 
 
-def slices_of(key: Key, seen: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
+def slices_of(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
     """Everything that clusters publish of one service."""
-    return list(seen.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
+    return list(snapshot.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
 
 
 def source_of(piece: EndpointSlice) -> ClusterId:
@@ -72,14 +72,14 @@ def source_of(piece: EndpointSlice) -> ClusterId:
 
 
 def alive_for_all(
-    slices: Iterable[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, home: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that everybody takes for alive, so that all agents agree."""
-    return [s for s in slices if is_alive_for_all(source_of(s), seen, broker, home)]
+    return [s for s in slices if is_alive_for_all(source_of(s), snapshot, broker, home)]
 
 
 def alive_for_us(
-    slices: Iterable[EndpointSlice], seen: Snapshot, broker: ClusterId, home: str
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, home: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that we take for alive: our own always is."""
-    return [s for s in slices if is_alive_for_us(source_of(s), seen, broker, home)]
+    return [s for s in slices if is_alive_for_us(source_of(s), snapshot, broker, home)]

@@ -38,15 +38,15 @@ class Reached(Struct, frozen=True):
 
 
 def reached(
-    service: Service, pods: Sequence[EndpointSlice], seen: Snapshot, *, as_pods: bool
+    service: Service, pods: Sequence[EndpointSlice], snapshot: Snapshot, *, as_pods: bool
 ) -> Reached:
     """A Service and its pods by the addresses that lead there from other clusters."""
     own = Backing(_own_addresses(service), tuple(pods))
-    served = seen.fact(KindServed, (seen.local, GlobalIngressIP.kind))
+    served = snapshot.fact(KindServed, (snapshot.local, GlobalIngressIP.kind))
     if served is None or not served.served:
         return Reached(own)
     place = f"{service.metadata.namespace}/{service.metadata.name}"
-    found = seen.by(seen.local, INGRESS, place)
+    found = snapshot.by(snapshot.local, INGRESS, place)
     allocated = [i for i in found if is_address(i.status.allocated_ip)]
     return _pods_reached(own, allocated) if as_pods else _service_reached(own, allocated)
 

@@ -62,47 +62,47 @@ class _Imported(Struct, frozen=True):
         return derived_name(self.key) if needed else ""
 
 
-def plan_import(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_import(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """The import of one service in this cluster, with the slices of all who export it."""
-    broker = broker_of(seen)
-    space = seen.get(seen.local, Namespace, key.namespace)
+    broker = broker_of(snapshot)
+    space = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or space is None or space.terminating:
         return Plan()
-    rules = rules_of(seen, broker)
-    found = with_older_agents(slices_of(key, seen, broker), key, seen, broker, home)
-    slices = alive_for_us(found, seen, broker, home)
+    rules = rules_of(snapshot, broker)
+    found = with_older_agents(slices_of(key, snapshot, broker), key, snapshot, broker, home)
+    slices = alive_for_us(found, snapshot, broker, home)
     told = told_by(slices)
     together = merge(told.records, rules.profile)
     objects: list[Object] = []
     if together is not None:
         admitted = [r for r in told.records if r.cluster in together.clusters]
-        visible = {r.cluster: r for r in admitted if r.is_for(seen.local)}
+        visible = {r.cluster: r for r in admitted if r.is_for(snapshot.local)}
         one = _Imported(key, rules, tuple(slices), told, together, visible)
-        objects.extend(_objects(one, seen) if visible else ())
+        objects.extend(_objects(one, snapshot) if visible else ())
     if told.newer:
-        objects = _with_unreadable(objects, key, told.newer, seen)
-    return Plan(tuple(Desired(o, seen.local, sources=frozenset({broker})) for o in objects))
+        objects = _with_unreadable(objects, key, told.newer, snapshot)
+    return Plan(tuple(Desired(o, snapshot.local, sources=frozenset({broker})) for o in objects))
 
 
-def plan_aggregate(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_aggregate(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """The import of one service on the broker, which any agent writes and all compute alike."""
-    broker = broker_of(seen)
+    broker = broker_of(snapshot)
     if broker is None:
         return Plan()
-    told = told_by(alive_for_all(slices_of(key, seen, broker), seen, broker, home))
+    told = told_by(alive_for_all(slices_of(key, snapshot, broker), snapshot, broker, home))
     name = unique(key.name, key.namespace)
     sources = frozenset({broker})
     if told.newer:
-        standing = seen.get(broker, ServiceImport, name, home)
+        standing = snapshot.get(broker, ServiceImport, name, home)
         kept = (
             () if standing is None else (Desired(standing, broker, sources=sources, shared=True),)
         )
         return Plan(kept)
-    together = merge(told.records, rules_of(seen, broker).profile)
+    together = merge(told.records, rules_of(snapshot, broker).profile)
     if together is None:
         return Plan()
     order = together.clusters
-    rank = order.index(seen.local) if seen.local in order else len(order)
+    rank = order.index(snapshot.local) if snapshot.local in order else len(order)
     marks = {SERVICE_NAME: key.name, SERVICE_NAMESPACE: key.namespace}
     aggregate = ServiceImport(
         metadata=Meta(
@@ -117,7 +117,7 @@ def plan_aggregate(key: Key, seen: Snapshot, home: str) -> Plan:
     return Plan((Desired(aggregate, broker, sources=sources, shared=True, rank=rank),))
 
 
-def _objects(one: _Imported, seen: Snapshot) -> Iterator[Object]:
+def _objects(one: _Imported, snapshot: Snapshot) -> Iterator[Object]:
     if one.derived:
         yield derived_service(one.key, one.derived, one.together)
     for piece in sorted(one.slices, key=lambda s: s.metadata.name):
@@ -126,18 +126,18 @@ def _objects(one: _Imported, seen: Snapshot) -> Iterator[Object]:
             settings = settings_of(record.cluster, one.rules)
             allowed = only_allowed(piece, settings.ranges)
             yield copied(allowed, record, one.together, one.derived, _marks(record, settings))
-    yield from _service_import(one, seen)
+    yield from _service_import(one, snapshot)
 
 
 def _with_unreadable(
-    objects: Sequence[Object], key: Key, newer: frozenset[ClusterId], seen: Snapshot
+    objects: Sequence[Object], key: Key, newer: frozenset[ClusterId], snapshot: Snapshot
 ) -> list[Object]:
     """Leave what rests on records of a later version as it stands, until we can read them."""
     place = f"{key.namespace}/{key.name}"
-    slices = [s for s in seen.by(seen.local, IMPORTED, place) if source_of(s) in newer]
+    slices = [s for s in snapshot.by(snapshot.local, IMPORTED, place) if source_of(s) in newer]
     whole = (
-        seen.get(seen.local, ServiceImport, key.name, key.namespace),
-        seen.get(seen.local, Service, derived_name(key), key.namespace),
+        snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace),
+        snapshot.get(snapshot.local, Service, derived_name(key), key.namespace),
     )
     standing = [o for o in (*slices, *whole) if o is not None]
     names = {(type(o), o.metadata.name) for o in standing}
@@ -167,15 +167,15 @@ def derived_service(key: Key, name: str, together: Merged) -> Service:
     )
 
 
-def _service_import(one: _Imported, seen: Snapshot) -> Iterator[ServiceImport]:
+def _service_import(one: _Imported, snapshot: Snapshot) -> Iterator[ServiceImport]:
     """The import, once it has its addresses: families and addresses are written together."""
     key, together = one.key, one.together
-    standing = seen.get(seen.local, ServiceImport, key.name, key.namespace)
+    standing = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     annotations = together.annotations
     spec = _spec(together, together.ip_families)
     if one.derived:
         annotations = {**annotations, DERIVED_SERVICE: one.derived}
-        ips = _addresses(one, seen)
+        ips = _addresses(one, snapshot)
         if not ips and standing is None:
             return  # the Service that was just made comes first
         families = together.ip_families if ips else standing.spec.ip_families if standing else ()
@@ -190,13 +190,13 @@ def _service_import(one: _Imported, seen: Snapshot) -> Iterator[ServiceImport]:
             annotations=annotations,
         ),
         spec=spec,
-        status=_status(tuple(one.visible), merged(kept, faults, seen.now)),
+        status=_status(tuple(one.visible), merged(kept, faults, snapshot.now)),
     )
 
 
-def _addresses(one: _Imported, seen: Snapshot) -> tuple[str, ...]:
+def _addresses(one: _Imported, snapshot: Snapshot) -> tuple[str, ...]:
     """What the derived Service was given, of the families that the import has."""
-    service = seen.get(seen.local, Service, one.derived, one.key.namespace)
+    service = snapshot.get(snapshot.local, Service, one.derived, one.key.namespace)
     if service is None or service.metadata.labels.get(SERVICE_NAME) != one.key.name:
         return ()
     given = tuple(ip for ip in service.spec.cluster_ips if ip and ip != "None")

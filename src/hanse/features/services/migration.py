@@ -48,12 +48,12 @@ OLD_IMPORTS = Index(ServiceImport, "services-older-agents", _told_of)
 
 
 def with_older_agents(
-    slices: Sequence[EndpointSlice], key: Key, seen: Snapshot, broker: ClusterId, home: str
+    slices: Sequence[EndpointSlice], key: Key, snapshot: Snapshot, broker: ClusterId, home: str
 ) -> list[EndpointSlice]:
     """A service's slices, with an older agent's word in place of its cluster's own."""
-    found = seen.by(broker, OLD_IMPORTS, f"{key.namespace}/{key.name}")
+    found = snapshot.by(broker, OLD_IMPORTS, f"{key.namespace}/{key.name}")
     old = [p for told in found if (p := _as_slice(told, home)) is not None]
-    replaced = {source_of(p) for p in old} - {seen.local}
+    replaced = {source_of(p) for p in old} - {snapshot.local}
     if not replaced:
         return list(slices)
     kept = [s for s in slices if source_of(s) not in replaced]
@@ -101,38 +101,42 @@ def _as_slice(told: ServiceImport, home: str) -> EndpointSlice | None:
     return piece if record_on(piece) is not None else None
 
 
-def plan_legacy(seen: Snapshot, home: str) -> Plan:
+def plan_legacy(snapshot: Snapshot, home: str) -> Plan:
     """Remove copies of clusters that were upgraded, and at the end what we published ourselves."""
-    broker = broker_of(seen)
-    if broker is None or not seen.synced(broker, ServiceImport):
+    broker = broker_of(snapshot)
+    if broker is None or not snapshot.synced(broker, ServiceImport):
         return Plan()
-    copies = [c for c in seen.by(seen.local, OLD_IMPORTS, "") if _cluster(c) != seen.local]
-    upgraded = [c for c in copies if _names(_aggregate(c, seen, broker, home), _cluster(c))]
+    copies = [
+        c for c in snapshot.by(snapshot.local, OLD_IMPORTS, "") if _cluster(c) != snapshot.local
+    ]
+    upgraded = [c for c in copies if _names(_aggregate(c, snapshot, broker, home), _cluster(c))]
     removals = [
-        Removal(Place(seen.local, ref_of(c)), c.metadata.uid, f"{_cluster(c)} was upgraded")
+        Removal(Place(snapshot.local, ref_of(c)), c.metadata.uid, f"{_cluster(c)} was upgraded")
         for c in upgraded
     ]
     if not copies:
         removals.extend(
-            Removal(Place(broker, ref_of(o)), o.metadata.uid, f"{seen.local} was upgraded")
-            for o in seen.by(broker, OLD_IMPORTS, "")
-            if _cluster(o) == seen.local and _is_replaced(o, seen, broker, home)
+            Removal(Place(broker, ref_of(o)), o.metadata.uid, f"{snapshot.local} was upgraded")
+            for o in snapshot.by(broker, OLD_IMPORTS, "")
+            if _cluster(o) == snapshot.local and _is_replaced(o, snapshot, broker, home)
         )
     return Plan(removals=tuple(removals))
 
 
-def _is_replaced(told: ServiceImport, seen: Snapshot, broker: ClusterId, home: str) -> bool:
+def _is_replaced(told: ServiceImport, snapshot: Snapshot, broker: ClusterId, home: str) -> bool:
     """Whether nobody misses our older word: the aggregate names us, or we do not export."""
     labels = told.metadata.labels
-    export = seen.get(seen.local, ServiceExport, labels[OLD_NAME], labels[OLD_NAMESPACE])
-    return export is None or _names(_aggregate(told, seen, broker, home), seen.local)
+    export = snapshot.get(snapshot.local, ServiceExport, labels[OLD_NAME], labels[OLD_NAMESPACE])
+    return export is None or _names(_aggregate(told, snapshot, broker, home), snapshot.local)
 
 
 def _aggregate(
-    told: ServiceImport, seen: Snapshot, broker: ClusterId, home: str
+    told: ServiceImport, snapshot: Snapshot, broker: ClusterId, home: str
 ) -> ServiceImport | None:
     labels = told.metadata.labels
-    return seen.get(broker, ServiceImport, unique(labels[OLD_NAME], labels[OLD_NAMESPACE]), home)
+    return snapshot.get(
+        broker, ServiceImport, unique(labels[OLD_NAME], labels[OLD_NAMESPACE]), home
+    )
 
 
 def _names(aggregate: ServiceImport | None, cluster: ClusterId) -> bool:

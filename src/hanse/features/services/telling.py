@@ -20,11 +20,11 @@ _QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "I
 _GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
 
 
-def told(export: ServiceExport, seen: Snapshot, wanted: Sequence[Condition]) -> Plan:
+def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition]) -> Plan:
     """The conditions as a patch, and an Event for those that turned bad."""
     standing = export.status.conditions
-    after = merged(standing, wanted, seen.now, export.metadata.generation)
-    place = Place(seen.local, ref_of(export))
+    after = merged(standing, wanted, snapshot.now, export.metadata.generation)
+    place = Place(snapshot.local, ref_of(export))
     change = {"status": {"conditions": msgspec.to_builtins(after)}}
     notices = tuple(
         Notice(place, c.reason.split(",")[0], c.message, _severity(c))

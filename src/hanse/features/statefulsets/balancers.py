@@ -45,11 +45,13 @@ def balancers(door: Door, headless: Service | None, replicas: Sequence[str]) -> 
     )
 
 
-def stand_ins(several: Sequence[Service], seen: Snapshot, broker: ClusterId) -> Iterator[Desired]:
+def stand_ins(
+    several: Sequence[Service], snapshot: Snapshot, broker: ClusterId
+) -> Iterator[Desired]:
     """Each replica's Service at the door, with its address and the one cluster that has it."""
     for service in several:
         meta = service.metadata
-        given = seen.get(seen.local, Service, meta.name, meta.namespace)
+        given = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
         known = given is not None and OWNER in given.metadata.labels
         spec = replace(
             service.spec,
@@ -57,55 +59,57 @@ def stand_ins(several: Sequence[Service], seen: Snapshot, broker: ClusterId) -> 
             allocate_load_balancer_node_ports=False,
         )
         there = Service(
-            metadata=replace(meta, annotations={CLUSTER: seen.local}),
+            metadata=replace(meta, annotations={CLUSTER: snapshot.local}),
             spec=spec,
             status=given.status if known and given is not None else Service(metadata=meta).status,
         )
-        yield Desired(there, broker, sources=frozenset({seen.local, broker}))
+        yield Desired(there, broker, sources=frozenset({snapshot.local, broker}))
 
 
-def labels_of_pods(door: Door, seen: Snapshot) -> Iterator[Patch]:
+def labels_of_pods(door: Door, snapshot: Snapshot) -> Iterator[Patch]:
     """Each replica's pod is labelled with its own name while balancers are wanted, and kept so."""
-    for pod in pods_of(door, seen):
+    for pod in pods_of(door, snapshot):
         name = pod.metadata.name if door.balanced else None
         change = {"metadata": {"labels": {REPLICA: name}}}
-        yield Patch(Place(seen.local, ref_of(pod)), change)
+        yield Patch(Place(snapshot.local, ref_of(pod)), change)
 
 
-def pods_of(door: Door, seen: Snapshot) -> Iterator[Pod]:
+def pods_of(door: Door, snapshot: Snapshot) -> Iterator[Pod]:
     """The pods of a set in this cluster, by their ordinals."""
-    own = seen.get(seen.local, StatefulSet, set_in(door.name, seen.local), door.namespace)
+    own = snapshot.get(
+        snapshot.local, StatefulSet, set_in(door.name, snapshot.local), door.namespace
+    )
     if own is None:
         return
     most = max(own.spec.replicas, own.status.replicas)
     for ordinal in range(door.first_ordinal, door.first_ordinal + min(most, 10_000)):
-        name = replica_in(door.name, seen.local, ordinal)
-        pod = seen.get(seen.local, Pod, name, door.namespace)
+        name = replica_in(door.name, snapshot.local, ordinal)
+        pod = snapshot.get(snapshot.local, Pod, name, door.namespace)
         if pod is not None and any(
             o.uid == own.metadata.uid for o in pod.metadata.owner_references
         ):
             yield pod
 
 
-def overwritten(several: Sequence[Service], seen: Snapshot) -> Iterator[Notice]:
+def overwritten(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Notice]:
     """What is said of Services that had a replica's name and were somebody else's."""
     for service in several:
-        if _foreign(service, seen) is not None:
+        if _foreign(service, snapshot) is not None:
             text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"
-            place = Place(seen.local, ref_of(service))
+            place = Place(snapshot.local, ref_of(service))
             yield Notice(place, OVERWRITTEN, text, "Warning")
 
 
-def in_the_way(several: Sequence[Service], seen: Snapshot) -> Iterator[Removal]:
+def in_the_way(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Removal]:
     """Somebody else's Services that cannot become a load balancer, since they have no address."""
     for service in several:
-        foreign = _foreign(service, seen)
+        foreign = _foreign(service, snapshot)
         if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):
-            place = Place(seen.local, Ref(Service.kind, foreign.name, foreign.namespace))
+            place = Place(snapshot.local, Ref(Service.kind, foreign.name, foreign.namespace))
             yield Removal(place, foreign.metadata.uid, "a replica's load balancer takes its name")
 
 
-def _foreign(service: Service, seen: Snapshot) -> Service | None:
+def _foreign(service: Service, snapshot: Snapshot) -> Service | None:
     meta = service.metadata
-    found = seen.get(seen.local, Service, meta.name, meta.namespace)
+    found = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
     return found if found is not None and OWNER not in found.metadata.labels else None

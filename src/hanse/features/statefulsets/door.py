@@ -101,12 +101,12 @@ class Door(Struct, frozen=True):
         return self.spec.ordinals.start if self.spec.ordinals is not None else 0
 
 
-def door_at(key: Key, seen: Snapshot, broker: ClusterId) -> Door | None:
+def door_at(key: Key, snapshot: Snapshot, broker: ClusterId) -> Door | None:
     """The set of that name as it was submitted; a StatefulSet goes before the other kind."""
-    plain = seen.get(broker, StatefulSet, key.name, key.namespace)
-    if plain is not None and is_open(seen, broker):
+    plain = snapshot.get(broker, StatefulSet, key.name, key.namespace)
+    if plain is not None and is_open(snapshot, broker):
         return plain_door(plain)
-    placed = seen.get(broker, FederatedStatefulSet, key.name, key.namespace)
+    placed = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
     return placed_door(placed) if placed is not None else None
 
 
@@ -128,9 +128,9 @@ def in_use(door: Door, shared: StatefulSetSharesSpec, own: StatefulSet | None) -
     return replace(door, marks=marks) if door.spec.template else None
 
 
-def is_open(seen: Snapshot, broker: ClusterId) -> bool:
+def is_open(snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether plain StatefulSets there are ours to spread: not where nodes run them."""
-    return seen.listed(broker, Node) and next(seen.all(broker, Node), None) is None
+    return snapshot.listed(broker, Node) and next(snapshot.all(broker, Node), None) is None
 
 
 def plain_door(submitted: StatefulSet) -> Door:

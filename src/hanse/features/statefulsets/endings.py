@@ -47,11 +47,11 @@ def was_decided(own: StatefulSet, told: StatefulSetPart) -> bool:
     return lasting or own.metadata.uid in told.spec.made
 
 
-def ended(told: StatefulSetPart, seen: Snapshot, broker: ClusterId, *, released: bool) -> Plan:
+def ended(told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool) -> Plan:
     """The report as the record of an end, for as long as it is worth that."""
-    spec, now = told.spec, seen.now.replace(microsecond=0)
+    spec, now = told.spec, snapshot.now.replace(microsecond=0)
     age = now - (spec.ended or now)
-    if not spec.made or age >= REMEMBERED or told.metadata.name in _too_many(seen, broker):
+    if not spec.made or age >= REMEMBERED or told.metadata.name in _too_many(snapshot, broker):
         return Plan()
     record = StatefulSetPartSpec(
         namespace=spec.namespace,
@@ -63,14 +63,16 @@ def ended(told: StatefulSetPart, seen: Snapshot, broker: ClusterId, *, released:
     )
     meta = Meta(name=told.metadata.name, namespace=told.metadata.namespace)
     desired = Desired(
-        StatefulSetPart(metadata=meta, spec=record), broker, sources=frozenset({seen.local})
+        StatefulSetPart(metadata=meta, spec=record), broker, sources=frozenset({snapshot.local})
     )
     return Plan((desired,), again_after=REMEMBERED - age)
 
 
-def returned(own: StatefulSet, told: StatefulSetPart, seen: Snapshot, broker: ClusterId) -> Plan:
+def returned(
+    own: StatefulSet, told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
+) -> Plan:
     """Take away what came back though its set was deleted, and say so."""
-    spec, place = told.spec, Place(seen.local, ref_of(own))
+    spec, place = told.spec, Place(snapshot.local, ref_of(own))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (
         f"StatefulSet {own.metadata.name} is back, though its set {spec.namespace}/{spec.name} was "
@@ -90,17 +92,17 @@ def why_left_to_people(own: StatefulSet, told: StatefulSetPart) -> str:
     )
 
 
-def forgotten(seen: Snapshot, broker: ClusterId) -> Iterator[Key]:
+def forgotten(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
     """The sets whose end is no longer remembered, since too many others ended later."""
-    names = _too_many(seen, broker)
-    for part in seen.by(broker, ENDS, seen.local):
+    names = _too_many(snapshot, broker)
+    for part in snapshot.by(broker, ENDS, snapshot.local):
         if part.metadata.name in names:
             yield Key("local", part.spec.name, part.spec.namespace)
 
 
-def _too_many(seen: Snapshot, broker: ClusterId) -> frozenset[str]:
-    ends = list(seen.by(broker, ENDS, seen.local))
+def _too_many(snapshot: Snapshot, broker: ClusterId) -> frozenset[str]:
+    ends = list(snapshot.by(broker, ENDS, snapshot.local))
     if len(ends) <= MOST_ENDS:
         return frozenset()
-    ends.sort(key=lambda p: (p.spec.ended or seen.now, p.metadata.name))
+    ends.sort(key=lambda p: (p.spec.ended or snapshot.now, p.metadata.name))
     return frozenset(part.metadata.name for part in ends[:-MOST_ENDS])

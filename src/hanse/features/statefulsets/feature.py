@@ -67,116 +67,118 @@ class StatefulSets:
             Watch(Role.BROKER, Namespace, writes=Writes.MISSING),
         )
 
-    def wakes(self, change: Change, seen: Snapshot) -> Iterable[Key]:
+    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
-            case ObjectChange(where) if where == seen.local:
-                return self._woken_at_home(change, seen)
+            case ObjectChange(where) if where == snapshot.local:
+                return self._woken_at_home(change, snapshot)
             case ObjectChange():
-                return self._woken_by_broker(change, seen)
+                return self._woken_by_broker(change, snapshot)
             case FactChange():
-                return self._woken_by_fact(change, seen)
+                return self._woken_by_fact(change, snapshot)
 
-    def plan(self, key: Key, seen: Snapshot) -> Plan:
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "shares":
-                return plan_shares(key, seen, self._home)
+                return plan_shares(key, snapshot, self._home)
             case "status":
-                return plan_status(key, seen, self._home)
+                return plan_status(key, snapshot, self._home)
             case "mirror":
-                return plan_mirror(key, seen, self._home)
+                return plan_mirror(key, snapshot, self._home)
             case _:
-                return plan_local(key, seen, self._home)
+                return plan_local(key, snapshot, self._home)
 
-    def _woken_at_home(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_at_home(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
         meta = obj.metadata
         match obj:
             case Pod():
-                yield from _of_pod(obj, seen)
+                yield from _of_pod(obj, snapshot)
             case Namespace():
-                broker = broker_of(seen)
+                broker = broker_of(snapshot)
                 for record in (
-                    seen.in_namespace(broker, StatefulSetShares, meta.name) if broker else ()
+                    snapshot.in_namespace(broker, StatefulSetShares, meta.name) if broker else ()
                 ):
                     yield Key("local", record.metadata.name, meta.name)
             case FederatedStatefulSet() | StatefulSetShares():
                 yield Key("mirror", meta.name, meta.namespace)
                 if _came_or_goes(change):
-                    for name in placed_behind(service_of(obj), meta.namespace, seen, seen.local):
+                    for name in placed_behind(
+                        service_of(obj), meta.namespace, snapshot, snapshot.local
+                    ):
                         yield Key("mirror", name, meta.namespace)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
-                for hosted in seen.by(seen.local, GOVERNED_PLACED, place):
+                for hosted in snapshot.by(snapshot.local, GOVERNED_PLACED, place):
                     yield Key("mirror", hosted.metadata.name, meta.namespace)
                 for side in (change.before, change.after):  # another set may have taken it over
                     yield from _of_set(side) if side is not None else ()
             case _:
                 yield from _of_set(obj)
 
-    def _woken_by_broker(self, change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_by_broker(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
         meta = obj.metadata
         match obj:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
                 yield from _all_of(meta.name, meta.namespace)
-                yield from _hosted(meta.name, meta.namespace, seen)
-                yield from _beside(change, seen)
+                yield from _hosted(meta.name, meta.namespace, snapshot)
+                yield from _beside(change, snapshot)
             case StatefulSetPart():
                 yield from _all_of(obj.spec.name, obj.spec.namespace)
-                yield from _hosted(obj.spec.name, obj.spec.namespace, seen)
-                if obj.spec.ended is not None and obj.spec.cluster == seen.local:
-                    yield from forgotten(seen, change.where)
+                yield from _hosted(obj.spec.name, obj.spec.namespace, snapshot)
+                if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
+                    yield from forgotten(snapshot, change.where)
             case Service() if CLUSTER in meta.annotations:
-                yield from _hosted(meta.labels.get(SET, ""), meta.namespace, seen)
+                yield from _hosted(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
-                plain = seen.by(change.where, GOVERNED, place)
-                for governed in (*plain, *seen.by(change.where, GOVERNED_PLACED, place)):
+                plain = snapshot.by(change.where, GOVERNED, place)
+                for governed in (*plain, *snapshot.by(change.where, GOVERNED_PLACED, place)):
                     yield from _all_of(governed.metadata.name, governed.metadata.namespace)
             case Lease() if change.before is None or _holder(change.before) != _holder(
                 change.after
             ):
-                yield from self._all_shared(seen)
+                yield from self._all_shared(snapshot)
             case Node() if change.before is None or change.after is None:
-                yield from self._everything(seen)
+                yield from self._everything(snapshot)
             case _:
                 return
 
-    def _woken_by_fact(self, change: FactChange, seen: Snapshot) -> Iterator[Key]:
+    def _woken_by_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
             case ClusterState():
-                yield from self._everything(seen)
-            case Liveness(where) if where == broker_of(seen):
-                yield from self._all_shared(seen)
-            case Outcome(place) if place.where == seen.local or place.ref.kind == Service.kind:
-                yield from self._troubled(place.ref.name, place.ref.namespace, seen)
+                yield from self._everything(snapshot)
+            case Liveness(where) if where == broker_of(snapshot):
+                yield from self._all_shared(snapshot)
+            case Outcome(place) if place.where == snapshot.local or place.ref.kind == Service.kind:
+                yield from self._troubled(place.ref.name, place.ref.namespace, snapshot)
             case Outcome(place) if place.ref.kind == FederatedStatefulSet.kind:
-                yield from _hosted(place.ref.name, place.ref.namespace, seen)
+                yield from _hosted(place.ref.name, place.ref.namespace, snapshot)
             case _:
                 return
 
-    def _troubled(self, name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+    def _troubled(self, name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
         """The sets that an object of that name in this cluster may belong to."""
-        broker = broker_of(seen)
-        for record in seen.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
-            own = set_in(record.metadata.name, seen.local)
+        broker = broker_of(snapshot)
+        for record in snapshot.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
+            own = set_in(record.metadata.name, snapshot.local)
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
                 yield Key("local", record.metadata.name, namespace)
 
-    def _all_shared(self, seen: Snapshot) -> Iterator[Key]:
-        return (key for key in self._everything(seen) if key.topic in _SHARED)
+    def _all_shared(self, snapshot: Snapshot) -> Iterator[Key]:
+        return (key for key in self._everything(snapshot) if key.topic in _SHARED)
 
-    def _everything(self, seen: Snapshot) -> Iterator[Key]:
-        for hosted in seen.all(seen.local, FederatedStatefulSet):
+    def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
+        for hosted in snapshot.all(snapshot.local, FederatedStatefulSet):
             yield Key("mirror", hosted.metadata.name, hosted.metadata.namespace)
-        broker = broker_of(seen)
+        broker = broker_of(snapshot)
         kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
         for kind in kinds if broker is not None else ():
-            for obj in seen.all(broker or "", kind):
+            for obj in snapshot.all(broker or "", kind):
                 yield from _all_of(obj.metadata.name, obj.metadata.namespace)
         held: tuple[type[Object], ...] = (StatefulSet, Service)
         for kind in held:  # of sets, too, that the broker has no more
-            for obj in seen.all(seen.local, kind):
+            for obj in snapshot.all(snapshot.local, kind):
                 yield from _of_set(obj)
 
 
@@ -187,12 +189,12 @@ def _all_of(name: str, namespace: str) -> Iterator[Key]:
     yield Key("status", name, namespace)
 
 
-def _beside(change: ObjectChange, seen: Snapshot) -> Iterator[Key]:
+def _beside(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """The sets behind one Service with a set that came or goes: another may have to keep it."""
     obj = change.object
     space = obj.metadata.namespace
     if _came_or_goes(change):
-        for name in sets_behind(service_of(obj), space, seen, change.where):
+        for name in sets_behind(service_of(obj), space, snapshot, change.where):
             yield Key("local", name, space)
 
 
@@ -208,9 +210,9 @@ def _life(obj: Object | None) -> tuple[bool, bool]:
     return True, ORPHANED not in obj.metadata.annotations
 
 
-def _hosted(name: str, namespace: str, seen: Snapshot) -> Iterator[Key]:
+def _hosted(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
-    if any(seen.get(seen.local, kind, name, namespace) is not None for kind in kinds):
+    if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
         yield Key("mirror", name, namespace)
 
 
@@ -224,9 +226,9 @@ def _holder(lease: Object | None) -> str:
     return lease.spec.holder_identity if isinstance(lease, Lease) else ""
 
 
-def _of_pod(pod: Pod, seen: Snapshot) -> Iterator[Key]:
+def _of_pod(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:
     meta = pod.metadata
     for owner in meta.owner_references:
-        own = seen.get(seen.local, StatefulSet, owner.name, meta.namespace)
+        own = snapshot.get(snapshot.local, StatefulSet, owner.name, meta.namespace)
         if own is not None and SET in own.metadata.labels:
             yield Key("local", own.metadata.labels[SET], meta.namespace)

@@ -39,36 +39,38 @@ def service_of(obj: Object) -> str:
             return ""
 
 
-def sets_behind(service: str, namespace: str, seen: Snapshot, broker: ClusterId) -> set[str]:
+def sets_behind(service: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> set[str]:
     """The names of the sets that a Service governs, as they were submitted to the federation."""
-    plain = seen.by(broker, GOVERNED, f"{namespace}/{service}") if service else ()
-    placed = placed_behind(service, namespace, seen, broker)
+    plain = snapshot.by(broker, GOVERNED, f"{namespace}/{service}") if service else ()
+    placed = placed_behind(service, namespace, snapshot, broker)
     return {one.metadata.name for one in plain} | placed
 
 
-def placed_behind(service: str, namespace: str, seen: Snapshot, where: ClusterId) -> set[str]:
+def placed_behind(service: str, namespace: str, snapshot: Snapshot, where: ClusterId) -> set[str]:
     """Those of them that are of the other kind, at the broker or at a host."""
-    placed = seen.by(where, GOVERNED_PLACED, f"{namespace}/{service}") if service else ()
+    placed = snapshot.by(where, GOVERNED_PLACED, f"{namespace}/{service}") if service else ()
     return {one.metadata.name for one in placed if one.metadata.deletion_timestamp is None}
 
 
-def keeper_of(service: str, namespace: str, seen: Snapshot, broker: ClusterId) -> str:
+def keeper_of(service: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
     """The set that keeps the copy of a headless Service in every cluster; empty if none does."""
-    names = sets_behind(service, namespace, seen, broker)
-    return min((n for n in names if _lives(Key("local", n, namespace), seen, broker)), default="")
+    names = sets_behind(service, namespace, snapshot, broker)
+    return min(
+        (n for n in names if _lives(Key("local", n, namespace), snapshot, broker)), default=""
+    )
 
 
-def is_for_others(obj: Object, key: Key, seen: Snapshot, broker: ClusterId) -> bool:
+def is_for_others(obj: Object, key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether something of a set's is a Service that another set keeps from now on."""
-    if not isinstance(obj, Service) or broker_of(seen) != broker:
+    if not isinstance(obj, Service) or broker_of(snapshot) != broker:
         return False
-    return keeper_of(obj.metadata.name, key.namespace, seen, broker) not in ("", key.name)
+    return keeper_of(obj.metadata.name, key.namespace, snapshot, broker) not in ("", key.name)
 
 
-def _lives(key: Key, seen: Snapshot, broker: ClusterId) -> bool:
+def _lives(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether a set has shares and is there to stay."""
-    door = door_at(key, seen, broker)
-    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    door = door_at(key, snapshot, broker)
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if door is None or record is None or record.spec.newer:
         return False
     return not door.terminating and not door.orphaned

@@ -25,39 +25,42 @@ SETS = Index(StatefulSet, "statefulsets-sets", _of_set)
 SERVICES = Index(Service, "statefulsets-services", _of_set)
 
 
-def standing(key: Key, seen: Snapshot) -> list[Object]:
+def standing(key: Key, snapshot: Snapshot) -> list[Object]:
     """What is ours of a set in this cluster."""
     place = f"{key.namespace}/{key.name}"
-    return [*seen.by(seen.local, SETS, place), *seen.by(seen.local, SERVICES, place)]
+    return [
+        *snapshot.by(snapshot.local, SETS, place),
+        *snapshot.by(snapshot.local, SERVICES, place),
+    ]
 
 
-def kept(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+def kept(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Everything stays as it stands, here and at the door."""
-    here = [Place(seen.local, ref_of(o)) for o in standing(key, seen)]
-    there = [Place(broker, ref_of(o)) for o in _at_door(key, seen, broker, home)]
+    here = [Place(snapshot.local, ref_of(o)) for o in standing(key, snapshot)]
+    there = [Place(broker, ref_of(o)) for o in _at_door(key, snapshot, broker, home)]
     return Plan(kept=(*here, *there))
 
 
-def _at_door(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Iterator[Object]:
-    own = part_name(key.namespace, key.name, seen.local)
-    if (part := seen.get(broker, StatefulSetPart, own, home)) is not None:
+def _at_door(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Iterator[Object]:
+    own = part_name(key.namespace, key.name, snapshot.local)
+    if (part := snapshot.get(broker, StatefulSetPart, own, home)) is not None:
         yield part
-    for service in seen.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
-        if service.metadata.annotations.get(CLUSTER) == seen.local:
+    for service in snapshot.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
+        if service.metadata.annotations.get(CLUSTER) == snapshot.local:
             yield service
 
 
-def released(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+def released(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Leave what runs here to the cluster's people: it is nobody's from now on.
 
     The report goes last, so that others know who has not let go yet.
     """
-    objects = standing(key, seen)
+    objects = standing(key, snapshot)
     if not objects:
         return Plan()
-    ours = [o for o in objects if not is_for_others(o, key, seen, broker)]
-    patches = tuple(_freed(o, key, seen.local) for o in ours)
-    return replace(kept(key, seen, broker, home), patches=patches)
+    ours = [o for o in objects if not is_for_others(o, key, snapshot, broker)]
+    patches = tuple(_freed(o, key, snapshot.local) for o in ours)
+    return replace(kept(key, snapshot, broker, home), patches=patches)
 
 
 def was_released(obj: Object | None, key: Key) -> bool:

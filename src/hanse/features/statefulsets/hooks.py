@@ -41,7 +41,7 @@ class SetsAtTheDoor:
     def __init__(self, home: str) -> None:
         self._home = home
 
-    def review(self, review: Review, seen: Snapshot) -> Verdict:
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
             return Allow()
         try:
@@ -53,7 +53,7 @@ class SetsAtTheDoor:
         if review.before and _immutable(review.before) != _immutable(review.object):
             return Deny(f"spec.template.spec: Forbidden: {_FORBIDDEN}", 422)
         door = placed_door(submitted)
-        joined = _joined(seen, self._home)
+        joined = _joined(snapshot, self._home)
         long = why_bad_name(door.name, joined) if not review.before else ""
         faults = [long] if long else []
         faults += [f for f in door.faults if not long or not f.startswith("metadata.name: ")]
@@ -68,9 +68,9 @@ def _immutable(submitted: Wire) -> Wire:
     return {**_DEFAULTS, **kept}
 
 
-def _joined(seen: Snapshot, home: str) -> tuple[ClusterId, ...]:
-    broker = broker_of(seen)
-    return tuple(m.cluster for m in members(seen, broker, home)) if broker is not None else ()
+def _joined(snapshot: Snapshot, home: str) -> tuple[ClusterId, ...]:
+    broker = broker_of(snapshot)
+    return tuple(m.cluster for m in members(snapshot, broker, home)) if broker is not None else ()
 
 
 def _doubts(door: Door, joined: tuple[ClusterId, ...]) -> Iterator[str]:

@@ -42,86 +42,92 @@ class _Case(Struct, frozen=True):
     parts: dict[ClusterId, StatefulSetPartSpec]
 
 
-def plan_local(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_local(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """All that this cluster has of one set, and its report about it."""
-    plan, broker = _plan(key, seen, home), broker_of(seen)
+    plan, broker = _plan(key, snapshot, home), broker_of(snapshot)
     if broker is None:
         return plan
-    theirs = [o for o in standing(key, seen) if is_for_others(o, key, seen, broker)]
-    left = tuple(Place(seen.local, ref_of(o)) for o in theirs)  # until they have taken it over
+    theirs = [o for o in standing(key, snapshot) if is_for_others(o, key, snapshot, broker)]
+    left = tuple(Place(snapshot.local, ref_of(o)) for o in theirs)  # until they have taken it over
     return replace(plan, kept=(*plan.kept, *left)) if left else plan
 
 
-def _plan(key: Key, seen: Snapshot, home: str) -> Plan:
-    broker = broker_of(seen)
+def _plan(key: Key, snapshot: Snapshot, home: str) -> Plan:
+    broker = broker_of(snapshot)
     if broker is None:
-        left = broker_left(seen)
-        return released(key, seen, left, home) if left is not None else Plan()
-    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
-    newer = seen.local in unread_parts(key, seen, broker) or (record and record.spec.newer)
-    if newer or not was_read(broker, seen):
-        return kept(key, seen, broker, home)
-    door = door_at(key, seen, broker)
+        left = broker_left(snapshot)
+        return released(key, snapshot, left, home) if left is not None else Plan()
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
+    newer = snapshot.local in unread_parts(key, snapshot, broker) or (record and record.spec.newer)
+    if newer or not was_read(broker, snapshot):
+        return kept(key, snapshot, broker, home)
+    door = door_at(key, snapshot, broker)
     if door is None or door.terminating:
         if record is None:
-            return deleted_or_lost(key, seen, broker, home)
+            return deleted_or_lost(key, snapshot, broker, home)
         orphaned = not record.metadata.owner_references
-        return let_go(key, seen, broker, home) if orphaned else kept(key, seen, broker, home)
+        return (
+            let_go(key, snapshot, broker, home) if orphaned else kept(key, snapshot, broker, home)
+        )
     if door.orphaned:
-        return let_go(key, seen, broker, home)
+        return let_go(key, snapshot, broker, home)
     if door.faults and record is not None:
-        own = seen.get(seen.local, StatefulSet, set_in(key.name, seen.local), key.namespace)
+        own = snapshot.get(
+            snapshot.local, StatefulSet, set_in(key.name, snapshot.local), key.namespace
+        )
         door = in_use(door, record.spec, own)
     if record is None:
-        return without_shares(key, seen, broker, home)
+        return without_shares(key, snapshot, broker, home)
     if door is None:
-        return kept(key, seen, broker, home)
-    service = seen.get(broker, Service, door.spec.service_name, door.namespace)
-    case = _Case(key, door, record, broker, service, parts_of(key, seen, broker))
-    return _held(case, seen, home)
+        return kept(key, snapshot, broker, home)
+    service = snapshot.get(broker, Service, door.spec.service_name, door.namespace)
+    case = _Case(key, door, record, broker, service, parts_of(key, snapshot, broker))
+    return _held(case, snapshot, home)
 
 
-def _held(case: _Case, seen: Snapshot, home: str) -> Plan:
-    door, share = case.door, case.record.spec.of(seen.local)
-    here = _of_set(case, share, seen)
-    replicas = replicas_of(door.name, case.record.spec, seen.local) if door.balanced else []
+def _held(case: _Case, snapshot: Snapshot, home: str) -> Plan:
+    door, share = case.door, case.record.spec.of(snapshot.local)
+    here = _of_set(case, share, snapshot)
+    replicas = replicas_of(door.name, case.record.spec, snapshot.local) if door.balanced else []
     several = balancers(door, case.service, replicas)
     sources = frozenset({case.broker})
-    here += [Desired(s, seen.local, step=3, sources=sources, takes_over=True) for s in several]
-    there = list(stand_ins(several, seen, case.broker))
-    part = report(door, share, [*here, *there], seen, home, _made_before(case, seen, home))
+    here += [Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in several]
+    there = list(stand_ins(several, snapshot, case.broker))
+    part = report(door, share, [*here, *there], snapshot, home, _made_before(case, snapshot, home))
     if share or part.spec.replicas or part.spec.trouble or part.spec.made:
-        there.append(Desired(part, case.broker, sources=frozenset({seen.local})))
+        there.append(Desired(part, case.broker, sources=frozenset({snapshot.local})))
     return Plan(
         (*here, *there),
-        removals=tuple(in_the_way(several, seen)),
-        patches=tuple(labels_of_pods(door, seen)),
-        notices=tuple(overwritten(several, seen)),
+        removals=tuple(in_the_way(several, snapshot)),
+        patches=tuple(labels_of_pods(door, snapshot)),
+        notices=tuple(overwritten(several, snapshot)),
     )
 
 
-def _made_before(case: _Case, seen: Snapshot, home: str) -> tuple[str, ...]:
+def _made_before(case: _Case, snapshot: Snapshot, home: str) -> tuple[str, ...]:
     """The StatefulSets that our report names already, of earlier sets of that name too."""
-    name = part_name(case.key.namespace, case.key.name, seen.local)
-    told = seen.get(case.broker, StatefulSetPart, name, home)
+    name = part_name(case.key.namespace, case.key.name, snapshot.local)
+    told = snapshot.get(case.broker, StatefulSetPart, name, home)
     return told.spec.made if told is not None else ()
 
 
-def _of_set(case: _Case, share: int, seen: Snapshot) -> list[Desired]:
+def _of_set(case: _Case, share: int, snapshot: Snapshot) -> list[Desired]:
     """The set itself and what it stands on, one after the other."""
     sources = frozenset({case.broker})
     key, desired = case.key, list[Desired]()
-    if seen.get(seen.local, Namespace, key.namespace) is None:
+    if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
         space = Namespace(metadata=Meta(name=key.namespace))
-        desired.append(Desired(space, seen.local, sources=sources, unowned=True))
-    headless = _headless(case, seen)
-    own = _stateful_set(case, share, seen)
+        desired.append(Desired(space, snapshot.local, sources=sources, unowned=True))
+    headless = _headless(case, snapshot)
+    own = _stateful_set(case, share, snapshot)
     for step, obj in ((1, headless), (2, own)):
         if obj is not None:
             meta = obj.metadata
-            found = seen.get(seen.local, type(obj), meta.name, meta.namespace)
+            found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
             again = was_released(found, key) or _was_anothers(found, key)
-            desired.append(Desired(obj, seen.local, step=step, sources=sources, takes_over=again))
+            desired.append(
+                Desired(obj, snapshot.local, step=step, sources=sources, takes_over=again)
+            )
     return desired
 
 
@@ -131,15 +137,15 @@ def _was_anothers(found: Object | None, key: Key) -> bool:
     return OWNER in marks and marks.get(SET, key.name) != key.name
 
 
-def _headless(case: _Case, seen: Snapshot) -> Service | None:
+def _headless(case: _Case, snapshot: Snapshot) -> Service | None:
     """The copy of the headless Service; none where another set or people have the same already."""
     service, key = case.service, case.key
     if service is None:
         return None
-    if keeper_of(service.metadata.name, key.namespace, seen, case.broker) not in ("", key.name):
+    if keeper_of(service.metadata.name, key.namespace, snapshot, case.broker) not in ("", key.name):
         return None
     meta, spec = service.metadata, service.spec
-    standing = seen.get(seen.local, Service, meta.name, meta.namespace)
+    standing = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
     if standing is not None and OWNER not in standing.metadata.labels:
         same = standing.headless and standing.spec.selector == spec.selector
         if same and not was_released(standing, case.key):
@@ -171,16 +177,16 @@ def copied(spec: ServiceSpec) -> ServiceSpec:
     )
 
 
-def _stateful_set(case: _Case, share: int, seen: Snapshot) -> StatefulSet | None:
-    door, name = case.door, set_in(case.key.name, seen.local)
-    found = seen.get(seen.local, StatefulSet, name, case.key.namespace)
+def _stateful_set(case: _Case, share: int, snapshot: Snapshot) -> StatefulSet | None:
+    door, name = case.door, set_in(case.key.name, snapshot.local)
+    found = snapshot.get(snapshot.local, StatefulSet, name, case.key.namespace)
     standing = found if found is not None and OWNER in found.metadata.labels else None
-    if standing is None and seen.local not in case.parts:
+    if standing is None and snapshot.local not in case.parts:
         return None  # our report comes first: it shows later that the set was known
     if not share and not (standing is not None and keeps_claims(door.spec)):
         return None
     template, revision = door.spec.template, door.revision
-    if standing is not None and (door.faults or not _may_update(case, seen.local)):
+    if standing is not None and (door.faults or not _may_update(case, snapshot.local)):
         template = standing.spec.template
         revision = standing.metadata.annotations.get(REVISION, "")
     return StatefulSet(

@@ -37,66 +37,68 @@ class _Left(Struct, frozen=True):
     home: str
 
 
-def deleted_or_lost(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+def deleted_or_lost(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Nothing here of a set that was deleted; all as it is, and told, of one that was lost."""
-    own, told = _running(key, seen), _reported(key, seen, broker, home)
+    own, told = _running(key, snapshot), _reported(key, snapshot, broker, home)
     if own is None:
-        return _going(key, told, seen, broker)
+        return _going(key, told, snapshot, broker)
     left = _Left(key, own, told, broker, home)
     if told is None or not was_decided(own, told):
-        return _runs_on(left, seen, "Lost", _why_lost(left))
+        return _runs_on(left, snapshot, "Lost", _why_lost(left))
     if told.spec.released:
-        return released(key, seen, broker, home)
+        return released(key, snapshot, broker, home)
     if told.spec.ended is None and LOST not in told.metadata.annotations:
-        return _deleted(own, told, seen, broker)
+        return _deleted(own, told, snapshot, broker)
     if keeps_claims(own.spec):
-        return _runs_on(left, seen, "Returned", why_left_to_people(own, told))
-    return returned(own, told, seen, broker)
+        return _runs_on(left, snapshot, "Returned", why_left_to_people(own, told))
+    return returned(own, told, snapshot, broker)
 
 
-def without_shares(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+def without_shares(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """All as it is until there are shares, which are made from what clusters say they run."""
-    own, told = _running(key, seen), _reported(key, seen, broker, home)
+    own, told = _running(key, snapshot), _reported(key, snapshot, broker, home)
     if own is None or (told is not None and told.spec.ended is None):
-        return kept(key, seen, broker, home)
+        return kept(key, snapshot, broker, home)
     left = _Left(key, own, told, broker, home)
-    return _with_report(_report(left, seen), left, seen)
+    return _with_report(_report(left, snapshot), left, snapshot)
 
 
-def let_go(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
+def let_go(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Leave what runs here to the cluster's people; it is remembered that it was let go of."""
-    told = _reported(key, seen, broker, home)
-    if told is None or standing(key, seen):
-        return released(key, seen, broker, home)
-    return ended(told, seen, broker, released=True)
+    told = _reported(key, snapshot, broker, home)
+    if told is None or standing(key, snapshot):
+        return released(key, snapshot, broker, home)
+    return ended(told, snapshot, broker, released=True)
 
 
-def _going(key: Key, told: StatefulSetPart | None, seen: Snapshot, broker: ClusterId) -> Plan:
+def _going(key: Key, told: StatefulSetPart | None, snapshot: Snapshot, broker: ClusterId) -> Plan:
     """The report goes when all else has gone, or stays as the record of that."""
     if told is None:
         return Plan()
-    if standing(key, seen):
+    if standing(key, snapshot):
         return Plan(kept=(Place(broker, ref_of(told)),))
-    return ended(told, seen, broker, released=False)
+    return ended(told, snapshot, broker, released=False)
 
 
-def _deleted(own: StatefulSet, told: StatefulSetPart, seen: Snapshot, broker: ClusterId) -> Plan:
+def _deleted(
+    own: StatefulSet, told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
+) -> Plan:
     """Everything goes but the report, which names what went."""
     made = made_with(own, told.spec.made)
     if made == told.spec.made:
         return Plan(kept=(Place(broker, ref_of(told)),))
     meta = Meta(name=told.metadata.name, namespace=told.metadata.namespace)
     report = StatefulSetPart(metadata=meta, spec=replace(told.spec, made=made))
-    return Plan((Desired(report, broker, sources=frozenset({seen.local})),))
+    return Plan((Desired(report, broker, sources=frozenset({snapshot.local})),))
 
 
-def _runs_on(left: _Left, seen: Snapshot, reason: str, text: str) -> Plan:
+def _runs_on(left: _Left, snapshot: Snapshot, reason: str, text: str) -> Plan:
     """Leave all as it is, and tell it at the broker and by an Event here."""
-    report = _report(left, seen, trouble=text, annotations={LOST: "true"})
-    place = Place(seen.local, ref_of(left.own))
+    report = _report(left, snapshot, trouble=text, annotations={LOST: "true"})
+    place = Place(snapshot.local, ref_of(left.own))
     with_report = Place(left.broker, ref_of(report))
     notice = Notice(place, reason, text, "Warning", told_with=with_report)
-    return replace(_with_report(report, left, seen), notices=(notice,))
+    return replace(_with_report(report, left, snapshot), notices=(notice,))
 
 
 def _why_lost(left: _Left) -> str:
@@ -108,29 +110,29 @@ def _why_lost(left: _Left) -> str:
     )
 
 
-def _with_report(report: StatefulSetPart, left: _Left, seen: Snapshot) -> Plan:
+def _with_report(report: StatefulSetPart, left: _Left, snapshot: Snapshot) -> Plan:
     place = Place(left.broker, ref_of(report))
-    all_else = kept(left.key, seen, left.broker, left.home).kept
-    desired = Desired(report, left.broker, sources=frozenset({seen.local}))
+    all_else = kept(left.key, snapshot, left.broker, left.home).kept
+    desired = Desired(report, left.broker, sources=frozenset({snapshot.local}))
     return Plan((desired,), kept=tuple(p for p in all_else if p != place))
 
 
 def _report(
     left: _Left,
-    seen: Snapshot,
+    snapshot: Snapshot,
     *,
     trouble: str = "",
     annotations: dict[str, str] | None = None,
 ) -> StatefulSetPart:
     """What can be said of a part by its StatefulSet alone, with what is known of its past."""
     key, own, before = left.key, left.own, left.told.spec if left.told is not None else None
-    name = part_name(key.namespace, key.name, seen.local)
+    name = part_name(key.namespace, key.name, snapshot.local)
     return StatefulSetPart(
         metadata=Meta(name=name, namespace=left.home, annotations=annotations or {}),
         spec=StatefulSetPartSpec(
             namespace=key.namespace,
             name=key.name,
-            cluster=seen.local,
+            cluster=snapshot.local,
             share=own.spec.replicas,
             applied=own.metadata.annotations.get(REVISION, ""),
             trouble=trouble,
@@ -140,13 +142,15 @@ def _report(
     )
 
 
-def _running(key: Key, seen: Snapshot) -> StatefulSet | None:
+def _running(key: Key, snapshot: Snapshot) -> StatefulSet | None:
     """The StatefulSet here, if it is ours and not about to go."""
-    own = seen.get(seen.local, StatefulSet, set_in(key.name, seen.local), key.namespace)
+    own = snapshot.get(snapshot.local, StatefulSet, set_in(key.name, snapshot.local), key.namespace)
     if own is None or OWNER not in own.metadata.labels:
         return None
     return own if own.metadata.deletion_timestamp is None else None
 
 
-def _reported(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> StatefulSetPart | None:
-    return seen.get(broker, StatefulSetPart, part_name(key.namespace, key.name, seen.local), home)
+def _reported(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> StatefulSetPart | None:
+    return snapshot.get(
+        broker, StatefulSetPart, part_name(key.namespace, key.name, snapshot.local), home
+    )

@@ -31,48 +31,48 @@ from hanse.model.snapshot import Snapshot
 _Conditions = tuple[Condition, ...]
 
 
-def plan_mirror(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_mirror(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """A host's set on the broker, and what is told of it at home."""
-    broker = broker_of(seen)
+    broker = broker_of(snapshot)
     if broker is None:
         return Plan()
-    plan = _plan(key, seen, broker, home)
-    return replace(plan, kept=(*plan.kept, *_of_others(key, seen, broker)))
+    plan = _plan(key, snapshot, broker, home)
+    return replace(plan, kept=(*plan.kept, *_of_others(key, snapshot, broker)))
 
 
-def _of_others(key: Key, seen: Snapshot, broker: ClusterId) -> Iterator[Place]:
+def _of_others(key: Key, snapshot: Snapshot, broker: ClusterId) -> Iterator[Place]:
     """The headless Services of our other sets: they stay whoever passed them on."""
-    for hosted in seen.in_namespace(seen.local, FederatedStatefulSet, key.namespace):
+    for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, key.namespace):
         name = service_of(hosted)
         stays = hosted.metadata.deletion_timestamp is None
         if name and stays and hosted.metadata.name != key.name:
             yield Place(broker, Ref(Service.kind, name, key.namespace))
 
 
-def _plan(key: Key, seen: Snapshot, broker: ClusterId, home: str) -> Plan:
-    here = seen.get(seen.local, FederatedStatefulSet, key.name, key.namespace)
-    there = seen.get(broker, FederatedStatefulSet, key.name, key.namespace)
-    anchor = seen.get(seen.local, StatefulSetShares, key.name, key.namespace)
+def _plan(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
+    here = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
+    there = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
+    anchor = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
     if here is not None and there is not None and here.metadata.uid == there.metadata.uid:
         return Plan()  # the broker is this very cluster
     if here is None or here.metadata.deletion_timestamp is not None:
-        return _after_deletion(there, anchor, seen, broker, home)
-    desired = [*_passed_on(here, seen, broker)]
-    if not (trouble := _trouble(here, seen, broker)):
-        desired += _shown(key, here, seen, broker)
-    told = _told(here, there, seen, trouble)
+        return _after_deletion(there, anchor, snapshot, broker, home)
+    desired = [*_passed_on(here, snapshot, broker)]
+    if not (trouble := _trouble(here, snapshot, broker)):
+        desired += _shown(key, here, snapshot, broker)
+    told = _told(here, there, snapshot, trouble)
     after = msgspec.convert(told.change.get("status", {}).get("conditions", ()), _Conditions)
     notices = tuple(news(told.place, here.status.conditions, after))
     shown: tuple[Place, ...] = ()
     if anchor is not None and not trouble:
-        shown = (Place(seen.local, ref_of(anchor)),)  # the last shares that we could read
+        shown = (Place(snapshot.local, ref_of(anchor)),)  # the last shares that we could read
     return Plan(tuple(desired), patches=(told,), notices=notices, kept=shown)
 
 
 def _after_deletion(
     there: FederatedStatefulSet | None,
     anchor: StatefulSetShares | None,
-    seen: Snapshot,
+    snapshot: Snapshot,
     broker: ClusterId,
     home: str,
 ) -> Plan:
@@ -80,35 +80,37 @@ def _after_deletion(
     ours = there is not None and OWNER in there.metadata.labels
     if anchor is None or there is None or not ours:
         return Plan()
-    shown = Place(seen.local, ref_of(anchor))
+    shown = Place(snapshot.local, ref_of(anchor))
     if anchor.metadata.owner_references:
         return Plan(kept=(Place(broker, ref_of(there)), shown))
     marks = {**there.metadata.annotations, ORPHANED: "true"}
     there = replace(there, metadata=replace(there.metadata, annotations=marks))
-    if not _held_somewhere(there, seen, broker, home):
+    if not _held_somewhere(there, snapshot, broker, home):
         return Plan()  # every cluster has let go
-    return Plan((Desired(there, broker, sources=frozenset({seen.local})),), kept=(shown,))
+    return Plan((Desired(there, broker, sources=frozenset({snapshot.local})),), kept=(shown,))
 
 
 def _held_somewhere(
-    there: FederatedStatefulSet, seen: Snapshot, broker: ClusterId, home: str
+    there: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId, home: str
 ) -> bool:
     """Whether a cluster of the fleet has not let go of its part yet."""
-    parts = seen.by(broker, BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
-    joined = {member.cluster for member in members(seen, broker, home)}
+    parts = snapshot.by(broker, BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
+    joined = {member.cluster for member in members(snapshot, broker, home)}
     return any(part.spec.cluster in joined and part.spec.ended is None for part in parts)
 
 
-def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) -> Iterator[Desired]:
+def _passed_on(
+    here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
+) -> Iterator[Desired]:
     meta = here.metadata
-    sources = frozenset({seen.local})
-    if seen.get(broker, Namespace, meta.namespace) is None:
+    sources = frozenset({snapshot.local})
+    if snapshot.get(broker, Namespace, meta.namespace) is None:
         space = Namespace(metadata=Meta(name=meta.namespace))
         yield Desired(space, broker, sources=sources, unowned=True)
     name = service_of(here)
-    service = seen.get(seen.local, Service, name, meta.namespace)
+    service = snapshot.get(snapshot.local, Service, name, meta.namespace)
     ours = service is not None and OWNER not in service.metadata.labels
-    if service is not None and ours and meta.name == _keeper(name, meta.namespace, seen):
+    if service is not None and ours and meta.name == _keeper(name, meta.namespace, snapshot):
         copy = Service(
             metadata=Meta(
                 name=name,
@@ -118,8 +120,8 @@ def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) ->
             ),
             spec=copied(service.spec),
         )
-        standing = seen.get(broker, Service, name, meta.namespace)
-        again = standing is not None and _passed_on_by(seen.local, standing)
+        standing = snapshot.get(broker, Service, name, meta.namespace)
+        again = standing is not None and _passed_on_by(snapshot.local, standing)
         yield Desired(copy, broker, step=1, sources=sources, takes_over=again)
     marks = {n: v for n, v in meta.annotations.items() if n not in (LAST_APPLIED, REPLICAS)}
     passed = FederatedStatefulSet(
@@ -131,9 +133,9 @@ def _passed_on(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) ->
     yield Desired(passed, broker, step=2, sources=sources)
 
 
-def _keeper(service: str, namespace: str, seen: Snapshot) -> str:
+def _keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
     """Which of our sets behind a Service passes it on: the first by name."""
-    return min(placed_behind(service, namespace, seen, seen.local), default="")
+    return min(placed_behind(service, namespace, snapshot, snapshot.local), default="")
 
 
 def _passed_on_by(host: ClusterId, service: Service) -> bool:
@@ -144,11 +146,11 @@ def _passed_on_by(host: ClusterId, service: Service) -> bool:
 
 
 def _shown(
-    key: Key, here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId
+    key: Key, here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
     """At home: the shares, which go with the set, and the Services of replicas elsewhere."""
     sources = frozenset({broker})
-    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if record is not None and not record.spec.newer:
         kind = FederatedStatefulSet.kind
         owner = OwnerReference(
@@ -158,10 +160,12 @@ def _shown(
             uid=here.metadata.uid,
         )
         meta = Meta(name=key.name, namespace=key.namespace, owner_references=(owner,))
-        yield Desired(StatefulSetShares(metadata=meta, spec=record.spec), seen.local, 0, sources)
-    for service in seen.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
+        yield Desired(
+            StatefulSetShares(metadata=meta, spec=record.spec), snapshot.local, 0, sources
+        )
+    for service in snapshot.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
         marks = service.metadata.annotations
-        if CLUSTER in marks and marks[CLUSTER] != seen.local:
+        if CLUSTER in marks and marks[CLUSTER] != snapshot.local:
             labels = {n: v for n, v in users(service.metadata.labels).items() if n != SET}
             meta = Meta(
                 name=service.metadata.name,
@@ -171,23 +175,23 @@ def _shown(
             )
             spec = copied(service.spec)
             copy = Service(metadata=meta, spec=spec, status=service.status)
-            yield Desired(copy, seen.local, sources=sources)
+            yield Desired(copy, snapshot.local, sources=sources)
 
 
-def _trouble(here: FederatedStatefulSet, seen: Snapshot, broker: ClusterId) -> str:
+def _trouble(here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
     """Why the broker does not take the set; empty if nothing is known."""
-    outcome = seen.fact(Outcome, Place(broker, ref_of(here)))
+    outcome = snapshot.fact(Outcome, Place(broker, ref_of(here)))
     return outcome.message if outcome is not None and outcome.result in TROUBLE else ""
 
 
 def _told(
-    here: FederatedStatefulSet, there: FederatedStatefulSet | None, seen: Snapshot, trouble: str
+    here: FederatedStatefulSet, there: FederatedStatefulSet | None, snapshot: Snapshot, trouble: str
 ) -> Patch:
     """The status at home: what the broker's copy says, as far as that is about this set."""
-    place = Place(seen.local, ref_of(here))
+    place = Place(snapshot.local, ref_of(here))
     generation = here.metadata.generation
     if trouble:
-        return Patch(place, _refused(here, trouble, seen), "status")
+        return Patch(place, _refused(here, trouble, snapshot), "status")
     if there is None or OWNER not in there.metadata.labels or there.spec != here.spec:
         return Patch(place, {})  # what stands is told until there is something newer
     status = there.status
@@ -202,10 +206,10 @@ def _told(
     return Patch(place, {"status": {**zeros, **told}}, "status")
 
 
-def _refused(here: FederatedStatefulSet, message: str, seen: Snapshot) -> Wire:
+def _refused(here: FederatedStatefulSet, message: str, snapshot: Snapshot) -> Wire:
     wanted: tuple[Condition, ...] = (
         condition("Valid", False, "NotPassedOn", f"the broker does not take it: {message}"[:1000]),
     )
     generation = here.metadata.generation
-    after = merged(here.status.conditions, wanted, seen.now, generation)
+    after = merged(here.status.conditions, wanted, snapshot.now, generation)
     return {"status": {"conditions": msgspec.to_builtins(after)}}

@@ -22,7 +22,7 @@ def report(
     door: Door,
     share: int,
     desired: list[Desired],
-    seen: Snapshot,
+    snapshot: Snapshot,
     home: str,
     before: tuple[str, ...] = (),
 ) -> StatefulSetPart:
@@ -30,7 +30,9 @@ def report(
 
     A new share is told once the set has it, with what comes of it, and not in the set's own way.
     """
-    own = seen.get(seen.local, StatefulSet, set_in(door.name, seen.local), door.namespace)
+    own = snapshot.get(
+        snapshot.local, StatefulSet, set_in(door.name, snapshot.local), door.namespace
+    )
     ours = own if own is not None and OWNER in own.metadata.labels else None
     applied = ours.metadata.annotations.get(REVISION, "") if ours is not None else ""
     told = ours is not None and ours.status.observed_generation >= ours.metadata.generation
@@ -38,18 +40,18 @@ def report(
     spec = StatefulSetPartSpec(
         namespace=door.namespace,
         name=door.name,
-        cluster=seen.local,
+        cluster=snapshot.local,
         share=ours.spec.replicas if ours is not None else share,
         applied=applied,
         revision=applied if ours is not None and _is_complete(ours) else "",
         current_replicas=status.current_replicas if status else 0,
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
-        replicas=tuple(_replicas(door, seen)) if ours is not None else (),
-        trouble="; ".join(_troubles(door, desired, seen))[:32000],
+        replicas=tuple(_replicas(door, snapshot)) if ours is not None else (),
+        trouble="; ".join(_troubles(door, desired, snapshot))[:32000],
         made=made_with(ours, before),
     )
-    name = part_name(door.namespace, door.name, seen.local)
+    name = part_name(door.namespace, door.name, snapshot.local)
     return StatefulSetPart(metadata=Meta(name=name, namespace=home), spec=spec)
 
 
@@ -63,25 +65,29 @@ def _is_complete(own: StatefulSet) -> bool:
     )
 
 
-def _replicas(door: Door, seen: Snapshot) -> Iterator[Replica]:
-    for pod in pods_of(door, seen):
+def _replicas(door: Door, snapshot: Snapshot) -> Iterator[Replica]:
+    for pod in pods_of(door, snapshot):
         name = pod.metadata.name
-        yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, door, seen))
+        yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, door, snapshot))
 
 
-def _addresses(replica: str, door: Door, seen: Snapshot) -> tuple[str, ...]:
-    service = seen.get(seen.local, Service, replica, door.namespace)
+def _addresses(replica: str, door: Door, snapshot: Snapshot) -> tuple[str, ...]:
+    service = snapshot.get(snapshot.local, Service, replica, door.namespace)
     if not door.balanced or service is None or OWNER not in service.metadata.labels:
         return ()
     given = service.status.load_balancer.ingress
     return tuple(i.ip or i.hostname for i in given if i.ip or i.hostname)[:16]
 
 
-def _troubles(door: Door, desired: list[Desired], seen: Snapshot) -> Iterator[str]:
-    space = seen.get(seen.local, Namespace, door.namespace)
+def _troubles(door: Door, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
+    space = snapshot.get(snapshot.local, Namespace, door.namespace)
     if space is not None and space.terminating:
         yield f"namespace {door.namespace} is being deleted here"
     for one in desired:
-        outcome = seen.fact(Outcome, Place(one.where, ref_of(one.object)))
+        outcome = snapshot.fact(Outcome, Place(one.where, ref_of(one.object)))
         if outcome is not None and outcome.result in TROUBLE:
-            yield outcome.message if one.where == seen.local else f"at the door: {outcome.message}"
+            yield (
+                outcome.message
+                if one.where == snapshot.local
+                else f"at the door: {outcome.message}"
+            )

@@ -57,17 +57,17 @@ class _Decision(Struct, frozen=True):
     """The shares as they are to be recorded; None where nothing may be and nothing is."""
 
 
-def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_shares(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """The shares of one set beside it, which every cluster waits for."""
-    broker = broker_of(seen)
+    broker = broker_of(snapshot)
     if broker is None:
         return Plan()
-    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     as_it_stands = Plan(kept=(Place(broker, ref_of(record)),) if record is not None else ())
-    view = _view(key, seen, broker, home, record)
+    view = _view(key, snapshot, broker, home, record)
     if view is None:
         return as_it_stands
-    decision = _decision(view, seen)
+    decision = _decision(view, snapshot)
     if decision is None:
         reporting = view.parts.keys() | view.unread
         waited_for = reporting & {member.cluster for member in view.everyone}
@@ -77,49 +77,49 @@ def plan_shares(key: Key, seen: Snapshot, home: str) -> Plan:
     return Plan(() if wanted is None else (_shared(wanted, broker, view.rank),))
 
 
-def plan_status(key: Key, seen: Snapshot, home: str) -> Plan:
+def plan_status(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """The status of one set, and what its headless Service is told: neither in any hurry."""
-    broker = broker_of(seen)
+    broker = broker_of(snapshot)
     if broker is None:
         return Plan()
-    record = seen.get(broker, StatefulSetShares, key.name, key.namespace)
-    view = _view(key, seen, broker, home, record)
-    decision = _decision(view, seen) if view is not None else None
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
+    view = _view(key, snapshot, broker, home, record)
+    decision = _decision(view, snapshot) if view is not None else None
     if view is None or decision is None:
         return Plan()
-    alive = _heard(view.parts, view.everyone, seen, broker, home)
-    status = told(_situation(view, decision, alive), seen, broker, view.rank)
+    alive = _heard(view.parts, view.everyone, snapshot, broker, home)
+    status = told(_situation(view, decision, alive), snapshot, broker, view.rank)
     noted = _noted(decision.door, decision.record, decision.service, broker, view.rank)
     return Plan(patches=(*status.patches, *noted), notices=status.notices)
 
 
 def _view(
-    key: Key, seen: Snapshot, broker: ClusterId, home: str, record: StatefulSetShares | None
+    key: Key, snapshot: Snapshot, broker: ClusterId, home: str, record: StatefulSetShares | None
 ) -> _View | None:
     """What is known of a set; None while that is too little to decide on, or too new for us."""
-    unread = unread_parts(key, seen, broker)
-    if not was_read(broker, seen) or (unread if record is None else record.spec.newer):
+    unread = unread_parts(key, snapshot, broker)
+    if not was_read(broker, snapshot) or (unread if record is None else record.spec.newer):
         return None
-    everyone = members(seen, broker, home)
+    everyone = members(snapshot, broker, home)
     return _View(
         broker=broker,
-        door=door_at(key, seen, broker),
+        door=door_at(key, snapshot, broker),
         record=record,
-        parts=parts_of(key, seen, broker),
+        parts=parts_of(key, snapshot, broker),
         unread=frozenset(unread),
         everyone=everyone,
-        rank=_rank(seen.local, everyone),
+        rank=_rank(snapshot.local, everyone),
     )
 
 
-def _decision(view: _View, seen: Snapshot) -> _Decision | None:
+def _decision(view: _View, snapshot: Snapshot) -> _Decision | None:
     """Who runs how many replicas from here on; None where the set is gone or going."""
     door = view.door
     if door is None or door.terminating or door.orphaned:
         return None
     fleet = _fleet(door, view.everyone)
     spread = _spread(door, view.record, view.parts, fleet)
-    service = seen.get(view.broker, Service, door.spec.service_name, door.namespace)
+    service = snapshot.get(view.broker, Service, door.spec.service_name, door.namespace)
     record = view.record if door.faults else _record(door, spread, service)
     return _Decision(door, fleet, spread, service, record)
 
@@ -143,14 +143,14 @@ def _situation(
 def _heard(
     parts: dict[ClusterId, StatefulSetPartSpec],
     everyone: tuple[Member, ...],
-    seen: Snapshot,
+    snapshot: Snapshot,
     broker: ClusterId,
     home: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
     """The reports that count: of clusters that are in the fleet and alive."""
     joined = {member.cluster for member in everyone}
     return {
-        c: p for c, p in parts.items() if c in joined and is_alive_for_us(c, seen, broker, home)
+        c: p for c, p in parts.items() if c in joined and is_alive_for_us(c, snapshot, broker, home)
     }
 
 

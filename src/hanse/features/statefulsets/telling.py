@@ -56,14 +56,14 @@ class Situation(Struct, frozen=True):
         )
 
 
-def told(situation: Situation, seen: Snapshot, broker: ClusterId, rank: int) -> Plan:
+def told(situation: Situation, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
     """The status of the set at its door as a patch, with Events for what turned."""
     door = situation.door
     place = Place(broker, door.ref)
     standing = _standing_conditions(door)
     wanted = tuple(_conditions(situation, standing))
     generation = door.object.metadata.generation
-    conditions = merged(standing, wanted, seen.now, generation)
+    conditions = merged(standing, wanted, snapshot.now, generation)
     status = _status(situation, conditions)
     notices = tuple(news(place, standing, wanted))
     patch = Patch(place, {"status": status}, "status", rank=rank)

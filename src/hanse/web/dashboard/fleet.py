@@ -107,11 +107,11 @@ class Links:
         return tuple(link for link in found if link is not None) or None
 
 
-def _link(source: ClusterId, target: ClusterId, seen: Snapshot) -> LinkShown | None:
-    state = seen.fact(ClusterState, target)
+def _link(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkShown | None:
+    state = snapshot.fact(ClusterState, target)
     if state is None:
         return None
-    leadership = seen.fact(Leadership, target)
+    leadership = snapshot.fact(Leadership, target)
     return LinkShown(
         source=source,
         target=target,

@@ -14,8 +14,8 @@ class Sights:
     As a snapshot it is good for one synchronous look: who speaks for whom is found out once.
     """
 
-    def __init__(self, seen: Mapping[ClusterId, Snapshot]) -> None:
-        self.seen = dict(seen)
+    def __init__(self, snapshot: Mapping[ClusterId, Snapshot]) -> None:
+        self.seen = dict(snapshot)
         self._speakers: dict[ClusterId, ClusterId | None] = {}
 
     @property
