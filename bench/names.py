@@ -32,7 +32,7 @@ class _Watching:
     name = "dns"
     watches = ServiceZone(View("any")).watches
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:  # noqa: ARG002 - a feature's
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:  # noqa: ARG002 - a feature's
         return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - a feature's

@@ -81,7 +81,7 @@ async def _change(before: Snapshot, after: Snapshot, service: str) -> float:
                 )
                 await asyncio.sleep(SETTLED)
                 seen[0], began = after, time.perf_counter()
-                feed.saw(ObjectChange(after.local, None, new))
+                feed.on_change(ObjectChange(after.local, None, new))
                 return (await asking - began) * 1000
     finally:
         listeners.close()

@@ -59,7 +59,7 @@ from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import Sockets
 from hanse.providers.probes import Prober
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 
 HOSTS, SITES, PROBES = 1_000, 10, 10_000
 ZONE = "bench.test"
@@ -133,7 +133,7 @@ async def _failed_over() -> float:
         try:
             async with serving([Served(compiler, (listeners,))]) as server:
                 feed = Feed(compiler, server, seen)
-                engine.followers.append(feed.saw)
+                engine.event_handlers.append(feed.on_change)
                 async with engine.running(), prober.running(), feed.running():
                     await feed.told()
                     while len(list(engine.fleet.facts.all(Health))) < 2:  # noqa: ASYNC110

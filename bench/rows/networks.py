@@ -18,9 +18,9 @@ from bench.row import Effort, Row, unprepared
 from bench.tenants import HERE, seen, weighed
 from hanse.cli.running import run_async
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.names import NETWORK
 from hanse.features.networks.pools import Pool, Slot
+from hanse.features.networks.webhooks import network_hooks
 from hanse.kube.authority import Authority, server_context
 from hanse.kube.clock import WallClock
 from hanse.model.keys import Key

@@ -26,7 +26,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
 from hanse.model.snapshot import Index
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 
 SERVICES = 50_000
 PAGE = 500

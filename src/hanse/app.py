@@ -18,8 +18,8 @@ from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
-from hanse.features.federation.hooks import HOOKS as MEMBERSHIP_HOOKS
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
+from hanse.features.federation.webhooks import HOOKS as MEMBERSHIP_HOOKS
 from hanse.features.gslb.avi import CONTROLLER, controller_said, refresh_said
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
@@ -27,22 +27,23 @@ from hanse.features.gslb.policy import Bad
 from hanse.features.gslb.standing import own_cluster
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.pools import Slot
 from hanse.features.networks.service_addresses import OwnSlot
+from hanse.features.networks.webhooks import network_hooks
 from hanse.features.policies.feature import Policies
-from hanse.features.policies.hooks import PeersHook
 from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.webhooks import PeersHook
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.hooks import SetsAtTheDoor
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.webhooks import SetsAtTheDoor
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
+from hanse.model.connections import Guide
 from hanse.model.facts import Role
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.lookups import PROVIDER as LOOKUP
@@ -52,25 +53,24 @@ from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
 from hanse.model.snapshot import Change, ObjectChange, Watch
 from hanse.model.verdict import Hook
-from hanse.model.ways import Guide
 from hanse.providers.avi import AviController, Controller, NoController
-from hanse.providers.issuing import Issuing
 from hanse.providers.network_providers import address_providers
 from hanse.providers.probe_sockets import Sockets
 from hanse.providers.probes import Attempt, Prober
-from hanse.providers.resolving import Lookup
+from hanse.providers.resolver import Lookup
+from hanse.providers.tokens import Issuing
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
+from hanse.runtime.connections import Dial, Roads, over_http
 from hanse.runtime.health import serving
+from hanse.runtime.heartbeat_lease import Presence
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.outside import EVERY, Outside, System
 from hanse.runtime.pause import PAUSE_WATCHES
-from hanse.runtime.places import Places
-from hanse.runtime.presence import Presence
 from hanse.runtime.questions import Provider
-from hanse.runtime.roads import Dial, Roads, over_http
+from hanse.runtime.reconciler import Engine
+from hanse.runtime.replica_slots import Places
 from hanse.web.webhooks.certificates import Certificates
-from hanse.web.webhooks.doorkeeper import Doorkeeper
+from hanse.web.webhooks.webhook_server import Doorkeeper
 
 if TYPE_CHECKING:  # names are served or published by few agents: the others need no memory for it
     from hanse.dns.compiler import Compiler
@@ -221,7 +221,7 @@ class Agent:
             namespace=settings.options.admission.namespace,
             secret=WEBHOOKS,
         )
-        self.engine.followers.append(self.doorkeeper.saw)
+        self.engine.event_handlers.append(self.doorkeeper.on_change)
         self.leaders = Leaders(
             self.engine.fleet,
             f"{settings.cluster}_{settings.identity}",
@@ -267,7 +267,7 @@ class Agent:
                 clock,
                 self._lease_duration,
             )
-            self.engine.followers.append(self._noticed)
+            self.engine.event_handlers.append(self._noticed)
 
     @asynccontextmanager
     async def running(
@@ -311,12 +311,12 @@ class Agent:
         from hanse.dns.feed import Feed
 
         feed = Feed(compiler, server, self.engine.snapshot)
-        self.engine.followers.append(feed.saw)
+        self.engine.event_handlers.append(feed.on_change)
         try:
             async with feed.running():
                 yield
         finally:
-            self.engine.followers.remove(feed.saw)
+            self.engine.event_handlers.remove(feed.on_change)
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -16,7 +16,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import ObjectChange
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 from tests.features.gslb.fleet import config
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer, InProcess
@@ -59,7 +59,7 @@ class Told:
     def gone(self, obj: GSLBConfig) -> None:
         for store in self.engine.fleet.stores_of("lubeck", GSLBConfig.kind):
             store.take(Deleted(obj))
-        for follower in self.engine.followers:
+        for follower in self.engine.event_handlers:
             follower(ObjectChange("lubeck", obj, None))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hanse.cli.consequences import Consequence, consequences, seen_in_full
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta, Object
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import OFFER, Toy
 from tests.support.world import BROKER, World

@@ -48,7 +48,7 @@ class Watching:
     name = "dns"
     watches = ServiceZone(View("any")).watches
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

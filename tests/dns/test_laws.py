@@ -78,7 +78,7 @@ def test_compiling_step_by_step_gives_what_compiling_from_scratch_gives(
     for objects in fleets:
         seen = seen_in("lubeck", *objects)
         for change in _changes(before, objects):
-            compiler.saw(change, seen)
+            compiler.on_change(change, seen)
         while compiler.due:
             table.apply(compiler.compile(seen, most))
         before = objects
@@ -116,7 +116,7 @@ def test_a_change_recompiles_only_what_it_concerns() -> None:
 
     after = piece("bergen", "10.9.9.9", service="s7")
     seen = seen_in("lubeck", *many, *pieces[:7], after, *pieces[8:])
-    compiler.saw(ObjectChange("lubeck", pieces[7], after), seen)
+    compiler.on_change(ObjectChange("lubeck", pieces[7], after), seen)
     delta = compiler.compile(seen)
 
     names = {text_of(named.name) for named in delta.put}
@@ -148,7 +148,7 @@ def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
 
     after = rules(bergen=0)
     seen = seen_in("lubeck", *objects, fleet=after)
-    compiler.saw(ObjectChange("broker", None, after), seen)
+    compiler.on_change(ObjectChange("broker", None, after), seen)
     table.apply(compiler.compile(seen))
 
     query = dns.message.make_query(WEB, "A").to_wire()

@@ -113,9 +113,9 @@ def test_what_is_not_below_the_zone_or_no_name_is_left_out(name: str) -> None:
 def test_a_change_wakes_the_names_before_and_after_it() -> None:
     one, two = outside("a.hanse.example", "A"), outside("b.hanse.example", "A")
 
-    woken = set(OUTSIDE.wakes(ObjectChange("lubeck", one, two), seen(two)))
+    woken = set(OUTSIDE.keys_for(ObjectChange("lubeck", one, two), seen(two)))
 
     assert {key.name for key in woken} == {"a.hanse.example", "b.hanse.example"}
     web = service("web", "10.1.0.5")
-    assert set(INSIDE.wakes(ObjectChange("lubeck", None, web), seen(web)))
-    assert not set(INSIDE.wakes(ObjectChange("bergen", None, web), seen(web)))
+    assert set(INSIDE.keys_for(ObjectChange("lubeck", None, web), seen(web)))
+    assert not set(INSIDE.keys_for(ObjectChange("bergen", None, web), seen(web)))

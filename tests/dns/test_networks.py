@@ -200,7 +200,7 @@ def test_a_change_recompiles_what_it_concerns() -> None:
     compiler.everything(seen(before))
     compiler.compile(seen(before))
 
-    compiler.saw(ObjectChange("lubeck", before, after), seen(after))
+    compiler.on_change(ObjectChange("lubeck", before, after), seen(after))
     delta = compiler.compile(seen(after))
 
     assert {named.name for named in delta.put} == {

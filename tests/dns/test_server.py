@@ -85,7 +85,7 @@ async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
 
             slice_ = piece("bergen", "10.2.0.9", service="mail")
             seen[0] = seen_in("lubeck", before, piece("bergen", "10.2.0.1"), after, slice_)
-            feed.saw(ObjectChange("lubeck", None, after))
+            feed.on_change(ObjectChange("lubeck", None, after))
             await feed.told()
 
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).records == ("10.2.0.9",)

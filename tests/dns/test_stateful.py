@@ -51,7 +51,7 @@ class Looking:
     name = "dns"
     watches = StatefulSetZone(View("any"), HOME).watches
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -285,9 +285,9 @@ def test_a_change_recompiles_only_the_names_of_its_service() -> None:
         address_type="IPv4",
     )
 
-    assert list(zone.wakes(ObjectChange("broker", None, part("c1")), seen)) == own
-    assert list(zone.wakes(ObjectChange("c1", None, pods("c1", 4)), seen)) == own
-    assert list(zone.wakes(ObjectChange("c1", None, other), seen)) == []
+    assert list(zone.keys_for(ObjectChange("broker", None, part("c1")), seen)) == own
+    assert list(zone.keys_for(ObjectChange("c1", None, pods("c1", 4)), seen)) == own
+    assert list(zone.keys_for(ObjectChange("c1", None, other), seen)) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.keys import Key
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.actions import todo
+from hanse.runtime.diff import todo
 from hanse.runtime.ownership import Owner, stamped
 from tests.dns.test_stateful import HOME, SPACE, WIDE, Names, part, parts, pods, seen_by, shares
 from tests.support.builders import stored

@@ -18,7 +18,7 @@ from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import Sockets, judged, request_to
 from hanse.providers.probes import Prober, refused
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 from tests.support.time import LoopClock, run
 
 KEY = Key("host", "shop")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceSpec
-from hanse.model.marks import EPOCH
+from hanse.model.labels import EPOCH
 from hanse.model.merging import merge
 from hanse.model.objects import K, Kind, Meta, Object, Value, to_wire
 from hanse.runtime.compare import difference, patch_is_needed, recorded, status_difference

@@ -16,7 +16,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.actions import Create, todo
+from hanse.runtime.diff import Create, todo
 from hanse.runtime.leaving import leave, leave_by_force
 from hanse.runtime.ownership import Owner, owner_of, stamped
 from hanse.runtime.preview import preview
@@ -104,7 +104,7 @@ class Builder:
     name = "builder"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("house")]
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -154,7 +154,7 @@ class Settler:
     name = "settler"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("hut")] if isinstance(change, ObjectChange) else []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -181,7 +181,7 @@ class Registrar:
         Watch(Role.LOCAL, ServiceExport, writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap):
             yield Key("entry", change.object.metadata.name, change.object.metadata.namespace)
 
@@ -252,12 +252,12 @@ async def test_a_preview_keeps_what_others_say_of_an_object_that_is_applied_agai
 
 async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
     class Particular(Toy):
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             assert not isinstance(change, ObjectChange) or type(change.object) in (
                 ConfigMap,
                 Namespace,
             )
-            return super().wakes(change, snapshot)
+            return super().keys_for(change, snapshot)
 
     async with town("lubeck", features=(Particular(),)) as world:
         await world.settle()

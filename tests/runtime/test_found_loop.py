@@ -14,12 +14,12 @@ from hanse.model.facts import Outcome, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.marks import ALLOW_MASS_DELETION
+from hanse.model.labels import ALLOW_MASS_DELETION
 from hanse.model.objects import K, Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.outside import Outside
-from hanse.runtime.queue import Lane, Queue
+from hanse.runtime.workqueue import Lane, Queue
 from tests.runtime.test_found import define
 from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
 from tests.support import faults
@@ -74,7 +74,7 @@ class Restless:
     name = "restless"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         told = isinstance(change, FactChange) and isinstance(change.fact, Outcome)
         return [Key("thing")] if told or isinstance(change, ObjectChange) else []
 

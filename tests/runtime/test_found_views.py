@@ -11,7 +11,7 @@ from hanse.kube.store import Store
 from hanse.model.facts import Leadership, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
@@ -88,7 +88,7 @@ class Painter:
         Watch(Role.LED, ConfigMap, indexes=(BY_COLOUR,), writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("count")] if isinstance(change, FactChange) else []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -124,7 +124,7 @@ class Keeper:
         Watch(Role.LED, ConfigMap),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and change.where != snapshot.local:
             yield Key("copy", change.object.metadata.name)
 
@@ -141,7 +141,7 @@ class Onlooker(Keeper):
     name = "onlooker"
     watches = (Watch(Role.MEMBER, ConfigMap),)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return []
 
 
@@ -168,7 +168,7 @@ class Silent(Crown):
         Watch(Role.LOCAL, ConfigMap),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return (
             [Key("crown")]
             if isinstance(change, ObjectChange) and change.where == snapshot.local
@@ -201,7 +201,7 @@ class Anyone:
 
 async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stood_by() -> None:
     class Courtier(Silent):
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             led = isinstance(change, FactChange) and isinstance(change.after, Leadership)
             return [Key("crown")] if led else []
 
@@ -243,7 +243,7 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
         flagged = next(s for s in engine.fleet.connections[BROKER].streams if s.labels == "flag")
         (known,) = engine.fleet.connections[BROKER].streams[flagged].store.all()
 
-        engine.saw(ObjectChange(BROKER, known, None))  # as if that selection told it last
+        engine.on_change(ObjectChange(BROKER, known, None))  # as if that selection told it last
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
         await world.settle()
 

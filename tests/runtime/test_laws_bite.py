@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hanse.runtime import actions, writer
+from hanse.runtime import apply, diff
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
-from hanse.runtime.queue import Queue
+from hanse.runtime.reconciler import Engine
+from hanse.runtime.workqueue import Queue
 from tests.runtime import schedules
 
 SEEDS = 120
@@ -37,11 +37,11 @@ def whatever(same: Any) -> Callable[..., Any]:
 
 
 def foreign_objects_are_overwritten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(actions, "_ours_to_write", whatever(True))
+    patch.setattr(diff, "_ours_to_write", whatever(True))
 
 
 def updates_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "with_preconditions", lambda change, _: change)
+    patch.setattr(apply, "with_preconditions", lambda change, _: change)
 
 
 def deletions_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
@@ -54,15 +54,15 @@ def deletions_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
 
 
 def unreachable_is_taken_for_absent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(actions, "_is_party", whatever(False))
+    patch.setattr(diff, "_is_party", whatever(False))
 
 
 def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(self: writer.Writer, several: list[Any]) -> list[writer.Written]:
+    async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.Written]:
         return [await self._write(action) for action in several]
 
-    patch.setattr(actions._Sink, "stops", whatever(False))
-    patch.setattr(writer.Writer, "_in_steps", at_once)
+    patch.setattr(diff._Sink, "stops", whatever(False))
+    patch.setattr(apply.Writer, "_in_steps", at_once)
 
 
 def nothing_is_tried_later(patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def who_waits_is_not_woken(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_so_already_is_written_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(actions, "patch_is_needed", whatever(True))
+    patch.setattr(diff, "patch_is_needed", whatever(True))
 
 
 @pytest.mark.parametrize(

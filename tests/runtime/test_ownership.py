@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.marks import OWNER, OWNER_KEY
+from hanse.model.labels import OWNER, OWNER_KEY
 from hanse.runtime.ownership import Owned, Owner, epoch_of, owner_of, sources_of, stamped
 from tests.support.builders import annotated, configmap, labelled, stored
 

@@ -52,11 +52,11 @@ async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
 async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> None:
     async with town("lubeck") as world:
         heard: list[Change] = []
-        world.agents["lubeck"].engine.followers.append(heard.append)
+        world.agents["lubeck"].engine.event_handlers.append(heard.append)
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.kill_agent("lubeck")
-        world.start_agent("lubeck").followers.append(heard.append)
+        world.start_agent("lubeck").event_handlers.append(heard.append)
         await world.settle()
 
         told = [
@@ -92,7 +92,7 @@ async def test_a_feature_that_cannot_take_a_change_in_holds_up_nobody_else() -> 
     class Deaf(Toy):
         name = "deaf"
 
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             raise ZeroDivisionError
 
     async with town("lubeck", features=(Deaf(), Toy())) as world:

@@ -14,7 +14,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta, Place, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.actions import Create
+from hanse.runtime.diff import Create
 from hanse.runtime.leaving import leave, leave_by_force
 from hanse.runtime.outside import Outside
 from hanse.runtime.preview import preview

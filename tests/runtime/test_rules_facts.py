@@ -54,7 +54,7 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
             Watch(Role.BROKER, ConfigMap, namespace=HOME),
         )
 
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return [Key("look")] if isinstance(change, ObjectChange) else []
 
         def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -136,7 +136,7 @@ class Doctor:
     name = "doctor"
     watches = (Watch(Role.LOCAL, ConfigMap), Watch(Role.BROKER, Lease, namespace=HOME))
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -177,7 +177,7 @@ async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
         name = "fan"
         watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ServiceExport),)
 
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return []
 
     async with town("lubeck", features=(Fan(),)) as world:

@@ -15,11 +15,11 @@ from hanse.model.facts import (
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.marks import EPOCH
-from hanse.runtime.actions import todo
-from hanse.runtime.engine import Engine
+from hanse.model.labels import EPOCH
+from hanse.runtime.diff import todo
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.ownership import Owner, owner_of, stamped
+from hanse.runtime.reconciler import Engine
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import Weather

@@ -108,7 +108,7 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         assert held is not None
         assert held > 0
         assert await found(world, BROKER, "shop.bread-0.lubeck", HOME) is None
-        told = [r.message for r in caplog.records if r.name == "hanse.runtime.suspicion"]
+        told = [r.message for r in caplog.records if r.name == "hanse.runtime.mass_deletion"]
         assert told == ["deletions held: too much vanished at once", "deletions go on"]
 
 

@@ -16,7 +16,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Place, ref_of
 from hanse.model.plan import Desired, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.actions import todo
+from hanse.runtime.diff import todo
 from hanse.runtime.ownership import Owner, stamped
 from tests.runtime.town import SHOP, found, must_find, offer, prices, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
@@ -57,7 +57,7 @@ async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
         name = "onlooker"
         watches = (Watch(Role.SITE, ConfigMap),)
 
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return ()
 
         def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -87,7 +87,7 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
         name = "broom"
         watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-        def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             if isinstance(change, ObjectChange) and isinstance(change.after, ConfigMap):
                 yield Key("dust", change.after.metadata.name, change.after.metadata.namespace)
 

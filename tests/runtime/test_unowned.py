@@ -14,8 +14,8 @@ from hanse.model.objects import Meta, Place, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.rights import rights
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.actions import todo
 from hanse.runtime.compare import difference, recorded
+from hanse.runtime.diff import todo
 from hanse.runtime.ownership import Owner, owner_of, stamped
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.time import ON_VIRTUAL_TIME
@@ -37,7 +37,7 @@ class Founder:
         Watch(Role.BROKER, ConfigMap, writes=Writes.FIELDS),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("found", "town")] if isinstance(change, ObjectChange) else []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

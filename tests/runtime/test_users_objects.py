@@ -12,7 +12,7 @@ from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.objects import Place, ref_of
 from hanse.model.plan import Desired, Notice, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
-from hanse.runtime.actions import Delete, todo
+from hanse.runtime.diff import Delete, todo
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
@@ -32,7 +32,7 @@ class Giver:
     name = "giver"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("gift")]
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

@@ -69,7 +69,7 @@ class Crown:
         Watch(Role.LOCAL, ConfigMap),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return [Key("crown")]
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -116,7 +116,7 @@ class Clerk:
         Watch(Role.MEMBER, ConfigMap, writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and change.where == snapshot.local:
             yield Key("row", change.object.metadata.name)
 

@@ -12,8 +12,8 @@ from typing import Literal
 import pytest
 
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.webhooks import network_hooks
 from hanse.local.real.fleet import RealFleet
 from tests.scenarios.city import HERE, City
 from tests.scenarios.market import shop_of

@@ -21,7 +21,7 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.liveness import Pulses
+from hanse.runtime.lease_tracker import Pulses
 from tests.dns.fleet import Told, told_in
 from tests.support.stage import Check, Stage
 
@@ -59,9 +59,9 @@ class _Telling:
         self._feed = feed
         self._pulses = pulses
 
-    def saw(self, change: Change, *, listed: bool = False) -> None:
-        self._pulses.saw(change)
-        self._feed.saw(change)
+    def on_change(self, change: Change, *, listed: bool = False) -> None:
+        self._pulses.on_change(change)
+        self._feed.on_change(change)
 
     def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
         """Names stay until they are known to be gone."""

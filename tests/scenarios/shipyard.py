@@ -21,7 +21,7 @@ from hanse.model.kinds.core import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from tests.support.stage import Check, Stage
 from tests.support.stage_federation import define

@@ -6,7 +6,7 @@ import pytest
 
 from hanse.model.facts import ClusterState, Outcome, Phase
 from hanse.model.kinds.core import Namespace
-from hanse.model.marks import PAUSED
+from hanse.model.labels import PAUSED
 from tests.scenarios.market import Market
 from tests.support.stage import Check, Stage, told
 

@@ -11,7 +11,7 @@ from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
 from hanse.runtime.health import report
-from hanse.runtime.hearing import NOTICED
+from hanse.runtime.health_probe import NOTICED
 from hanse.runtime.slots import HELD, MOST_AT_ONCE
 from tests.scenarios.guild import GLOBAL, Guild, address, guild_on
 from tests.support.faults import Weather

@@ -15,10 +15,10 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from hanse.runtime.leaving import leave
-from hanse.runtime.queue import UNHURRIED
+from hanse.runtime.workqueue import UNHURRIED
 from tests.scenarios.shipyard import Shipyard, spec_of
 from tests.support.faults import Weather
 from tests.support.stage import Check

@@ -9,7 +9,7 @@ import pytest
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.hooks import SetsAtTheDoor
+from hanse.features.statefulsets.webhooks import SetsAtTheDoor
 from hanse.kube.errors import ApiError
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import (

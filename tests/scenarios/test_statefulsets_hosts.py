@@ -15,7 +15,7 @@ from hanse.model.kinds.hanse import (
     TemplateMeta,
 )
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
 from tests.support.stage import Check

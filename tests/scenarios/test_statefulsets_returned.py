@@ -14,7 +14,7 @@ from hanse.kube.request import Request
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Event, Service
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from tests.scenarios.shipyard import Shipyard, headless, spec_of
 from tests.support.stage import Check

@@ -15,9 +15,9 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.questions import Provider
+from hanse.runtime.reconciler import Engine
 from tests.support.builders import namespace
 from tests.support.faults import Network
 from tests.support.time import LoopClock

@@ -29,7 +29,7 @@ class Flag:
             Watch(Role.LED, ConfigMap, namespace=namespace, writes=Writes.OBJECTS),
         )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
                 return [Key("flag", cluster) for cluster in snapshot.clusters(Role.MEMBER)]

@@ -12,7 +12,7 @@ from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.local.real.accounts import Account
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.doorkeeper import Doorkeeper
+from hanse.web.webhooks.webhook_server import Doorkeeper
 
 
 class Door(Struct, frozen=True):

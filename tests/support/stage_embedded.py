@@ -13,7 +13,7 @@ from hanse.kube.request import Request, Response, Transport
 from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.doorkeeper import Doorkeeper
+from hanse.web.webhooks.webhook_server import Doorkeeper
 from tests.support.ground import Door
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer, InProcess

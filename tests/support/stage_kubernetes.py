@@ -18,7 +18,7 @@ from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.doorkeeper import Doorkeeper
+from hanse.web.webhooks.webhook_server import Doorkeeper
 from tests.support.ground import Door
 
 SHORT = Terms(

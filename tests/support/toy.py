@@ -45,7 +45,7 @@ class Toy:
         Watch(Role.BROKER, ConfigMap, namespace=HOME, indexes=(BY_OFFER,), writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, before, after):
                 if where == snapshot.local and isinstance(change.object, Namespace):

@@ -11,8 +11,8 @@ from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
 from hanse.runtime.guard import Guard
+from hanse.runtime.reconciler import Engine
 from tests.support.faults import Network
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer, InProcess

@@ -8,7 +8,7 @@ from hanse.features.gslb.policy import Bad, config_of
 from hanse.logs import set_level
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import Change, ObjectChange
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def following_log_level(engine: Engine) -> Iterator[None]:
     """Log as the configuration says until the block ends, but never less than `--verbose` asks."""
     own = logging.getLogger().level
 
-    def saw(change: Change) -> None:
+    def on_change(change: Change) -> None:
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
             config = config_of(engine.snapshot())
             said = "INFO" if isinstance(config, Bad) else config.object.spec.log_level
@@ -30,9 +30,9 @@ def following_log_level(engine: Engine) -> Iterator[None]:
                 set_level(wanted)
                 log.log(wanted, "log level set", extra={"level": logging.getLevelName(wanted)})
 
-    engine.followers.append(saw)
+    engine.event_handlers.append(on_change)
     try:
         yield
     finally:
-        engine.followers.remove(saw)
+        engine.event_handlers.remove(on_change)
         set_level(own)

@@ -11,9 +11,9 @@ from msgspec import Struct
 from hanse.cli.trying import Verb
 from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, Object, Place
-from hanse.runtime.actions import Action, Create, Delete, Update, place_of
-from hanse.runtime.engine import Engine
+from hanse.runtime.diff import Action, Create, Delete, Update, place_of
 from hanse.runtime.preview import preview
+from hanse.runtime.reconciler import Engine
 
 ROUNDS = 10
 """How often agents may answer each other's writes."""

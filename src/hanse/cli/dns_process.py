@@ -29,7 +29,7 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.liveness import Pulses
+from hanse.runtime.lease_tracker import Pulses
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ class _Telling:
         self._feed = feed
         self._pulses = pulses
 
-    def saw(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - a fleet's listener
-        self._pulses.saw(change)
-        self._feed.saw(change)
+    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - a fleet's listener
+        self._pulses.on_change(change)
+        self._feed.on_change(change)
 
     def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
         """Nothing: a name stays until it is known to be gone."""

@@ -24,7 +24,7 @@ from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 
 
 class Outlook(Struct, frozen=True):

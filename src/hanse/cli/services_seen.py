@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 
 
 class ExportSeen(Struct, frozen=True):

@@ -17,8 +17,8 @@ from hanse.kube.request import Request
 from hanse.kube.requests import delete, merge_patch, path_of
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.networks import GROUP as ARKTOS
+from hanse.model.labels import OWNER, OWNER_KEY
 from hanse.model.manifests import PART_OF
-from hanse.model.marks import OWNER, OWNER_KEY
 from hanse.model.objects import Kind, Wire
 
 ADMISSION = "admissionregistration.k8s.io"

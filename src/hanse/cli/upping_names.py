@@ -80,11 +80,11 @@ class Names:
         news = asyncio.Event()
         news.set()
 
-        def saw(change: Change) -> None:
+        def on_change(change: Change) -> None:
             if isinstance(change, ObjectChange) and isinstance(change.after, Network):
                 news.set()
 
-        agent.engine.followers.append(saw)
+        agent.engine.event_handlers.append(on_change)
         try:
             async with AsyncExitStack() as stack:
                 while True:
@@ -95,7 +95,7 @@ class Names:
                         feeding = agent.feeding(compiler, self._server)
                         await stack.enter_async_context(feeding)
         finally:
-            agent.engine.followers.remove(saw)
+            agent.engine.event_handlers.remove(on_change)
 
     async def _opened(self, agent: app.Agent) -> list[Compiler]:
         """New views, one for each network of a cluster that has none yet."""

@@ -45,15 +45,15 @@ class Window:
         """Show what an agent sees until the block ends."""
         name = agent.settings.cluster
 
-        def saw(change: Change) -> None:
-            self.live.saw(name, change)
+        def on_change(change: Change) -> None:
+            self.live.on_change(name, change)
 
         self._agents[name] = agent
-        agent.engine.followers.append(saw)
+        agent.engine.event_handlers.append(on_change)
         try:
             yield
         finally:
-            agent.engine.followers.remove(saw)
+            agent.engine.event_handlers.remove(on_change)
             del self._agents[name]
 
     async def resolve(self, wish: Mapping[str, Any]) -> Any:

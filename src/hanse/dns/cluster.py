@@ -46,7 +46,7 @@ class ClusterZone:
         for service in snapshot.all(snapshot.local, Service):
             yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case FactChange():
                 return ()

@@ -19,7 +19,7 @@ _APEX = -1
 class Compiler:
     """All names of one view, from all of its sources.
 
-    Changes are noted as they come (`saw`) and compiled in pieces (`compile`), so that a list of
+    Changes are noted as they come (`on_change`) and compiled in pieces (`compile`), so that a list of
     ten thousand services never keeps anybody waiting for long.
     """
 
@@ -51,10 +51,10 @@ class Compiler:
         """Whether there is anything to compile or to tell."""
         return bool(self._due or self._touched) or self.synced != self._told_synced
 
-    def saw(self, change: Change, snapshot: Snapshot) -> None:
+    def on_change(self, change: Change, snapshot: Snapshot) -> None:
         """Note what a change concerns."""
         for place, source in enumerate(self.sources):
-            for key in source.wakes(change, snapshot):
+            for key in source.keys_for(change, snapshot):
                 self._due[(place, key)] = None
         self.look(snapshot)
 

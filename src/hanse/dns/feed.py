@@ -13,7 +13,7 @@ PIECE = 100
 
 
 class Feed:
-    """Keeps one view up to date. `saw` has the shape of a fleet's listener."""
+    """Keeps one view up to date. `on_change` has the shape of a fleet's listener."""
 
     def __init__(
         self, compiler: Compiler, server: DnsServer, snapshot: Callable[[], Snapshot]
@@ -23,9 +23,9 @@ class Feed:
         self._snapshot = snapshot
         self._news = asyncio.Event()
 
-    def saw(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         """Note a change; it is compiled and told at the next opportunity."""
-        self._compiler.saw(change, self._snapshot())
+        self._compiler.on_change(change, self._snapshot())
         if self._compiler.due:
             self._news.set()
 

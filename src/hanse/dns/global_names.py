@@ -42,7 +42,7 @@ class GlobalZone:
         for service in snapshot.all(snapshot.local, GlobalService):
             yield Key(HOST, service.metadata.name)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
             if not isinstance(fact, Health):

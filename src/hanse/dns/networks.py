@@ -64,7 +64,7 @@ class NetworkZone:
             if self._is_ours(pod):
                 yield Key(POD, pod.metadata.name, pod.metadata.namespace)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
         sides = [s for s in (change.before, change.after) if s is not None and self._is_ours(s)]

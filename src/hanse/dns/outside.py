@@ -41,7 +41,7 @@ class OutsideZone:
             for record in told.spec.endpoints
         }
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
                 return {

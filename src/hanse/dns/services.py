@@ -61,7 +61,7 @@ class ServiceZone:
         for told in snapshot.all(snapshot.local, ServiceImport):
             yield _key(told.metadata.namespace, told.metadata.name)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
             return _keys_from(fact.lease, snapshot) if isinstance(fact, Liveness) else ()

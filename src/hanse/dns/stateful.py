@@ -82,7 +82,7 @@ class StatefulSetZone:
                 if record.spec.service:
                     yield Key(SERVICE, record.spec.service, record.metadata.namespace)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             return set(self.keys(snapshot)) if isinstance(change.fact, Liveness) else ()
         match change.object:

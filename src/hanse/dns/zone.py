@@ -58,7 +58,7 @@ class ZoneSource(Protocol):
         """Every key that has names now."""
         ...
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys whose names a change may have changed."""
         ...
 

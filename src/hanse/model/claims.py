@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from hanse.model.marks import OWNER_KEY
+from hanse.model.labels import OWNER_KEY
 from hanse.model.objects import Object
 
 

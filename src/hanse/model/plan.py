@@ -122,7 +122,7 @@ class Feature(Protocol):
     @property
     def watches(self) -> tuple[Watch, ...]: ...
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys whose plan may differ after this change."""
         ...
 

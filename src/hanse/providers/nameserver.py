@@ -25,7 +25,7 @@ import dns.xfr
 import dns.zone
 
 from hanse.dns.publishing.keys import BadKey, key_in
-from hanse.dns.publishing.marks import MARK, is_mark, mark_of, names_in
+from hanse.dns.publishing.owner_records import MARK, is_mark, mark_of, names_in
 from hanse.dns.publishing.records import PUBLISHED
 from hanse.kube.errors import (
     AlreadyExists,

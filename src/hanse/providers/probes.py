@@ -10,7 +10,7 @@ from hanse.kube.clock import Clock
 from hanse.model.keys import Key
 from hanse.model.probes import Health, Probe, ProbeSource, Target
 from hanse.model.snapshot import Change
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 
 PACE = 0.001
 """Seconds between two first tries, so that ten thousand of them do not come at once."""
@@ -81,14 +81,14 @@ class Prober:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Try, while the engine is active, until the block ends."""
-        self._engine.followers.append(self.saw)
+        self._engine.event_handlers.append(self.on_change)
         self._running = True
         self.look_again()
         try:
             yield
         finally:
             self._running = False
-            self._engine.followers.remove(self.saw)
+            self._engine.event_handlers.remove(self.on_change)
             self._drop_all()
 
     def look_again(self) -> None:
@@ -103,7 +103,7 @@ class Prober:
             for key in list(source.probe_keys(seen)):
                 self._consider(name, key)
 
-    def saw(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         """Note what a change makes worth trying, or no longer worth it."""
         if not self._engine.active:
             return

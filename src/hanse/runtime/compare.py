@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
-from hanse.model.marks import APPLIED, EPOCH, OURS
+from hanse.model.labels import APPLIED, EPOCH, OURS
 from hanse.model.merging import merge
 from hanse.model.objects import K, Meta, Object, Wire
 

@@ -18,7 +18,7 @@ from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.runtime.api import Api
 from hanse.runtime.connection import Connection, Scope, Stream, wanted_scopes
-from hanse.runtime.hearing import listen
+from hanse.runtime.health_probe import listen
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ RECOVERY = timedelta(seconds=30)
 class Listener(Protocol):
     """Who is told of every change; `listed` when it is one of a list's many."""
 
-    def saw(self, change: Change, *, listed: bool = False) -> None: ...
+    def on_change(self, change: Change, *, listed: bool = False) -> None: ...
 
     def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
         """An object is no longer watched: it may well exist."""
@@ -362,7 +362,7 @@ class Fleet:
         if put is not None:
             self.facts.put(put)
         if self.listener is not None:
-            self.listener.saw(change, listed=listed)
+            self.listener.on_change(change, listed=listed)
 
 
 def _selects(stream: Stream, obj: Object) -> bool:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from hanse import health
 from hanse.health import Readiness
 from hanse.model.facts import ClusterState, Phase
-from hanse.runtime.engine import Engine
+from hanse.runtime.reconciler import Engine
 
 
 @asynccontextmanager

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import Abandonment, Leadership, Role
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Object, Place, ref_of
-from hanse.runtime.engine import Engine
 from hanse.runtime.ownership import owner_of
+from hanse.runtime.reconciler import Engine
 
 log = logging.getLogger(__name__)
 

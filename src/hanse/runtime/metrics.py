@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from hanse.kube.events import Interrupted, Listed
 from hanse.model.facts import ClusterState, Fact, Phase
 from hanse.model.objects import ClusterId
+from hanse.runtime.apply import Written
 from hanse.runtime.connection import Scope
-from hanse.runtime.queue import Item
-from hanse.runtime.writer import Written
+from hanse.runtime.workqueue import Item
 
 log = logging.getLogger(__name__)
 

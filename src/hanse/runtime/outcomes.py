@@ -6,10 +6,10 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict
 from hanse.model.facts import Outcome, WriteResult
 from hanse.model.objects import Place
-from hanse.runtime.actions import Todo, place_of
+from hanse.runtime.apply import Written
+from hanse.runtime.diff import Todo, place_of
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.queue import Item
-from hanse.runtime.writer import Written
+from hanse.runtime.workqueue import Item
 
 
 class Outcomes:

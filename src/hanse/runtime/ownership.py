@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hanse.model.claims import Claim, claim_in
 from hanse.model.keys import Key, key_from
-from hanse.model.marks import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
+from hanse.model.labels import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
 from hanse.model.objects import ClusterId, K, Kind, Object, Ref, ref_of
 
 SHARED: ClusterId = ""

@@ -11,11 +11,11 @@ from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, K, Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Readable, Snapshot
-from hanse.runtime.actions import Action, Create, Delete, Obstacle, Update, place_of, todo
 from hanse.runtime.declared import made_by, written_there
-from hanse.runtime.engine import Engine
+from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, place_of, todo
 from hanse.runtime.ownership import Owned
-from hanse.runtime.queue import Item
+from hanse.runtime.reconciler import Engine
+from hanse.runtime.workqueue import Item
 
 ROUNDS = 20
 """Consequences of consequences that are followed; more means that a plan does not settle."""
@@ -155,7 +155,7 @@ class _Simulation:
         change = ObjectChange(where, before, after)
         for feature in self._engine.concerned(change):
             self._due.update(
-                {(feature.name, key): None for key in feature.wakes(change, self._seen)}
+                {(feature.name, key): None for key in feature.keys_for(change, self._seen)}
             )
 
 

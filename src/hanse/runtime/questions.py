@@ -11,7 +11,7 @@ from hanse.model.facts import Answer
 from hanse.model.objects import Object, Wire
 from hanse.model.plan import Call, Question, Read
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.queue import Item
+from hanse.runtime.workqueue import Item
 
 Provider: TypeAlias = Callable[..., Awaitable[Wire]]
 """Answers calls by name; what it raises as `KubeError` or `OSError` becomes the answer's error."""

@@ -16,8 +16,8 @@ from hanse.model.facts import (
     Outcome,
 )
 from hanse.model.plan import Plan
-from hanse.runtime.actions import Action, Todo
-from hanse.runtime.queue import Item
+from hanse.runtime.diff import Action, Todo
+from hanse.runtime.workqueue import Item
 
 BREATH = timedelta(milliseconds=5)
 """How long plans that change nothing may follow on each other before others get their turn."""

@@ -31,7 +31,7 @@ class NamespaceDefaults:
     def __init__(self, root_ca: str = "") -> None:
         self._root_ca = root_ca
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         if change.store == NAMESPACES:
             yield Key(NAMESPACES, "", name_of(change.object))
         elif change.type != "ADDED" and name_of(change.object) in (ACCOUNT, ROOT_CA):

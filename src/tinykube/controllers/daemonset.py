@@ -60,7 +60,7 @@ class DaemonSets:
     name = "daemonset"
     follows = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == DAEMON_SETS:
             yield Key(DAEMON_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == NODES:

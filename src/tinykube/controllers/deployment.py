@@ -79,7 +79,7 @@ class Deployments:
     name = "deployment"
     follows = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         match change.store:
             case "deployments.apps":
                 yield Key(DEPLOYMENTS, namespace_of(change.object), name_of(change.object))

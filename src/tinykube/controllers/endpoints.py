@@ -47,7 +47,7 @@ class LegacyEndpoints:
     name = "endpoints"
     follows = frozenset((SERVICES, PODS, ENDPOINTS))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINTS:

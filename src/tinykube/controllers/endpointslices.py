@@ -42,7 +42,7 @@ class EndpointSlices:
     name = "endpointslice"
     follows = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINT_SLICES:

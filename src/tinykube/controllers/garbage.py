@@ -51,7 +51,7 @@ class GarbageCollection:
     name = "garbage-collection"
     follows: frozenset[str] = frozenset()
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         obj, before = change.object, change.before
         if change.type == "MODIFIED" and before is not None and _tie(before) == _tie(obj):
             return

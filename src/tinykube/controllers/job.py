@@ -44,7 +44,7 @@ class Jobs:
     name = "job"
     follows = frozenset((JOBS, PODS))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         if change.store == JOBS:
             yield key_of(JOBS, change.object)
         else:

@@ -72,7 +72,7 @@ class Kubelet:
         self._promised: dict[str, Key] = {}
         self._cursors: dict[str, int] = {}
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == PODS:
             if spec_of(change.object).get("nodeName"):
                 yield key_of(PODS, change.object)

@@ -136,7 +136,7 @@ class WorkLoop:
             followers = [one for one in self._controllers if change.store in one.follows]
             followers = self._by_store[change.store] = [*self._everywhere, *followers]
         for controller in followers:
-            for key in controller.wakes(change, self._view):
+            for key in controller.keys_for(change, self._view):
                 self._enqueue((controller, key))
 
     def _enqueue(self, work: Work) -> None:

@@ -66,7 +66,7 @@ class Namespaces:
     name = "namespace"
     follows: frozenset[str] = frozenset()
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == NAMESPACES:
             if change.type != "DELETED" and is_deleting(change.object):
                 yield Key(NAMESPACES, "", name_of(change.object))

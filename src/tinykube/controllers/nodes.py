@@ -54,7 +54,7 @@ class Nodes:
         """The nodes that must be there before anything else can run."""
         return [Key(NODES, "", name) for name in self._planned]
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         if change.type != "DELETED":
             yield Key(NODES, "", name_of(change.object))
 

@@ -54,7 +54,7 @@ class ReplicaSets:
     name = "replicaset"
     follows = frozenset((REPLICA_SETS, PODS))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == REPLICA_SETS:
             yield Key(REPLICA_SETS, namespace_of(change.object), name_of(change.object))
             return

@@ -45,7 +45,7 @@ class Scheduler:
         self._assumed: dict[Key, str] = {}
         """Nodes of pods whose bindings are still under way, or all would go to the same one."""
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == PODS:
             if not spec_of(change.object).get("nodeName") and change.type != "DELETED":
                 yield key_of(PODS, change.object)

@@ -25,7 +25,7 @@ class ServiceRanges:
     name = "service-ranges"
     follows = frozenset((SERVICE_RANGES, ADDRESSES))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == SERVICE_RANGES:
             if change.type != "DELETED":
                 yield Key(SERVICE_RANGES, "", name_of(change.object))

@@ -61,7 +61,7 @@ class StatefulSets:
     name = "statefulset"
     follows = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         if change.store == STATEFUL_SETS:
             yield Key(STATEFUL_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == VOLUME_CLAIMS:

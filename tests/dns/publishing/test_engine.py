@@ -18,8 +18,8 @@ from hanse.model.crds import crd_of
 from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.runtime.engine import Engine
 from hanse.runtime.outside import Outside
+from hanse.runtime.reconciler import Engine
 from tests.dns.fleet import NXDOMAIN, imported, piece
 from tests.dns.publishing.servers import ZONE, Theirs, name_server
 from tests.support.builders import namespace

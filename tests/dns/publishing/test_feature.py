@@ -134,7 +134,7 @@ def test_a_source_that_is_no_longer_there_leaves_nothing_behind() -> None:
 def test_a_change_of_a_service_wakes_what_is_published_of_it() -> None:
     change = ObjectChange("lubeck", None, piece("bergen", "10.2.0.1"))
 
-    assert list(publishing().wakes(change, seen_in("lubeck"))) == [WEB]
+    assert list(publishing().keys_for(change, seen_in("lubeck"))) == [WEB]
 
 
 def test_two_keys_never_share_an_object() -> None:
@@ -167,7 +167,7 @@ def test_every_source_of_names_is_published_with_global_hosts_among_them() -> No
         spec=GlobalServiceSpec(host=f"shop.{ZONE}"),
     )
 
-    woken = list(feature.wakes(ObjectChange("lubeck", None, health), seen_in("lubeck")))
+    woken = list(feature.keys_for(ObjectChange("lubeck", None, health), seen_in("lubeck")))
 
     assert feature.name == "publishing"
     assert [key.topic for key in woken] == ["gslb.host"]

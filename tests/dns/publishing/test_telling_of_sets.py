@@ -158,6 +158,6 @@ def test_an_endpoint_of_other_names_is_nobodys_business() -> None:
 def test_a_persons_endpoint_wakes_whose_name_it_has(gone: bool) -> None:
     before, after = (persons(), None) if gone else (None, persons())
 
-    woken = services().wakes(ObjectChange("lubeck", before, after), seen(ours()))
+    woken = services().keys_for(ObjectChange("lubeck", before, after), seen(ours()))
 
     assert set(woken) == {WEB}

@@ -19,7 +19,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object, Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.actions import todo
+from hanse.runtime.diff import todo
 from tests.features.federated.given import (
     HERE,
     SHOP,

@@ -10,7 +10,7 @@ from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import EndpointPort
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId
-from hanse.runtime.actions import todo
+from hanse.runtime.diff import todo
 from tests.features.federated.given import HERE, kept, planned, record, seen, serving
 from tests.support.builders import stored
 

@@ -14,7 +14,7 @@ from hanse.model.facts import Departed, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta
 from tests.support.stage import Check, Stage, told
 from tests.support.stage_federation import NAME, League, put

@@ -6,7 +6,7 @@ import pytest
 
 from hanse.features.federation.claims import Claims, claims_of
 from hanse.features.federation.feature import Membership
-from hanse.features.federation.hooks import ClaimHook, FederationHook
+from hanse.features.federation.webhooks import ClaimHook, FederationHook
 from hanse.model.facts import Phase, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (

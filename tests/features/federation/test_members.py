@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from hanse.features.federation.claims import claims_of
 from hanse.features.federation.members import ABANDONED, directions, why_bad_url
+from hanse.model.connections import Abandoned, Direct, Retired, Way
 from hanse.model.facts import BadWay, Role
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR
 from hanse.model.objects import Meta
 from hanse.model.spelling import DOMAINS
-from hanse.model.ways import Abandoned, Direct, Retired, Way
 from tests.features.federation.given import (
     FEATURE,
     HERE,

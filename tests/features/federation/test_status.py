@@ -201,7 +201,7 @@ def test_a_refusal_wakes_the_federation_alone() -> None:
     view = sight(*SUPERVISES, federation("bergen"))
 
     def woken(outcome: Outcome) -> list[Key]:
-        return list(FEATURE.wakes(FactChange(None, outcome), view))
+        return list(FEATURE.keys_for(FactChange(None, outcome), view))
 
     assert woken(refused("web")) == [Key("federation", "league")]
     assert woken(refused("web", "Failed")) == []

@@ -587,7 +587,7 @@ def test_what_a_member_came_from_wakes_its_host_whatever_it_is_called_now() -> N
 
     change = ObjectChange(HOME, None, backends("db", False))
 
-    assert Key("host", "db.shop.example.org") in set(Gslb().wakes(change, seen))
+    assert Key("host", "db.shop.example.org") in set(Gslb().keys_for(change, seen))
 
 
 def test_of_two_rules_for_a_host_the_older_has_the_say() -> None:

@@ -138,10 +138,10 @@ def test_what_changes_wakes_the_global_host() -> None:
     key = Key("host", GLOBAL)
     rule, way_in = maps(HERE), ingress("10.1.0.9", host=HERE)
 
-    assert key in set(Gslb().wakes(ObjectChange(HOME, None, way_in), there))
-    assert key in set(Gslb().wakes(ObjectChange(HOME, rule, None), seen([], [])))
-    assert key in set(Gslb().wakes(ObjectChange(HOME, said(), MAPPED), there))
-    assert key not in set(Gslb().wakes(ObjectChange(HOME, None, backends("db", True)), there))
+    assert key in set(Gslb().keys_for(ObjectChange(HOME, None, way_in), there))
+    assert key in set(Gslb().keys_for(ObjectChange(HOME, rule, None), seen([], [])))
+    assert key in set(Gslb().keys_for(ObjectChange(HOME, said(), MAPPED), there))
+    assert key not in set(Gslb().keys_for(ObjectChange(HOME, None, backends("db", True)), there))
 
 
 NAMES = st.sampled_from(["a.example.org", "b.example.org", "c.example.org"])

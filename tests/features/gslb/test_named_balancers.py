@@ -205,7 +205,7 @@ def test_what_cannot_be_written_for_a_host_is_told_on_the_policy() -> None:
     there = seen(ingress("192.0.2.1"), facts=(foreign, waits))
 
     assert warnings(there) == [f"lubeck: {told}; delete it"]
-    assert list(Gslb().wakes(FactChange(foreign, None), there)) == [Key("policy")]
+    assert list(Gslb().keys_for(FactChange(foreign, None), there)) == [Key("policy")]
 
 
 FAULTS: list[Any] = [
@@ -311,9 +311,9 @@ def test_a_name_that_is_lost_or_found_wakes_what_is_told() -> None:
     there = seen(named(ingress(), NAME))
     good, bad = answer("192.0.2.1"), answer(error="timed out")
 
-    assert Key("policy") in Gslb().wakes(FactChange(good, bad), there)
-    assert Key("policy") in Gslb().wakes(FactChange(bad, good), there)
-    assert Key("policy") not in Gslb().wakes(FactChange(None, good), there)
+    assert Key("policy") in Gslb().keys_for(FactChange(good, bad), there)
+    assert Key("policy") in Gslb().keys_for(FactChange(bad, good), there)
+    assert Key("policy") not in Gslb().keys_for(FactChange(None, good), there)
 
 
 @pytest.mark.parametrize("host", ["*.example.org", "under_score.org", "a..b", "x" * 64 * 4])

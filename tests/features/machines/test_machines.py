@@ -109,7 +109,7 @@ def test_a_machine_without_a_name_is_called_by_its_id() -> None:
     machine = ours(tags={TAG: ""}, id_="i-0A1b")
     [key] = [
         k
-        for k in FEATURE.wakes(ObjectChange(HERE, None, machine), seen(machine))
+        for k in FEATURE.keys_for(ObjectChange(HERE, None, machine), seen(machine))
         if k.topic == "service"
     ]
 
@@ -189,7 +189,9 @@ def test_a_bad_tag_is_told_on_the_machine(tags: dict[str, str], said: str) -> No
     machine = ours(tags=tags)
     view = seen(machine)
 
-    plans = [FEATURE.plan(k, view) for k in FEATURE.wakes(ObjectChange(HERE, None, machine), view)]
+    plans = [
+        FEATURE.plan(k, view) for k in FEATURE.keys_for(ObjectChange(HERE, None, machine), view)
+    ]
 
     told = [c for plan in plans for p in plan.patches for c in p.change["status"]["conditions"]]
     assert [c["reason"] for c in told] == ["InvalidTag"]

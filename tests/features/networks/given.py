@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.hooks import network_hooks
 from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.networks.webhooks import network_hooks
 from hanse.model.facts import Fact, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import (
@@ -18,7 +18,7 @@ from hanse.model.kinds.networking import (
     ServiceCIDR,
 )
 from hanse.model.kinds.networks import Network, Tenant
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Deny, Hook, Operation, Review, Verdict

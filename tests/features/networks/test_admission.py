@@ -9,7 +9,7 @@ import pytest
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS, TENANT
 from hanse.model.facts import Answer
 from hanse.model.kinds.networks import Network
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Place, Ref
 from hanse.model.plan import Read
 from hanse.model.verdict import Allow, Ask

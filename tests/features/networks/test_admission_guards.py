@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.features.networks.names import NETWORK, TENANT
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.verdict import Allow, Ask
 from tests.features.networks.given import (
     ADMIN,

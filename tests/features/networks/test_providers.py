@@ -129,7 +129,7 @@ def test_a_service_on_kube_ovn_leads_to_its_ready_pods_without_a_proxy() -> None
     assert [(p.port, p.target_port) for p in rule.spec.ports] == [(80, 8080)]
     assert FEATURE.plan(key, world(OVN)) == Plan()
     change = ObjectChange(HERE, None, piece)
-    assert key in set(FEATURE.wakes(change, world(OVN, stored(web), stored(piece))))
+    assert key in set(FEATURE.keys_for(change, world(OVN, stored(web), stored(piece))))
 
 
 def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
@@ -204,7 +204,7 @@ def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:
         NetworkPort,
     )
 
-    woken = FEATURE.wakes(ObjectChange(HERE, stored(port), None), world(ending))
+    woken = FEATURE.keys_for(ObjectChange(HERE, stored(port), None), world(ending))
 
     assert Key("network", "acme.lab") in set(woken)
 

@@ -21,7 +21,7 @@ from hanse.model.facts import Answer
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import NetworkPort
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Object
 from hanse.model.verdict import Ask
 from tests.features.networks.given import (

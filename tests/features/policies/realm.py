@@ -34,9 +34,9 @@ from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave, leave_by_force
+from hanse.runtime.reconciler import Engine
 from tests.support.world import Agent, World
 from tinykube.api import ApiServer, InProcess
 from tinykube.controllers.suite import Controllers

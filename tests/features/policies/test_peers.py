@@ -7,8 +7,8 @@ import pytest
 from hanse.cli.charts import Chart
 from hanse.cli.policy_ailments import local_peers
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.hooks import PeersHook
 from hanse.features.policies.peers import warnings_of
+from hanse.features.policies.webhooks import PeersHook
 from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot

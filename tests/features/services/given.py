@@ -31,7 +31,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.actions import todo
+from hanse.runtime.diff import todo
 from tests.support.builders import cluster, namespace, snapshot, stored
 from tests.support.time import EPOCH
 

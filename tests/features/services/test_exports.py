@@ -20,7 +20,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImport,
     ServiceImportSpec,
 )
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, Place, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
@@ -209,13 +209,13 @@ def test_an_import_that_cannot_be_written_here_is_told_on_the_export() -> None:
     mended = plan(seen([standing, service(), ours], on))
     gone = ObjectChange(HERE, foreign, None)
 
-    assert set(FEATURE.wakes(FactChange(None, trouble), seen([mine]))) == {EXPORT}
+    assert set(FEATURE.keys_for(FactChange(None, trouble), seen([mine]))) == {EXPORT}
     assert conditions(told)["ImportedHere"] == ("False", "ImportFailed")
     assert conditions(told)["Ready"] == ("True", "Exported")
     assert conditions(restarted)["ImportedHere"] == ("False", "ImportFailed")
     assert conditions(mended)["ImportedHere"] == ("True", "Imported")
-    assert list(FEATURE.wakes(gone, seen([standing]))) == [EXPORT]
-    assert list(FEATURE.wakes(gone, seen([mine]))) == []
+    assert list(FEATURE.keys_for(gone, seen([standing]))) == [EXPORT]
+    assert list(FEATURE.keys_for(gone, seen([mine]))) == []
 
 
 def test_the_api_servers_own_service_is_never_exported() -> None:
@@ -353,7 +353,7 @@ def test_a_lease_that_appears_wakes_the_exports_that_name_its_cluster() -> None:
     view = seen([mine, service()], [])
     joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
 
-    woken = FEATURE.wakes(ObjectChange(BROKER, None, joined), view)
+    woken = FEATURE.keys_for(ObjectChange(BROKER, None, joined), view)
 
     assert list(woken) == [Key("export", mine.name, mine.namespace)]
 

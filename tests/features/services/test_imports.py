@@ -108,7 +108,7 @@ def test_without_its_namespace_there_is_no_import() -> None:
 
 def test_a_namespace_that_appears_wakes_its_imports() -> None:
     view = seen(broker=on_broker(record("bergen")))
-    keys = FEATURE.wakes(ObjectChange(HERE, None, stored(namespace(SHOP))), view)
+    keys = FEATURE.keys_for(ObjectChange(HERE, None, stored(namespace(SHOP))), view)
 
     assert IMPORT in set(keys)
 

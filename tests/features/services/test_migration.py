@@ -111,6 +111,9 @@ def test_an_older_agents_word_and_the_aggregate_wake_the_decision() -> None:
     view = seen([old("riga", "submariner")], [old("riga")])
     [told] = aggregate("riga")
 
-    assert set(FEATURE.wakes(ObjectChange("broker", None, old("riga")), view)) == {IMPORT, LEGACY}
-    assert set(FEATURE.wakes(ObjectChange("broker", None, told), view)) == {LEGACY}
-    assert set(FEATURE.wakes(ObjectChange("broker", None, told), seen())) == set()
+    assert set(FEATURE.keys_for(ObjectChange("broker", None, old("riga")), view)) == {
+        IMPORT,
+        LEGACY,
+    }
+    assert set(FEATURE.keys_for(ObjectChange("broker", None, told), view)) == {LEGACY}
+    assert set(FEATURE.keys_for(ObjectChange("broker", None, told), seen())) == set()

@@ -26,7 +26,7 @@ from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from tests.scenarios.shipyard import headless, spec_of
 from tests.support.builders import namespace

@@ -30,11 +30,11 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
-from hanse.runtime.actions import Create, todo
+from hanse.runtime.diff import Create, todo
 from hanse.runtime.ownership import Owner, stamped
 from tests.scenarios.shipyard import headless, spec_of
 from tests.support.builders import cluster, snapshot, stored
@@ -401,4 +401,4 @@ def test_what_is_in_the_way_is_reported(where: str, words: str) -> None:
     (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
 
     assert told.spec.trouble == words
-    assert LOCAL in set(FEATURE.wakes(FactChange(None, taken), snap))
+    assert LOCAL in set(FEATURE.keys_for(FactChange(None, taken), snap))

@@ -64,7 +64,7 @@ def test_of_too_many_ends_the_oldest_are_forgotten() -> None:
 
     assert plan(oldest, snap) == Plan()
     assert plan(youngest, snap).desired
-    woken = FEATURE.wakes(ObjectChange(BROKER, None, several[0]), snap)
+    woken = FEATURE.keys_for(ObjectChange(BROKER, None, several[0]), snap)
     assert {oldest, Key("local", f"set-{MOST_ENDS}", SHOP), youngest} == {
         key for key in woken if key.topic == "local"
     }

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.hooks import SetsAtTheDoor
+from hanse.features.statefulsets.webhooks import SetsAtTheDoor
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta, Wire

@@ -7,7 +7,7 @@ from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShare
 from hanse.model.objects import Place, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
-from hanse.runtime.actions import todo
+from hanse.runtime.diff import todo
 from hanse.runtime.ownership import Owner, stamped
 from tests.features.statefulsets.test_decisions import (
     BROKER,
@@ -75,4 +75,4 @@ def test_what_is_held_of_a_set_that_is_gone_is_looked_at_when_the_broker_was_rea
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
     read = FactChange(None, cluster(BROKER, Role.BROKER))
 
-    assert LOCAL in set(FEATURE.wakes(read, seen(here=[standing])))
+    assert LOCAL in set(FEATURE.keys_for(read, seen(here=[standing])))

@@ -41,7 +41,7 @@ class Probe:
         self.asked: list[float] = []
         self._decide = decide
 
-    def wakes(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
         yield key_of(CONFIG_MAPS, change.object)
 
     def reconcile(self, key: Key, view: View) -> Outcome:

@@ -91,7 +91,7 @@ async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None
             await anext(told)
             new = ServiceExport(metadata=Meta(name="web", namespace="shop"))
             at.objects.append(new)
-            at.live.saw("lubeck", ObjectChange("lubeck", None, new))
+            at.live.on_change("lubeck", ObjectChange("lubeck", None, new))
 
             read = await at.live.everything()
 
@@ -179,7 +179,7 @@ async def test_a_page_is_told_everything_first_and_then_what_changes() -> None:
             whole = (await told(answer.content))[1]
         made = ServiceExport(metadata=Meta(name="web", namespace="shop"))
         at.objects.append(made)
-        at.live.saw("lubeck", ObjectChange("lubeck", None, made))
+        at.live.on_change("lubeck", ObjectChange("lubeck", None, made))
         changed = (await told(answer.content))[1]
         answer.close()
 

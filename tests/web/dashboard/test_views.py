@@ -154,10 +154,10 @@ def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
     board = Board([Clusters(), Services()], lambda: seen)
 
     first, second = board.news(), board.news()
-    board.saw(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
+    board.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
     woken_in_vain = board.news()
     seen = sights(lubeck=[])
-    board.saw(ObjectChange("lubeck", web("lubeck"), None))
+    board.on_change(ObjectChange("lubeck", web("lubeck"), None))
     gone = board.news()
 
     assert set(first.put) == {"clusters", "services"}
@@ -190,7 +190,7 @@ def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:
         ObjectChange("lubeck", export(*GOOD), None),
     ]
 
-    told = [h for change in changes for h in line.saw("lubeck", change, NOW)]
+    told = [h for change in changes for h in line.on_change("lubeck", change, NOW)]
 
     assert [(h.what, h.kind, h.text) for h in told] == [
         ("created", "ServiceExport", ""),
@@ -205,8 +205,11 @@ def test_what_was_there_before_and_secrets_are_not_told() -> None:
     line = Timeline(NOW)
     old = Meta(name="web", creation_timestamp=datetime(2020, 1, 1, tzinfo=UTC))
 
-    assert line.saw("lubeck", ObjectChange("lubeck", None, ServiceExport(metadata=old)), NOW) == ()
-    assert line.saw("lubeck", ObjectChange("lubeck", Secret(metadata=old), None), NOW) == ()
+    assert (
+        line.on_change("lubeck", ObjectChange("lubeck", None, ServiceExport(metadata=old)), NOW)
+        == ()
+    )
+    assert line.on_change("lubeck", ObjectChange("lubeck", Secret(metadata=old), None), NOW) == ()
 
 
 def event(reason: str, message: str, type_: str = "Normal") -> Event:
@@ -219,7 +222,7 @@ def test_an_event_is_told_as_a_word_about_its_object_by_the_clusters_own_name() 
     line = Timeline(NOW)
     refused = event("Refused", "the name is taken", "Warning")
 
-    (told,) = line.saw("lubeck", ObjectChange("gslb/bergen", None, refused), NOW)
+    (told,) = line.on_change("lubeck", ObjectChange("gslb/bergen", None, refused), NOW)
 
     assert (told.where, told.what, told.state) == ("bergen", "event", "warn")
     assert (told.kind, told.namespace, told.name) == ("ServiceExport", SHOP, "web")
@@ -238,9 +241,9 @@ def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: b
     told = [
         happening.text
         for change in (reversed(changes) if event_first else changes)
-        for happening in line.saw("lubeck", change, NOW)
+        for happening in line.on_change("lubeck", change, NOW)
     ]
-    later = line.saw("lubeck", changes[1], NOW + 2 * SAME)
+    later = line.on_change("lubeck", changes[1], NOW + 2 * SAME)
 
     assert len(told) == 1
     assert len(later) == 1
@@ -250,7 +253,7 @@ def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
     fine = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.SYNCED, NOW)
     lost = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.UNREACHABLE, NOW, "no answer")
 
-    (told,) = Timeline(NOW).saw("lubeck", FactChange(fine, lost), NOW)
+    (told,) = Timeline(NOW).on_change("lubeck", FactChange(fine, lost), NOW)
 
     assert told.where == "bergen"
     assert told.text == "Unreachable for the agent of lubeck: no answer (for gslb)"
@@ -259,7 +262,7 @@ def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
 def test_the_timeline_forgets_what_is_long_past() -> None:
     line = Timeline(NOW)
     for number in range(2 * KEPT):
-        line.saw("lubeck", ObjectChange("lubeck", None, event("Told", str(number))), NOW)
+        line.on_change("lubeck", ObjectChange("lubeck", None, event("Told", str(number))), NOW)
 
     assert [line.kept[0].text, len(line.kept)] == [f"Told: {KEPT}", KEPT]
 
@@ -273,7 +276,7 @@ def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:
     told = [
         h.text
         for fact in (FactChange(fine, lost), FactChange(None, leads))
-        for h in line.saw("lubeck", fact, NOW)
+        for h in line.on_change("lubeck", fact, NOW)
     ]
 
     assert told == ["Unreachable for the agent of lubeck: no answer", "led by lubeck"]

@@ -63,14 +63,14 @@ class Publishing:
             watches.append(Watch(Role.OUTSIDE, PublishedName, writes=Writes.OBJECTS))
         self.watches: tuple[Watch, ...] = tuple(watches)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # what is ours wakes its key by itself
         if isinstance(change, ObjectChange) and isinstance(change.object, DNSEndpoint):
             yield from self._sharing(change, snapshot)
             return
         for source in self._sources.values():
-            for key in source.wakes(change, snapshot):
+            for key in source.keys_for(change, snapshot):
                 yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
 
     def _sharing(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:

@@ -59,7 +59,7 @@ class Admission:
             Watch(Role.LOCAL, Service, namespace=space, writes=Writes.OBJECTS),
         )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, _, _):
                 return [KEY] if where == snapshot.local and change.object.name == NAME else []

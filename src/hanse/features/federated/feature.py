@@ -58,7 +58,7 @@ class FederatedServices:
     def __init__(self, options: FederatedOptions = FederatedOptions()) -> None:  # noqa: B008 - frozen
         self._options = options
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
                 return _woken_by_record(change, snapshot)

@@ -7,6 +7,7 @@ from hanse.features.federation.members import GUIDE, directions
 from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import held_for, plan_token
 from hanse.features.federation.writing import is_refusal
+from hanse.model.connections import Direction
 from hanse.model.facts import (
     Abandonment,
     BadWay,
@@ -26,7 +27,6 @@ from hanse.model.kinds.federation import SYSTEM, ClusterClaim, Federation
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
-from hanse.model.ways import Direction
 
 FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"
 PROPERTIES = Key("properties")
@@ -52,7 +52,7 @@ class Membership:
     def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
         return directions(snapshot)
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
                 return _all(snapshot) if _holder(before) != _holder(after) else ()

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hanse.features.federation.claims import claims_of, supervisors
+from hanse.model.connections import Abandoned, Direct, Direction, Leaving, Retired, Way
 from hanse.model.facts import BadWay, Departed, KindServed, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Federation, Member, MemberState
 from hanse.model.naming import CLUSTER_ID
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
-from hanse.model.ways import Abandoned, Direct, Direction, Leaving, Retired, Way
 
 GUIDE = "membership"
 TOKEN = "token"  # noqa: S105 - the name of a key

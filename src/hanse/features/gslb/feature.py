@@ -29,6 +29,7 @@ from hanse.features.gslb.standing import (
 from hanse.features.gslb.telling import taken_back, told_of_policy, told_of_rule
 from hanse.features.gslb.waking import host_key, woken
 from hanse.features.gslb.watching import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
+from hanse.model.connections import Direction, InKubeconfig, Retired, Way
 from hanse.model.facts import BadWay, ClusterState, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
@@ -41,7 +42,6 @@ from hanse.model.objects import Meta, Object, Place, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.probes import Probe
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
-from hanse.model.ways import Direction, InKubeconfig, Retired, Way
 
 
 class Gslb:
@@ -60,7 +60,7 @@ class Gslb:
             *AT_SITES,
         )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return woken(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

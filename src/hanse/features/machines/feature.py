@@ -40,7 +40,7 @@ class Machines:
         Watch(Role.LOCAL, ExternalEntity, writes=Writes.OBJECTS),
     )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
                 return {key for side in (before, after) for key in _keys_of(side)}

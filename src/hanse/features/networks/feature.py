@@ -135,7 +135,7 @@ class Networks:
             case _:
                 return Plan()
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 return self._woken(change, snapshot)

@@ -21,7 +21,7 @@ from hanse.features.networks.guards import KEPT_KINDS
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
 from hanse.features.networks.nic import BadNic
 from hanse.model.kinds.networks import Network
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict

@@ -111,7 +111,7 @@ class Policies:
     def __init__(self, options: PolicyOptions = PolicyOptions()) -> None:  # noqa: B008 - frozen
         self._options = options
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after):
                 match change.object:

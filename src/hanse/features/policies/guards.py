@@ -14,7 +14,7 @@ from hanse.model.facts import Answer
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.marks import ALLOW_MASS_DELETION
+from hanse.model.labels import ALLOW_MASS_DELETION
 from hanse.model.objects import ClusterId, Place, Ref
 from hanse.model.plan import Question, Read
 from hanse.model.reads import just_read, questions_of, uid_in

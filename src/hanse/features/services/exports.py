@@ -29,7 +29,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Place, Ref, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot

@@ -63,7 +63,7 @@ class Services:
             ),
         )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 return self._woken_at_home(change, snapshot)

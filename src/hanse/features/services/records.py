@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct
 
-from hanse.features.services.marks import annotations_allowed, labels_allowed
+from hanse.features.services.labels import annotations_allowed, labels_allowed
 from hanse.features.services.names import (
     PRIORITY,
     RECORD,

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from hanse.features.services.marks import annotations_allowed, labels_allowed
+from hanse.features.services.labels import annotations_allowed, labels_allowed
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import MOST_PRIORITY, MOST_WEIGHT, clusters_in, number_in
 from hanse.model.conditions import Condition, condition, find, merged

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.door import Door
 from hanse.features.statefulsets.names import (
     CLUSTER,
     ELSEWHERE,
@@ -14,9 +13,10 @@ from hanse.features.statefulsets.names import (
     replica_in,
     set_in,
 )
+from hanse.features.statefulsets.submitted import Door
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service, ServiceSpec
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta, Place, Ref, ref_of
 from hanse.model.plan import Desired, Notice, Patch, Removal
 from hanse.model.snapshot import Snapshot

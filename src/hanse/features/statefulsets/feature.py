@@ -67,7 +67,7 @@ class StatefulSets:
             Watch(Role.BROKER, Namespace, writes=Writes.MISSING),
         )
 
-    def wakes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 return self._woken_at_home(change, snapshot)

@@ -4,7 +4,7 @@ The copy of a Service is one object, whatever number of sets is behind it. The f
 keeps it for all; when that set goes, the next takes the copy over as it stands.
 """
 
-from hanse.features.statefulsets.door import door_at
+from hanse.features.statefulsets.submitted import door_at
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet

@@ -10,7 +10,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import StatefulSetPart
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Index, Snapshot

@@ -10,7 +10,6 @@ from hanse.features.statefulsets.balancers import (
     overwritten,
     stand_ins,
 )
-from hanse.features.statefulsets.door import Door, door_at, in_use
 from hanse.features.statefulsets.endings import keeps_claims
 from hanse.features.statefulsets.fleet import broker_left, parts_of, unread_parts, was_read
 from hanse.features.statefulsets.governing import is_for_others, keeper_of
@@ -19,12 +18,13 @@ from hanse.features.statefulsets.losing import deleted_or_lost, let_go, without_
 from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
+from hanse.features.statefulsets.submitted import Door, door_at, in_use
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot

@@ -21,7 +21,7 @@ from hanse.features.statefulsets.names import LOST, REVISION, part_name, set_in
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta, Place, ref_of
 from hanse.model.plan import Desired, Notice, Plan
 from hanse.model.snapshot import Snapshot

@@ -23,7 +23,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.marks import OWNER, OWNER_KEY
+from hanse.model.labels import OWNER, OWNER_KEY
 from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Ref, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot

@@ -4,9 +4,9 @@ A StatefulSet there is refused in the words by which its status would tell the s
 agent (clusters that are not in the fleet, sums that cannot be met) is told in status alone.
 """
 
-from hanse.features.statefulsets.door import CHOICES, MOST_BALANCERS, either
 from hanse.features.statefulsets.names import BALANCERS, MOST_OF_A_SET, PREFERENCES
 from hanse.features.statefulsets.preferences import EXAMPLE
+from hanse.features.statefulsets.submitted import CHOICES, MOST_BALANCERS, either
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from hanse.features.statefulsets.balancers import pods_of
-from hanse.features.statefulsets.door import Door
 from hanse.features.statefulsets.endings import made_with
 from hanse.features.statefulsets.names import REVISION, part_name, set_in
+from hanse.features.statefulsets.submitted import Door
 from hanse.model.facts import Outcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Place, ref_of
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot

@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
-from hanse.features.statefulsets.door import Door, door_at
 from hanse.features.statefulsets.fleet import Member, members, parts_of, unread_parts, was_read
 from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
 from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
+from hanse.features.statefulsets.submitted import Door, door_at
 from hanse.features.statefulsets.telling import Situation, told
 from hanse.model.fleet import broker_of, is_alive_for_us
 from hanse.model.keys import Key

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.features.statefulsets.door import Door
 from hanse.features.statefulsets.names import MOST_OF_A_SET, REBALANCE
 from hanse.features.statefulsets.planner import Distribution
+from hanse.features.statefulsets.submitted import Door
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterShare

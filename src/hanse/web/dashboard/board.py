@@ -42,10 +42,10 @@ class Board:
         """Whether anything may have changed since it was last told."""
         return self._unread or any(self._woken.values())
 
-    def saw(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         """Take in that something changed before an agent's eyes."""
         for name, section in self._sections.items():
-            self._woken[name].update(section.wakes(change))
+            self._woken[name].update(section.keys_for(change))
 
     def forget(self) -> None:
         """Nobody looks: what changes meanwhile is not followed, and all is read anew later."""

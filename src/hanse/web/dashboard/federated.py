@@ -19,7 +19,7 @@ class Federated:
     def keys(self, sights: Sights) -> Iterable[str]:
         return {key for _, told in sights.everywhere(ConfigMap) for key in BY_SERVICE.values(told)}
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
             return ()
         match change.object:

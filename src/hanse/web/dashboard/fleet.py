@@ -58,7 +58,7 @@ class Clusters:
     def keys(self, sights: Sights) -> Iterable[str]:
         return sights.clusters
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         match change:
             case FactChange():
                 return _clusters_of(change)
@@ -97,7 +97,7 @@ class Links:
     def keys(self, sights: Sights) -> Iterable[str]:
         return sights.clusters
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         return _clusters_of(change)
 
     def show(self, key: str, sights: Sights) -> tuple[LinkShown, ...] | None:

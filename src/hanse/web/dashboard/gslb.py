@@ -17,7 +17,7 @@ class Hosts:
     def keys(self, sights: Sights) -> Iterable[str]:
         return {_key(one) for _, one in sights.everywhere(GlobalService)}
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
             return ()
         return (_key(change.object),)

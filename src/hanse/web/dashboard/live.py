@@ -43,16 +43,16 @@ class Live:
         self._around = b""
         self._speakers: dict[ClusterId, ClusterId | None] = {}
 
-    def saw(self, agent: ClusterId, change: Change) -> None:
+    def on_change(self, agent: ClusterId, change: Change) -> None:
         """Take in that something changed before an agent's eyes."""
         if self._watchers:
-            self._board.saw(change)
+            self._board.on_change(change)
         if isinstance(change, FactChange):
             if isinstance(change.fact, ClusterState):
                 self._speakers.clear()
         elif not isinstance(change.object, Event) and self._speaker(change.where) != agent:
             return  # an Event is heard of from its writer alone
-        happened = self._timeline.saw(agent, change, datetime.now(UTC))
+        happened = self._timeline.on_change(agent, change, datetime.now(UTC))
         if self._watchers:
             self._fresh += happened
 

@@ -31,7 +31,7 @@ class Networks:
     def keys(self, sights: Sights) -> Iterable[str]:
         return {f"{where}/{one.name}" for where, one in sights.everywhere(Network)}
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
             return ()
         match change.object:
@@ -98,7 +98,7 @@ class Reach:
     def keys(self, sights: Sights) -> Iterable[str]:
         return sights.clusters
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         concerned = (Network, NetworkPolicy, NetworkPeering, Namespace)
         if isinstance(change, FactChange) or not isinstance(change.object, concerned):
             return ()

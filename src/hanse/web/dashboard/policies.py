@@ -26,7 +26,7 @@ class Policies:
     def keys(self, sights: Sights) -> Iterable[str]:
         return {key for _, told in sights.everywhere(ConfigMap) for key in _shown_as(told)}
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
             return ()
         return _shown_as(change.object)

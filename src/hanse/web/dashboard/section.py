@@ -25,7 +25,7 @@ class Section(Protocol):
         """Every key that has something to show now."""
         ...
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         """The keys whose item a change may have changed."""
         ...
 

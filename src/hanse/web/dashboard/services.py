@@ -64,7 +64,7 @@ class Services:
             for obj in sights.all(where, kind)
         }
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
             return ()
         return _service_of(change.object)

@@ -26,7 +26,7 @@ class StatefulSets:
             for one in sights.all(door, StatefulSetShares)
         }
 
-    def wakes(self, change: Change) -> Iterable[str]:
+    def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
             return ()
         match change.object:

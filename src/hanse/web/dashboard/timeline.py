@@ -52,7 +52,7 @@ class Timeline:
         self._number = 0
         self.kept: deque[Happening] = deque(maxlen=KEPT)
 
-    def saw(self, agent: ClusterId, change: Change, now: datetime) -> tuple[Happening, ...]:
+    def on_change(self, agent: ClusterId, change: Change, now: datetime) -> tuple[Happening, ...]:
         """Take in a change; what it is told as, which may be nothing."""
         match change:
             case ObjectChange(where, before, after):

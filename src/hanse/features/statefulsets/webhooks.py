@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hanse.features.statefulsets.door import Door, placed_door
 from hanse.features.statefulsets.fleet import members
 from hanse.features.statefulsets.names import PREFERENCES, why_bad_name
+from hanse.features.statefulsets.submitted import Door, placed_door
 from hanse.model.fleet import broker_of
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable, Iterable
 
 from hanse.model.objects import ClusterId
-from hanse.runtime.actions import Action, is_omission
+from hanse.runtime.diff import Action, is_omission
 from hanse.runtime.fleet import Fleet
 from hanse.runtime.guard import Guard
 from hanse.runtime.metrics import Metrics
 from hanse.runtime.ownership import Owned
 from hanse.runtime.questions import Start
-from hanse.runtime.queue import Item
+from hanse.runtime.workqueue import Item
 
 log = logging.getLogger(__name__)
 

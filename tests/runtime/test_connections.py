@@ -10,18 +10,18 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import Terms
+from hanse.model.connections import Direct, Direction, InKubeconfig
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
-from hanse.model.ways import Direct, Direction, InKubeconfig
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
+from hanse.runtime.connections import Roads, access_by
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave
-from hanse.runtime.roads import Roads, access_by
+from hanse.runtime.reconciler import Engine
 from tests.runtime.town import SHOP, Crown
 from tests.support.builders import configmap, namespace
 from tests.support.time import ON_VIRTUAL_TIME

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.runtime.actions import Action, Create, Update
-from hanse.runtime.patience import AT_WORK, SETTLE, WHILE, Patience
-from hanse.runtime.queue import Item
-from hanse.runtime.writer import Written
+from hanse.runtime.apply import Written
+from hanse.runtime.backoff import AT_WORK, SETTLE, WHILE, Patience
+from hanse.runtime.diff import Action, Create, Update
+from hanse.runtime.workqueue import Item
 from tests.support.builders import configmap
 
 ITEM: Item = ("toy", Key("sum", "bread", "shop"))

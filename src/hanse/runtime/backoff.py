@@ -11,9 +11,9 @@ from msgspec import Struct
 from hanse.kube.errors import Unreachable
 from hanse.kube.retry import Backoff, delay_of
 from hanse.model.objects import ClusterId, Place
-from hanse.runtime.actions import Action, Create, Delete, Update, is_omission, place_of
-from hanse.runtime.queue import Item
-from hanse.runtime.writer import Written
+from hanse.runtime.apply import Written
+from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
+from hanse.runtime.workqueue import Item
 
 REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
 """What a cluster refuses is not sent again as it is, but now and then: its rules may change."""

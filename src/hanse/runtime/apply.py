@@ -18,7 +18,7 @@ from hanse.kube.errors import (
 )
 from hanse.model.facts import WriteResult
 from hanse.model.objects import ClusterId, Object, Place, Wire
-from hanse.runtime.actions import Action, Create, Delete, Update, is_omission, place_of
+from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
 from hanse.runtime.fleet import Fleet
 from hanse.runtime.ownership import owner_of
 

@@ -35,7 +35,7 @@ class Doorkeeper:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
 
-    def saw(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         """Take a new certificate into use from the next connection on."""
         match change:
             case ObjectChange(where, _, Secret() as secret):

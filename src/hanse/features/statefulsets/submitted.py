@@ -23,7 +23,7 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetSharesSpec
-from hanse.model.marks import OWNER
+from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Ref, ref_of
 from hanse.model.snapshot import Snapshot
 

@@ -15,23 +15,23 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Object, Place, ref_of
 from hanse.model.plan import Call, Feature, Read
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
-from hanse.runtime.actions import Action, Create, Todo, Update, place_of, todo
+from hanse.runtime.apply import Fence, NoFence, Writer, Written
+from hanse.runtime.backoff import Patience, are_left_to_others
 from hanse.runtime.declared import made_by, require_declared, watchers_of, written_there
+from hanse.runtime.diff import Action, Create, Todo, Update, place_of, todo
+from hanse.runtime.event_recorder import Herald
 from hanse.runtime.fleet import Fleet
 from hanse.runtime.guard import Guard
-from hanse.runtime.liveness import Pulses
+from hanse.runtime.lease_tracker import Pulses
+from hanse.runtime.mass_deletion import Suspicion
 from hanse.runtime.metrics import Metrics
-from hanse.runtime.notices import Herald
 from hanse.runtime.outcomes import Outcomes
 from hanse.runtime.ownership import SHARED, Owned, owner_of
-from hanse.runtime.patience import Patience, are_left_to_others
 from hanse.runtime.pause import PAUSE_WATCHES, lifted_holds, pause_of, unread_brakes
 from hanse.runtime.questions import Provider, Questions
-from hanse.runtime.queue import FEW, Item, Lane, Queue, Turn
 from hanse.runtime.slots import Slot, Slots
-from hanse.runtime.suspicion import Suspicion
 from hanse.runtime.work import BREATH, FACTS, UNREADABLE, Work, let_begin
-from hanse.runtime.writer import Fence, NoFence, Writer, Written
+from hanse.runtime.workqueue import FEW, Item, Lane, Queue, Turn
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Engine:
         self.metrics = Metrics()
         watches = [w for feature in features for w in feature.watches]
         self.fleet = Fleet([*watches, *PAUSE_WATCHES, *also], Facts(), clock, local)
-        self.followers: list[Callable[[Change], None]] = []
+        self.event_handlers: list[Callable[[Change], None]] = []
         """Who else is told of every change and Event: what this replica serves, active or not."""
         self.fleet.listener = self
         self.fleet.on_stream = self.metrics.stream_told
@@ -77,7 +77,7 @@ class Engine:
         self._system_namespace = system_namespace
         self._patience = Patience(_loop_time, random, lambda: self.queue.crowd)
         self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
-        self._herald = Herald(self.fleet, clock, self.followers)
+        self._herald = Herald(self.fleet, clock, self.event_handlers)
         self._pulses = Pulses(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
         self._slots = Slots()
@@ -145,7 +145,7 @@ class Engine:
         while not self.queue.quiet:  # noqa: ASYNC110 - no one else needs to know
             await asyncio.sleep(0.01)
 
-    def saw(self, change: Change, *, listed: bool = False) -> None:
+    def on_change(self, change: Change, *, listed: bool = False) -> None:
         """Wake the keys that a change concerns."""
         if isinstance(change, ObjectChange):
             after = change.after if change.after is not None else self._elsewhere(change)
@@ -156,8 +156,8 @@ class Engine:
             self.metrics.cluster_told(change.before, change.after)
             self._notice_brakes()
         self._reconsider(change)
-        self._pulses.saw(change)
-        for follower in self.followers:
+        self._pulses.on_change(change)
+        for follower in self.event_handlers:
             follower(change)
         if self.active:
             lane = Lane.BACKLOG if listed else Lane.FRESH
@@ -197,7 +197,7 @@ class Engine:
         seen = self.snapshot()
         for feature in self.concerned(change):
             try:
-                keys = tuple(feature.wakes(change, seen))
+                keys = tuple(feature.keys_for(change, seen))
             except Exception:  # one feature's mistake about one object must not end the others
                 log.exception("wakes failed", extra={"feature": feature.name})
                 self.metrics.wakes_failed(feature.name)

@@ -13,7 +13,7 @@ from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Status
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.runtime.api import KubeApi
 from hanse.runtime.connection import Connection
-from hanse.runtime.hearing import MUTE, NOTICED, PATIENCE, QUIET, listen
+from hanse.runtime.health_probe import MUTE, NOTICED, PATIENCE, QUIET, listen
 from tests.runtime.town import town
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tests.support.world import BROKER

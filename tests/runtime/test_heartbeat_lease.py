@@ -9,7 +9,7 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.runtime.presence import Presence
+from hanse.runtime.heartbeat_lease import Presence
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer, InProcess
 

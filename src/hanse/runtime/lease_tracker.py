@@ -26,7 +26,7 @@ class Pulses:
         self._beats: dict[ClusterId, Heartbeats] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
-    def saw(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         """Follow Leases, and whether the clusters that hold them can be seen."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):

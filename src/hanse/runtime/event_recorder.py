@@ -9,9 +9,9 @@ from hanse.model.kinds.core import Event, EventSource, ObjectReference
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Notice
 from hanse.model.snapshot import Change, ObjectChange
+from hanse.runtime.apply import Written
 from hanse.runtime.connection import Connection
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.writer import Written
 
 REPORTER = "hanse"
 
@@ -20,11 +20,11 @@ class Herald:
     """Writes Events; one that cannot be written is let go, since the condition tells the same."""
 
     def __init__(
-        self, fleet: Fleet, clock: Clock, followers: Sequence[Callable[[Change], None]]
+        self, fleet: Fleet, clock: Clock, event_handlers: Sequence[Callable[[Change], None]]
     ) -> None:
         self._fleet = fleet
         self._clock = clock
-        self._followers = followers
+        self._event_handlers = event_handlers
 
     async def tell(self, notices: Iterable[Notice], written: Iterable[Written]) -> None:
         """Tell the notices about objects that were really written in this pass."""
@@ -39,7 +39,9 @@ class Herald:
         if connection is None or (about is None and notice.told_with is None):
             return
         event = self._event(notice, about)
-        for follower in self._followers:  # nobody watches Events: this is where they are heard of
+        for (
+            follower
+        ) in self._event_handlers:  # nobody watches Events: this is where they are heard of
             follower(ObjectChange(notice.place.where, None, event))
         try:
             await connection.api.create(event)

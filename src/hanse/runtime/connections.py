@@ -18,15 +18,15 @@ from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
 from hanse.kube.served import Bell
+from hanse.model.connections import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
 from hanse.model.facts import BadWay, ClusterState, Departed, KindServed, Leadership, Phase, Role
 from hanse.model.objects import ClusterId, Object, Place
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
-from hanse.model.ways import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
 from hanse.runtime.api import KubeApi
-from hanse.runtime.engine import Engine
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave, leave_by_force, places_in
 from hanse.runtime.ownership import owner_of, sources_of
+from hanse.runtime.reconciler import Engine
 
 log = logging.getLogger(__name__)
 
@@ -107,13 +107,13 @@ class Roads:
         if not self._guides:
             yield
             return
-        self._engine.followers.append(self._saw)
+        self._engine.event_handlers.append(self._saw)
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(self._keep(group), name="roads")
             try:
                 yield
             finally:
-                self._engine.followers.remove(self._saw)
+                self._engine.event_handlers.remove(self._saw)
                 keeping.cancel()
                 for parting in self._partings.values():
                     parting.cancel()

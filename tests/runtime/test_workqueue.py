@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.model.keys import Key
-from hanse.runtime.queue import COALESCE_MOST, FEW, Item, Lane, Queue
+from hanse.runtime.workqueue import COALESCE_MOST, FEW, Item, Lane, Queue
 from tests.support.time import ON_VIRTUAL_TIME
 
 

@@ -11,7 +11,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from hanse.providers.resolving import NOT_FOUND_TTL, Lookup
+from hanse.providers.resolver import NOT_FOUND_TTL, Lookup
 
 
 def known(name: str, ttl: int, type_: str, address: str) -> dns.rrset.RRset:

@@ -8,7 +8,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
 from hanse.model.kinds.coordination import Lease
-from hanse.runtime.places import Places
+from hanse.runtime.replica_slots import Places
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer, InProcess
 
