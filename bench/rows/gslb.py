@@ -59,7 +59,7 @@ from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import Sockets
 from hanse.providers.probes import Prober
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 HOSTS, SITES, PROBES = 1_000, 10, 10_000
 ZONE = "bench.test"
@@ -228,8 +228,8 @@ class _Wish:
         return frozenset()
 
 
-def _prober(wish: _Wish) -> tuple[Engine, Prober]:
-    engine = Engine([], HOME, clock=WallClock(), random=Random(1))
+def _prober(wish: _Wish) -> tuple[Reconciler, Prober]:
+    engine = Reconciler([], HOME, clock=WallClock(), random=Random(1))
     return engine, Prober(engine, [wish], Sockets(), clock=WallClock(), loopback=True)
 
 
@@ -284,14 +284,14 @@ def _service(port: int, other: int) -> GlobalService:
     )
 
 
-def _with_service(engine: Engine, service: GlobalService) -> "_Seeing":
+def _with_service(engine: Reconciler, service: GlobalService) -> "_Seeing":
     return _Seeing(engine, service)
 
 
 class _Seeing:
     """What the zone sees: one service, and the engine's facts."""
 
-    def __init__(self, engine: Engine, service: GlobalService) -> None:
+    def __init__(self, engine: Reconciler, service: GlobalService) -> None:
         self._engine = engine
         watch = GlobalZone.watches[0]
         store: Store[GlobalService] = Store(watch.indexes)

@@ -26,7 +26,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
 from hanse.model.snapshot import Index
 from hanse.runtime.api import KubeApi
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 SERVICES = 50_000
 PAGE = 500
@@ -75,7 +75,7 @@ def queueing(events: int) -> dict[str, float]:
 
 async def _followed(way: "Streamed") -> float:
     """Follow a cluster as an agent does, but plan nothing: keys stay in the queue."""
-    engine = Engine([Toy()], "lubeck", clock=WallClock(), random=Random(1))
+    engine = Reconciler([Toy()], "lubeck", clock=WallClock(), random=Random(1))
     engine.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(way), Random(1)))
     async with engine.fleet.running():
         engine.active = True

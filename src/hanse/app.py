@@ -38,12 +38,12 @@ from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.fleet import rules_of
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.webhooks import SetsAtTheDoor
+from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
-from hanse.model.connections import Guide
+from hanse.model.connections import ConnectionSource
 from hanse.model.facts import Role
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.lookups import PROVIDER as LOOKUP
@@ -60,17 +60,17 @@ from hanse.providers.probes import Attempt, Prober
 from hanse.providers.resolver import Lookup
 from hanse.providers.tokens import Issuing
 from hanse.runtime.api import KubeApi
-from hanse.runtime.connections import Dial, Roads, over_http
+from hanse.runtime.connections import ConnectionReconciler, Dial, over_http
 from hanse.runtime.health import serving
-from hanse.runtime.heartbeat_lease import Presence
+from hanse.runtime.heartbeat_lease import HeartbeatLease
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.outside import EVERY, Outside, System
 from hanse.runtime.pause import PAUSE_WATCHES
 from hanse.runtime.questions import Provider
-from hanse.runtime.reconciler import Engine
-from hanse.runtime.replica_slots import Places
+from hanse.runtime.reconciler import Reconciler
+from hanse.runtime.replica_slots import ReplicaSlots
 from hanse.web.webhooks.certificates import Certificates
-from hanse.web.webhooks.webhook_server import Doorkeeper
+from hanse.web.webhooks.webhook_server import WebhookServer
 
 if TYPE_CHECKING:  # names are served or published by few agents: the others need no memory for it
     from hanse.dns.compiler import Compiler
@@ -147,7 +147,7 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
     return (
         *MEMBERSHIP_HOOKS,
         *network_hooks(Networks(options.networks)),
-        SetsAtTheDoor(options.broker_namespace),
+        FederatedStatefulSetWebhook(options.broker_namespace),
         PeersHook(),
     )
 
@@ -199,7 +199,7 @@ class Agent:
         random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self.settings = settings
         self._home = Client(home)
-        self.engine = Engine(
+        self.engine = Reconciler(
             features,
             settings.cluster,
             clock=clock,
@@ -214,7 +214,7 @@ class Agent:
             },
         )
         issuing.fleet = self.engine.fleet
-        self.doorkeeper = Doorkeeper(
+        self.doorkeeper = WebhookServer(
             hooks,
             self.engine.snapshot,
             self.engine.find_out,
@@ -231,7 +231,7 @@ class Agent:
         )
         self.engine.fence(self.leaders)
         self._answers = bool(hooks)
-        self._places = Places(
+        self._places = ReplicaSlots(
             self._home,
             settings.namespace,
             f"{settings.cluster}_{settings.identity}",
@@ -241,8 +241,10 @@ class Agent:
             terms=settings.terms,
         )
         self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
-        guides = [feature for feature in features if isinstance(feature, Guide)]
-        self.roads = Roads(self.engine, self.leaders, self._home, guides, dial=dial, random=random)
+        guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
+        self.roads = ConnectionReconciler(
+            self.engine, self.leaders, self._home, guides, dial=dial, random=random
+        )
         self._sockets = Sockets()
         self._prober = Prober(
             self.engine,
@@ -256,11 +258,11 @@ class Agent:
         self._avi = AviController(self._leading_controller)
         if "avi" in settings.options.gslb.providers:
             self.engine.fleet.join(CONTROLLER, {Role.OUTSIDE}, Outside(self._avi, self._refresh))
-        self._presence: Presence | None = None
+        self._presence: HeartbeatLease | None = None
         if broker is not None:
             client = Client(broker)
             self.engine.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
-            self._presence = Presence(
+            self._presence = HeartbeatLease(
                 client,
                 settings.options.broker_namespace,
                 settings.cluster,

@@ -16,7 +16,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import ObjectChange
 from hanse.runtime.api import KubeApi
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.features.gslb.fleet import config
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer, InProcess
@@ -43,7 +43,7 @@ class Told:
     """An engine that sees one configuration after the other."""
 
     def __init__(self) -> None:
-        self.engine = Engine([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
+        self.engine = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
         server = ApiServer("lubeck", clock=LoopClock())
         self.engine.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
         self._version = 0

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from hanse.cli.clusters import AT_ONCE, Way, at_each, is_local, kubeconfig_files, local_folder, ways
+from hanse.cli.clusters import (
+    AT_ONCE,
+    ClusterAccess,
+    at_each,
+    is_local,
+    kubeconfig_files,
+    local_folder,
+    ways,
+)
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
 from hanse.kube.access import Access, Endpoint
@@ -122,7 +130,7 @@ async def test_of_many_clusters_some_are_asked_at_a_time_and_all_in_the_end(here
     chosen = ways(Settings(kubeconfig=_config(here / "many", *names)))
     asked = most = 0
 
-    async def ask(way: Way) -> str:
+    async def ask(way: ClusterAccess) -> str:
         nonlocal asked, most
         asked += 1
         most = max(most, asked)

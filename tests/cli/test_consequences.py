@@ -7,7 +7,7 @@ import pytest
 from hanse.cli.consequences import Consequence, consequences, seen_in_full
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta, Object
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import OFFER, Toy
 from tests.support.world import BROKER, World
@@ -32,7 +32,7 @@ async def _world() -> World:
     return world
 
 
-async def _looking(world: World, stack: AsyncExitStack) -> dict[str, Engine]:
+async def _looking(world: World, stack: AsyncExitStack) -> dict[str, Reconciler]:
     engines = {name: world.engine(name) for name in world.names}
     for engine in engines.values():
         await stack.enter_async_context(engine.running(active=False))

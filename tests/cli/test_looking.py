@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.looking import Look, NodesSeen, Right, Unanswered, expiry_of, look_at
 from hanse.kube.access import Access, Fixed, Identity
 from hanse.kube.authority import Authority
@@ -30,8 +30,8 @@ async def rome(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
         yield clusters["rome"]
 
 
-def _way(access: Access) -> Way:
-    return Way("rome", Fixed(access))
+def _way(access: Access) -> ClusterAccess:
+    return ClusterAccess("rome", Fixed(access))
 
 
 async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:

@@ -18,7 +18,7 @@ from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import Sockets, judged, request_to
 from hanse.providers.probes import Prober, refused
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.support.time import LoopClock, run
 
 KEY = Key("host", "shop")
@@ -55,7 +55,7 @@ class World:
         self.tried: list[float] = []
         self.wish = wish
         clock = LoopClock()
-        self.engine = Engine([], "lubeck", clock=clock, random=Random(1))
+        self.engine = Reconciler([], "lubeck", clock=clock, random=Random(1))
         self.prober = Prober(self.engine, [wish], self._try, clock=clock, loopback=loopback)
 
     def _try(self, target: Target, within: float, done: Callable[[str], None], /) -> None:

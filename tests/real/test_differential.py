@@ -86,7 +86,9 @@ async def _all(server: Server) -> dict[str, list[Outcome]]:
     return {case.name: outcomes for case, outcomes in zip(CASES, told, strict=True)}
 
 
-async def test_the_recorded_answers_are_a_real_servers(answers: dict[str, list[Outcome]]) -> None:
+async def test_the_recorded_answers_are_a_real_servers(
+    answers: dict[str, list[Outcome]],
+) -> None:
     if os.environ.get("HANSE_RECORD"):
         record(answers)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.runtime.apply import Written
-from hanse.runtime.backoff import AT_WORK, SETTLE, WHILE, Patience
+from hanse.runtime.backoff import AT_WORK, SETTLE, WHILE, BackoffTracker
 from hanse.runtime.diff import Action, Create, Update
 from hanse.runtime.workqueue import Item
 from tests.support.builders import configmap
@@ -23,7 +23,7 @@ class Waiting:
 
     def __init__(self, crowd: float = 0.0) -> None:
         self.now = 0.0
-        self.patience = Patience(lambda: self.now, Random(0), lambda: crowd)
+        self.patience = BackoffTracker(lambda: self.now, Random(0), lambda: crowd)
         self.asked: list[float] = []
 
     def ripe_at(self, now: float, action: Action) -> bool:

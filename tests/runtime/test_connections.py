@@ -10,7 +10,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import Terms
-from hanse.model.connections import Direct, Direction, InKubeconfig
+from hanse.model.connections import ConnectionIntent, KubeconfigCredentials, ServerCredentials
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
@@ -18,10 +18,10 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.runtime.api import KubeApi
-from hanse.runtime.connections import Roads, access_by
+from hanse.runtime.connections import ConnectionReconciler, access_by
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown
 from tests.support.builders import configmap, namespace
 from tests.support.time import ON_VIRTUAL_TIME
@@ -60,7 +60,7 @@ async def realm(*names: str) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def supervising(world: World, name: str) -> AsyncIterator[tuple[Engine, Leaders]]:
+async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler, Leaders]]:
     """A supervisor that stands in the child."""
     engine = world.engine(name)
     engine.fleet.join("child", {Role.MEMBER}, world.api(name, "child"))
@@ -163,12 +163,12 @@ users: [{{name: agent, user: {{{user}}}}}]
 )
 def test_a_kubeconfig_out_of_a_secret_uses_nothing_of_this_machine(text: bytes, field: str) -> None:
     with pytest.raises(BadCredentials, match=field):
-        access_by(InKubeconfig(text, "bergen", "Secret gslb-config-secret"))
+        access_by(KubeconfigCredentials(text, "bergen", "Secret gslb-config-secret"))
 
 
 def test_secrets_never_show_in_a_way() -> None:
-    direct = Direct("https://bergen.example:6443", token="hush")
-    text = InKubeconfig(b"token: hush", "bergen", "a Secret")
+    direct = ServerCredentials("https://bergen.example:6443", token="hush")
+    text = KubeconfigCredentials(b"token: hush", "bergen", "a Secret")
 
     assert "hush" not in f"{direct!r}{text!r}"
 
@@ -178,9 +178,9 @@ class Confused:
 
     name = "confused"
     watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
-    guided_by: tuple[type[Object], ...] = (ConfigMap,)
+    source_kinds: tuple[type[Object], ...] = (ConfigMap,)
 
-    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
+    def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
         raise ValueError("a sign that nobody can read")
 
 
@@ -189,7 +189,7 @@ async def test_a_guide_that_fails_ends_neither_the_agent_nor_what_stands(
 ) -> None:
     async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
         home = world.client("lubeck")
-        roads = Roads(engine, leaders, home, [Confused()], random=world.random)
+        roads = ConnectionReconciler(engine, leaders, home, [Confused()], random=world.random)
         async with roads.running():
             await home.create(configmap("sign", SHOP, text="?"))
             await asyncio.sleep(30)

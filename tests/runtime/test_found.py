@@ -16,7 +16,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.diff import Create, todo
+from hanse.runtime.diff import Create, diff
 from hanse.runtime.leaving import leave, leave_by_force
 from hanse.runtime.ownership import Owner, owner_of, stamped
 from hanse.runtime.preview import preview
@@ -55,7 +55,7 @@ def test_a_leader_leaves_alone_what_the_members_own_agent_wrote() -> None:
         [Leadership("hamburg", "lubeck_1", 1, ours=True)],
     )
 
-    wanted = todo("toy", RECORD_KEY, Plan(), [(BROKER, theirs, record)], seen)
+    wanted = diff("toy", RECORD_KEY, Plan(), [(BROKER, theirs, record)], seen)
 
     assert wanted.actions == ()
 
@@ -65,16 +65,16 @@ def test_a_members_own_agent_leaves_alone_what_its_leader_wrote() -> None:
     lead = Leadership("child", "lubeck_1", 0, ours=True)
     desired = Desired(configmap("law", SHOP), "child", as_leader_of="child")
     by_leader = snapshot(Crown(), "lubeck", connected, {}, [lead])
-    (create,) = todo("crown", Key("crown"), Plan((desired,)), [], by_leader).actions
+    (create,) = diff("crown", Key("crown"), Plan((desired,)), [], by_leader).actions
     assert isinstance(create, Create)
     law = stored(create.object)
     owner = owner_of(law)
     assert owner is not None
 
     at_home = snapshot(Crown(), "child", [cluster("child", Role.LOCAL)], {"child": [law]})
-    wanted = todo("crown", Key("crown"), Plan(), [("child", owner, law)], at_home)
+    wanted = diff("crown", Key("crown"), Plan(), [("child", owner, law)], at_home)
     as_leader = snapshot(Crown(), "lubeck", connected, {"child": [law]}, [lead])
-    withdrawn = todo("crown", Key("crown"), Plan(), [("child", owner, law)], as_leader)
+    withdrawn = diff("crown", Key("crown"), Plan(), [("child", owner, law)], as_leader)
 
     assert wanted.actions == ()
     assert len(withdrawn.actions) == 1
@@ -142,7 +142,7 @@ def test_a_later_step_waits_for_one_whose_sources_were_never_seen_whole() -> Non
     first = Desired(configmap("stone", SHOP), "lubeck", sources=frozenset({BROKER}))
     second = Desired(configmap("roof", SHOP), "lubeck", step=1)
 
-    assert todo("builder", Key("house"), Plan((first, second)), [], seen).actions == ()
+    assert diff("builder", Key("house"), Plan((first, second)), [], seen).actions == ()
 
 
 # waking

@@ -10,7 +10,7 @@ import pytest
 
 from hanse.kube.request import Request, Response
 from hanse.model.crds import crd_of
-from hanse.model.facts import Outcome, Role
+from hanse.model.facts import Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
@@ -75,7 +75,7 @@ class Restless:
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        told = isinstance(change, FactChange) and isinstance(change.fact, Outcome)
+        told = isinstance(change, FactChange) and isinstance(change.fact, WriteOutcome)
         return [Key("thing")] if told or isinstance(change, ObjectChange) else []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

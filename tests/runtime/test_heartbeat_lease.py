@@ -9,7 +9,7 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.runtime.heartbeat_lease import Presence
+from hanse.runtime.heartbeat_lease import HeartbeatLease
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer, InProcess
 
@@ -31,7 +31,7 @@ class Party:
         self.working = False
         self.duration = timedelta(seconds=30)
         self.client = Client(InProcess(ApiServer("broker", clock=clock)))
-        self.presence = Presence(self.client, "default", "oslo", clock, lambda: self.duration)
+        self.presence = HeartbeatLease(self.client, "default", "oslo", clock, lambda: self.duration)
 
     async def told(self) -> LeaseSpec:
         return (await self.client.read(Lease, "oslo", "default")).spec

@@ -11,7 +11,7 @@ import pytest
 
 from hanse.runtime import apply, diff
 from hanse.runtime.api import KubeApi
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.workqueue import Queue
 from tests.runtime import schedules
 
@@ -61,7 +61,7 @@ def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
     async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.Written]:
         return [await self._write(action) for action in several]
 
-    patch.setattr(diff._Sink, "stops", whatever(False))
+    patch.setattr(diff.DiffBuilder, "stops", whatever(False))
     patch.setattr(apply.Writer, "_in_steps", at_once)
 
 
@@ -70,8 +70,8 @@ def nothing_is_tried_later(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_waits_is_not_woken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Engine, "_wake_waiting", whatever(None))
-    patch.setattr(Engine, "_wake_owner", whatever(None))
+    patch.setattr(Reconciler, "_wake_waiting", whatever(None))
+    patch.setattr(Reconciler, "_wake_owner", whatever(None))
 
 
 def what_is_so_already_is_written_again(patch: pytest.MonkeyPatch) -> None:

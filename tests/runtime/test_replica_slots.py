@@ -8,7 +8,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
 from hanse.model.kinds.coordination import Lease
-from hanse.runtime.replica_slots import Places
+from hanse.runtime.replica_slots import ReplicaSlots
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer, InProcess
 
@@ -27,7 +27,7 @@ class Replica:
 
     def __init__(self, api: ApiServer, name: str, clock: LoopClock) -> None:
         self.place: int | None = None
-        self._places = Places(
+        self._places = ReplicaSlots(
             Client(InProcess(api)),
             "default",
             name,

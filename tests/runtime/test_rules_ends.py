@@ -11,7 +11,7 @@ from hanse.model.facts import (
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import Meta, Place, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import Create
@@ -92,7 +92,10 @@ async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_n
         left = await leave_by_force(engine, BROKER)
         await world.settle()
 
-        assert Place(BROKER, Ref(ConfigMap.kind, "shop.bread.lubeck", HOME)) in left.abandoned
+        assert (
+            ClusterObjectRef(BROKER, Ref(ConfigMap.kind, "shop.bread.lubeck", HOME))
+            in left.abandoned
+        )
         assert await found(world, "lubeck", "copy-of-bread") is None
 
 

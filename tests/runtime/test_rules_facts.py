@@ -15,15 +15,15 @@ from hanse.model.facts import (
     ClusterState,
     KindServed,
     Liveness,
-    Outcome,
     Phase,
     Role,
+    WriteOutcome,
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import Meta, Place, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, Ref
 from hanse.model.plan import Desired, Plan, Question, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.model.verdict import Allow, Ask, Asks, Deny, Review, Verdict
@@ -58,7 +58,7 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
             return [Key("look")] if isinstance(change, ObjectChange) else []
 
         def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-            read = Read(Place(BROKER, Ref(ConfigMap.kind, "secret-place", "elsewhere")))
+            read = Read(ClusterObjectRef(BROKER, Ref(ConfigMap.kind, "secret-place", "elsewhere")))
             known = snapshot.fact(Answer, read.id)
             found = known.value["data"] if known is not None and known.value else {}
             note = ConfigMap(metadata=Meta(name="note", namespace=SHOP), data=found)
@@ -111,13 +111,13 @@ async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds
         await world.client("lubeck").create(offer("bread", price="3"))
         await asyncio.sleep(20)
         facts = world.agents["lubeck"].engine.fleet.facts
-        told = [o.result for o in facts.all(Outcome)]
+        told = [o.result for o in facts.all(WriteOutcome)]
 
         await world.client(BROKER).create(namespace(HOME))
         await world.settle(timedelta(minutes=11))
 
         assert told == ["Refused"]
-        assert list(facts.all(Outcome)) == []
+        assert list(facts.all(WriteOutcome)) == []
         assert (await must_find(world, "lubeck", "bread")).metadata.annotations[OFFERED] == "yes"
         await world.stop()
 
@@ -211,7 +211,7 @@ class Doorkeeper:
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         wanted = review.object.get("data", {}).get("friend", "")
-        place = Place(snapshot.local, Ref(ConfigMap.kind, wanted, SHOP))
+        place = ClusterObjectRef(snapshot.local, Ref(ConfigMap.kind, wanted, SHOP))
         if snapshot.find(place) is not None:
             return Allow({"metadata": {"labels": {"checked": "yes"}}})
         read = Read(place)

@@ -16,10 +16,10 @@ from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.labels import EPOCH
-from hanse.runtime.diff import todo
+from hanse.runtime.diff import diff
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.ownership import Owner, owner_of, stamped
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import Weather
@@ -37,7 +37,7 @@ def anyio_backend() -> object:
 TERMS = Terms()
 
 
-def supervisor(world: World, name: str, member: str) -> tuple[Engine, Leaders]:
+def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, Leaders]:
     """An engine that stands for election in one member."""
     engine = world.engine(name)
     engine.fleet.join(member, {Role.MEMBER}, world.api(name, member))
@@ -109,7 +109,7 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
     assert owner is not None
 
     plan = Crown().plan(owner.key, seen)
-    wanted = todo("crown", owner.key, plan, [("child", owner, law)], seen)
+    wanted = diff("crown", owner.key, plan, [("child", owner, law)], seen)
 
     assert bool(wanted.actions) is written
     assert law.metadata.annotations[EPOCH] == "5"

@@ -13,10 +13,10 @@ from hanse.model.facts import (
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import Place, ref_of
+from hanse.model.objects import ClusterObjectRef, ref_of
 from hanse.model.plan import Desired, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.diff import todo
+from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, stamped
 from tests.runtime.town import SHOP, found, must_find, offer, prices, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
@@ -96,7 +96,9 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
             if dust is None or "dust" not in dust.data:
                 return Plan()
             uid = "another" if dust.data["dust"] == "other" else dust.metadata.uid
-            return Plan(removals=(Removal(Place(snapshot.local, ref_of(dust)), uid, "is dust"),))
+            return Plan(
+                removals=(Removal(ClusterObjectRef(snapshot.local, ref_of(dust)), uid, "is dust"),)
+            )
 
     async with town("lubeck", features=(Broom(),)) as world:
         for name, dust in (("grain", "yes"), ("dune", "other")):
@@ -144,7 +146,7 @@ async def test_rule_2_nothing_is_written_from_half_of_what_there_is() -> None:
     )
     copy = Desired(configmap("copy", SHOP), "lubeck", sources=frozenset({BROKER}))
 
-    wanted = todo("toy", Key("copy", "bread", SHOP), Plan((copy,)), [], seen)
+    wanted = diff("toy", Key("copy", "bread", SHOP), Plan((copy,)), [], seen)
 
     assert wanted.actions == ()
     assert wanted.waiting_for == {BROKER}
@@ -159,8 +161,8 @@ async def test_rule_2_an_unknown_source_is_a_reason_to_keep_and_a_departed_one_i
     after = snapshot(Toy(), "lubeck", connected, {"lubeck": [copy]}, [gone])
     owned = [("lubeck", owner, copy)]
 
-    assert todo("toy", owner.key, Plan(), owned, before).actions == ()
-    assert len(todo("toy", owner.key, Plan(), owned, after).actions) == 1
+    assert diff("toy", owner.key, Plan(), owned, before).actions == ()
+    assert len(diff("toy", owner.key, Plan(), owned, after).actions) == 1
 
 
 # 3

@@ -9,10 +9,10 @@ from hanse.kube.errors import NotFound
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Event
-from hanse.model.objects import Place, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan, Removal
+from hanse.model.objects import ClusterObjectRef, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
-from hanse.runtime.diff import Delete, todo
+from hanse.runtime.diff import Delete, diff
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
@@ -40,15 +40,20 @@ class Giver:
         if order is None:
             return Plan()
         gift = configmap("gift", SHOP, of=order.data["of"])
-        note = Place(snapshot.local, ref_of(order))
+        note = ClusterObjectRef(snapshot.local, ref_of(order))
         change = {"metadata": {"annotations": {"noted": "yes"}}}
         return Plan(
             (Desired(gift, snapshot.local, step=1, unowned=True),),
             patches=(Patch(note, change),),
-            notices=(
-                Notice(Place(snapshot.local, ref_of(gift)), "Made", "made it", told_with=note),
-                Notice(
-                    Place(snapshot.local, ref_of(configmap("missing", SHOP))),
+            events=(
+                EventRequest(
+                    ClusterObjectRef(snapshot.local, ref_of(gift)),
+                    "Made",
+                    "made it",
+                    told_with=note,
+                ),
+                EventRequest(
+                    ClusterObjectRef(snapshot.local, ref_of(configmap("missing", SHOP))),
                     "Missing",
                     "it is not there",
                     told_with=note,
@@ -94,8 +99,8 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
 def test_a_removal_says_whether_it_must_be_as_seen() -> None:
     gift = stored(configmap("gift", SHOP))
     seen = snapshot(Giver(), HOME, [cluster(HOME, Role.LOCAL)], {HOME: [gift]})
-    removal = Removal(Place(HOME, ref_of(gift)), gift.metadata.uid, "gone", as_seen=True)
+    removal = Removal(ClusterObjectRef(HOME, ref_of(gift)), gift.metadata.uid, "gone", as_seen=True)
 
-    wanted = todo("giver", Key("gift"), Plan(removals=(removal,)), (), seen)
+    wanted = diff("giver", Key("gift"), Plan(removals=(removal,)), (), seen)
 
     assert [a.as_seen for a in wanted.actions if isinstance(a, Delete)] == [True]

@@ -9,7 +9,7 @@ from hanse.app import BROKER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
 from tests.support.stage import Check, Stage
@@ -126,7 +126,7 @@ class Market:
         """That an agent knows of a write that did not go as wished."""
 
         async def check() -> None:
-            facts = list(self.stage.agent(agent).engine.fleet.facts.all(Outcome))
+            facts = list(self.stage.agent(agent).engine.fleet.facts.all(WriteOutcome))
             assert any(f.result == result and words in f.message for f in facts), facts
 
         return check

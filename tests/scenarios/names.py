@@ -21,7 +21,7 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.lease_tracker import Pulses
+from hanse.runtime.lease_tracker import LeaseTracker
 from tests.dns.fleet import Told, told_in
 from tests.support.stage import Check, Stage
 
@@ -55,7 +55,7 @@ class Asked:
 class _Telling:
     """What the fleet sees, to those who follow it."""
 
-    def __init__(self, feed: Feed, pulses: Pulses) -> None:
+    def __init__(self, feed: Feed, pulses: LeaseTracker) -> None:
         self._feed = feed
         self._pulses = pulses
 
@@ -82,7 +82,7 @@ async def names_of(stage: Stage, cluster: ClusterId, view: View) -> AsyncIterato
             fleet.join(where, {role}, KubeApi(Client(transport), stage.random))
         server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
         feed = Feed(compiler, server, fleet.snapshot)
-        fleet.listener = _Telling(feed, Pulses(fleet, stage.ground.clock))
+        fleet.listener = _Telling(feed, LeaseTracker(fleet, stage.ground.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())
         yield Asked(*listeners.address)

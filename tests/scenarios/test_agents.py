@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.model.facts import ClusterState, Outcome, Phase
+from hanse.model.facts import ClusterState, Phase, WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.labels import PAUSED
 from tests.scenarios.market import Market
@@ -184,7 +184,7 @@ async def test_rights_that_are_revoked_are_told_cost_nothing_and_work_again_when
 
 def _is_forbidden(stage: Stage, agent: str) -> Check[None]:
     async def check() -> None:
-        outcomes = list(stage.agent(agent).engine.fleet.facts.all(Outcome))
+        outcomes = list(stage.agent(agent).engine.fleet.facts.all(WriteOutcome))
         assert any(o.result == "Forbidden" for o in outcomes), outcomes
 
     return check

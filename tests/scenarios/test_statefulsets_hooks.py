@@ -9,7 +9,7 @@ import pytest
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.webhooks import SetsAtTheDoor
+from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.errors import ApiError
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import (
@@ -17,7 +17,7 @@ from hanse.model.kinds.hanse import (
     FederatedStatefulSetSpec,
     StatefulSetTemplate,
 )
-from hanse.model.objects import Meta, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, ref_of
 from hanse.model.verdict import Hook
 from hanse.runtime.preview import preview
 from tests.scenarios.city import refusal
@@ -34,7 +34,7 @@ def features() -> Features:
 
 @pytest.fixture
 def hooks() -> tuple[Hook, ...]:
-    return (SetsAtTheDoor(BROKER_NAMESPACE),)
+    return (FederatedStatefulSetWebhook(BROKER_NAMESPACE),)
 
 
 @pytest.fixture
@@ -98,4 +98,4 @@ async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
 
     would = preview(guarded.stage.agent("bergen").engine, [(BROKER, bad)])
 
-    assert "JSON is malformed" in would.warnings[Place(BROKER, ref_of(bad))]
+    assert "JSON is malformed" in would.warnings[ClusterObjectRef(BROKER, ref_of(bad))]

@@ -17,7 +17,7 @@ from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.questions import Provider
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.support.builders import namespace
 from tests.support.faults import Network
 from tests.support.time import LoopClock
@@ -29,7 +29,7 @@ TERMS = Terms()
 class Supervisor:
     """A supervisor's agent: its engine, and its part in elections."""
 
-    def __init__(self, engine: Engine, leaders: Leaders, task: "asyncio.Task[None]") -> None:
+    def __init__(self, engine: Reconciler, leaders: Leaders, task: "asyncio.Task[None]") -> None:
         self.engine = engine
         self.leaders = leaders
         self.task = task
@@ -84,7 +84,7 @@ class Assembly:
     def start(self, name: ClusterId) -> Supervisor:
         """Start a supervisor's agent with an empty memory."""
         assert name not in self.supervisors, f"{name} has an agent already"
-        engine = Engine(
+        engine = Reconciler(
             self._features(),
             name,
             clock=self.clock,
@@ -127,7 +127,7 @@ class Assembly:
         for name, supervisor in self.supervisors.items():
             assert not supervisor.task.done(), f"the agent of {name} ended: {supervisor.task}"
 
-    async def _run(self, name: ClusterId, engine: Engine, leaders: Leaders) -> None:
+    async def _run(self, name: ClusterId, engine: Reconciler, leaders: Leaders) -> None:
         async with engine.running(), leaders.running():
             for member in self.names:
                 turns = self.turns(member)

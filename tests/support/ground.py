@@ -12,7 +12,7 @@ from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.local.real.accounts import Account
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.webhook_server import Doorkeeper
+from hanse.web.webhooks.webhook_server import WebhookServer
 
 
 class Door(Struct, frozen=True):
@@ -74,7 +74,7 @@ class Ground(Protocol):
         """Where an agent of that name will answer webhooks."""
         ...
 
-    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+    def keep_door(self, door: Door, keeper: WebhookServer | None) -> None:
         """Who answers at a door from now on, where that is not heard on a socket."""
         ...
 

@@ -13,7 +13,7 @@ from hanse.kube.request import Request, Response, Transport
 from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.webhook_server import Doorkeeper
+from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.ground import Door
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer, InProcess
@@ -44,7 +44,7 @@ class EmbeddedGround:
             n: ApiServer(n, clock=self.clock, seed=seed, call_webhook=self._call_webhook)
             for n in (*names, BROKER)
         }
-        self._keepers: dict[str, Doorkeeper] = {}
+        self._keepers: dict[str, WebhookServer] = {}
         self._doors = {name: _Door(server) for name, server in self.servers.items()}
 
     def connect(self, cluster: ClusterId) -> Transport:
@@ -68,7 +68,7 @@ class EmbeddedGround:
     def open_door(self, name: str) -> Door:
         return Door(f"https://{name.replace('/', '.')}.webhooks.example")
 
-    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+    def keep_door(self, door: Door, keeper: WebhookServer | None) -> None:
         self._keepers.pop(door.url, None)
         if keeper is not None:
             self._keepers[door.url] = keeper

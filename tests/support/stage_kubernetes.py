@@ -18,7 +18,7 @@ from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.webhook_server import Doorkeeper
+from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.ground import Door
 
 SHORT = Terms(
@@ -69,7 +69,7 @@ class KubernetesGround:
         listener.bind(("127.0.0.1", 0))
         return Door(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)
 
-    def keep_door(self, door: Door, keeper: Doorkeeper | None) -> None:
+    def keep_door(self, door: Door, keeper: WebhookServer | None) -> None:
         if keeper is None and door.listener is not None:
             door.listener.close()
 

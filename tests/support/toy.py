@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hanse.model.facts import ClusterState, Outcome, Role
+from hanse.model.facts import ClusterState, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
-from hanse.model.objects import ClusterId, Meta, Place, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import (
     Change,
     FactChange,
@@ -56,7 +56,7 @@ class Toy:
                 return [key for o in objects for key in _record_keys(o)]
             case FactChange():
                 fact = change.fact
-                if isinstance(fact, Outcome):
+                if isinstance(fact, WriteOutcome):
                     namespace, _, rest = fact.place.ref.name.partition(".")
                     return [Key("offer", rest.removesuffix(f".{snapshot.local}"), namespace)]
                 return self._all(snapshot) if isinstance(fact, ClusterState) else []
@@ -85,13 +85,16 @@ class Toy:
                 data=offer.data,
             )
             desired.append(Desired(record, broker, sources=frozenset({snapshot.local})))
-        place = Place(snapshot.local, ref_of(offer))
-        trouble = [snapshot.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired]
+        place = ClusterObjectRef(snapshot.local, ref_of(offer))
+        trouble = [
+            snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, ref_of(d.object)))
+            for d in desired
+        ]
         refused = [t.message for t in trouble if t is not None and t.result in TOLD]
         told = "; ".join(refused) or "yes"
         patch = Patch(place, {"metadata": {"annotations": {OFFERED: told}}})
-        notice = Notice(place, "Offered", f"{key.name} is offered: {told}")
-        return Plan(tuple(desired), patches=(patch,), notices=(notice,))
+        notice = EventRequest(place, "Offered", f"{key.name} is offered: {told}")
+        return Plan(tuple(desired), patches=(patch,), events=(notice,))
 
     def _copy(self, key: Key, snapshot: Snapshot) -> Plan:
         offers = _offers(key, snapshot)

@@ -12,7 +12,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
 from hanse.runtime.guard import Guard
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.support.faults import Network
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer, InProcess
@@ -25,7 +25,7 @@ Features = Callable[[], Sequence[Feature]]
 class Agent:
     """One cluster's engine, which can be killed at any await and started anew."""
 
-    def __init__(self, engine: Engine, task: "asyncio.Task[None]") -> None:
+    def __init__(self, engine: Reconciler, task: "asyncio.Task[None]") -> None:
         self.engine = engine
         self.task = task
 
@@ -63,9 +63,9 @@ class World:
         way = self.network.transport(source, target, InProcess(self.clusters[target]))
         return KubeApi(Client(way), self.random)
 
-    def engine(self, cluster: ClusterId) -> Engine:
+    def engine(self, cluster: ClusterId) -> Reconciler:
         """A new engine with its connections, not yet running."""
-        engine = Engine(
+        engine = Reconciler(
             self._features(),
             cluster,
             clock=self._clock_of(cluster),
@@ -80,7 +80,7 @@ class World:
         """What time it is in a cluster, for its server and its agent alike."""
         return LoopClock(self._skews.get(cluster, timedelta(0)))
 
-    def start_agent(self, cluster: ClusterId) -> Engine:
+    def start_agent(self, cluster: ClusterId) -> Reconciler:
         """Start a cluster's agent with an empty memory."""
         assert cluster not in self.agents, f"{cluster} has an agent already"
         engine = self.engine(cluster)
@@ -118,6 +118,6 @@ class World:
             assert not agent.task.done(), f"the agent of {name} ended: {agent.task}"
 
 
-async def _run(engine: Engine) -> None:
+async def _run(engine: Reconciler) -> None:
     async with engine.running():
         await asyncio.get_running_loop().create_future()

@@ -8,7 +8,7 @@ from hanse.features.gslb.policy import Bad, config_of
 from hanse.logs import set_level
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import Change, ObjectChange
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERR
 
 
 @contextmanager
-def following_log_level(engine: Engine) -> Iterator[None]:
+def following_log_level(engine: Reconciler) -> Iterator[None]:
     """Log as the configuration says until the block ends, but never less than `--verbose` asks."""
     own = logging.getLogger().level
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.looking import PATIENCE
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
@@ -69,13 +69,13 @@ class Chart(Struct, frozen=True):
         return self.lists.get(what, ())
 
 
-async def charts_of(ways: Iterable[Way]) -> list[Chart]:
+async def charts_of(ways: Iterable[ClusterAccess]) -> list[Chart]:
     """Read every cluster that answers at all; the first look tells of those that do not."""
     found = await at_each(ways, _chart)
     return [one for one in found if one is not None]
 
 
-async def _chart(way: Way) -> Chart | None:
+async def _chart(way: ClusterAccess) -> Chart | None:
     transport = HttpTransport(way.credentials)
     try:
         listed = await asyncio.gather(*(_list(transport, path) for path in PATHS.values()))

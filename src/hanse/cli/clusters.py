@@ -29,29 +29,33 @@ AT_ONCE = 8
 T = TypeVar("T")
 
 
-class Way(Struct, frozen=True):
+class ClusterAccess(Struct, frozen=True):
     """A cluster by the name of its context, and how to get in."""
 
     name: str
     credentials: Credentials
 
 
-async def at_each(ways: Iterable[Way], ask: Callable[[Way], Awaitable[T]]) -> list[T]:
+async def at_each(
+    ways: Iterable[ClusterAccess], ask: Callable[[ClusterAccess], Awaitable[T]]
+) -> list[T]:
     """Ask every cluster, some at a time, and give the answers in their order."""
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def in_turn(way: Way) -> T:
+    async def in_turn(way: ClusterAccess) -> T:
         async with turn:
             return await ask(way)
 
     return list(await asyncio.gather(*(in_turn(way) for way in ways)))
 
 
-def ways(settings: Settings, environment: Mapping[str, str] = os.environ) -> tuple[Way, ...]:
+def ways(
+    settings: Settings, environment: Mapping[str, str] = os.environ
+) -> tuple[ClusterAccess, ...]:
     """The clusters asked for; raises `BadCredentials` when the kubeconfig is at fault."""
     files = kubeconfig_files(settings, environment)
     if files is None:
-        return (Way(IN_CLUSTER, credentials.in_cluster(environment)),)
+        return (ClusterAccess(IN_CLUSTER, credentials.in_cluster(environment)),)
     for file in files:
         if has_ended(file.parent) and file.name == KUBECONFIG:
             again = f"hanse up --dir {file.parent}"
@@ -66,7 +70,7 @@ def ways(settings: Settings, environment: Mapping[str, str] = os.environ) -> tup
     if not names:
         shown = ", ".join(str(file) for file in files)
         raise BadCredentials(f"{shown} names no cluster; add a context, or start `hanse up`")
-    return tuple(Way(name, credentials.from_files(files, context=name)) for name in names)
+    return tuple(ClusterAccess(name, credentials.from_files(files, context=name)) for name in names)
 
 
 def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tuple[Path, ...] | None:

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from hanse.cli.trying import Verb
 from hanse.model.merging import merge
-from hanse.model.objects import ClusterId, Object, Place
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object
 from hanse.runtime.diff import Action, Create, Delete, Update, place_of
 from hanse.runtime.preview import preview
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 ROUNDS = 10
 """How often agents may answer each other's writes."""
@@ -29,14 +29,14 @@ class Consequence(Struct, frozen=True):
     `why` is what prevents it, or what would be said with it for people to look at.
     """
 
-    place: Place
+    place: ClusterObjectRef
     verb: Verb
     by: ClusterId
     why: str = ""
     after: Object | None = None
 
 
-async def seen_in_full(engines: Mapping[ClusterId, Engine]) -> frozenset[ClusterId]:
+async def seen_in_full(engines: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
     """Wait until every engine has listed all its clusters; gives those that could not be read."""
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -47,20 +47,20 @@ async def seen_in_full(engines: Mapping[ClusterId, Engine]) -> frozenset[Cluster
     return frozenset()
 
 
-def _unseen(engine: Engine) -> list[ClusterId]:
+def _unseen(engine: Reconciler) -> list[ClusterId]:
     """The clusters of which something that is looked at was not read yet."""
     looked_at = [c for c in engine.fleet.connections.values() if c.streams]
     return [one.cluster for one in looked_at if not one.state.listed]
 
 
 def consequences(
-    engines: Mapping[ClusterId, Engine], applied: Sequence[Applied]
+    engines: Mapping[ClusterId, Reconciler], applied: Sequence[Applied]
 ) -> list[Consequence]:
     """Let each agent answer what is applied and what the others would write, until all is said.
 
     Deletions are shown and not answered in turn: a preview lays objects over what was seen.
     """
-    found: dict[Place, Consequence] = {}
+    found: dict[ClusterObjectRef, Consequence] = {}
     for _ in range(ROUNDS):
         before = dict(found)
         for name, engine in engines.items():
@@ -71,7 +71,10 @@ def consequences(
 
 
 def _answer(
-    name: ClusterId, engine: Engine, applied: Sequence[Applied], found: dict[Place, Consequence]
+    name: ClusterId,
+    engine: Reconciler,
+    applied: Sequence[Applied],
+    found: dict[ClusterObjectRef, Consequence],
 ) -> None:
     """What one agent would write, given all that is not its own."""
     others = [(c.place.where, c.after) for c in found.values() if c.by != name and c.after]

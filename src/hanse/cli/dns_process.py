@@ -29,7 +29,7 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
 from hanse.runtime.fleet import Fleet
-from hanse.runtime.lease_tracker import Pulses
+from hanse.runtime.lease_tracker import LeaseTracker
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Ways(Struct, frozen=True):
 class _Telling:
     """Tells what the fleet sees to those who follow it: who is alive, and what is compiled."""
 
-    def __init__(self, feed: Feed, pulses: Pulses) -> None:
+    def __init__(self, feed: Feed, pulses: LeaseTracker) -> None:
         self._feed = feed
         self._pulses = pulses
 
@@ -123,7 +123,7 @@ async def _answering(
                 told = health.serving(door, registry, lambda: readiness(compiler))
                 await stack.enter_async_context(told)
             feed = Feed(compiler, server, fleet.snapshot)
-            fleet.listener = _Telling(feed, Pulses(fleet, clock))
+            fleet.listener = _Telling(feed, LeaseTracker(fleet, clock))
             await stack.enter_async_context(fleet.running())
             await stack.enter_async_context(feed.running())
             yield server

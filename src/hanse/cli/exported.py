@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.looking import PATIENCE
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, US
 from hanse.features.services.overview import Holding, ServiceSeen, services_in
@@ -24,13 +24,13 @@ _OURS = f"{SERVICE_NAME},{MANAGED_BY}={US},!{SERVICE_NAMESPACE}"
 K = TypeVar("K", bound=Object)
 
 
-async def look_at_services(ways: Iterable[Way]) -> list[ServiceSeen]:
+async def look_at_services(ways: Iterable[ClusterAccess]) -> list[ServiceSeen]:
     """The exported services of all clusters that answer."""
     held = await at_each(ways, _held_by)
     return services_in([one for one in held if one is not None])
 
 
-async def _held_by(way: Way) -> Holding | None:
+async def _held_by(way: ClusterAccess) -> Holding | None:
     client = Client(HttpTransport(way.credentials))
     try:
         await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here

@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 
 from hanse.cli import exported
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
@@ -37,7 +37,7 @@ _LOOK_AGAIN = timedelta(milliseconds=100)
 class Exporting(Struct, frozen=True):
     """What is to be exported, and how."""
 
-    way: Way
+    way: ClusterAccess
     service: str
     namespace: str
     to: tuple[str, ...] | None

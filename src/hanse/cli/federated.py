@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.exported import all_of, cluster_id
 from hanse.cli.federated_seen import Holding, Seen, seen_in
 from hanse.cli.looking import PATIENCE
@@ -23,13 +23,13 @@ from hanse.model.kinds.federation import NativeService, VirtualMachine
 _OURS = f"{MANAGED_BY} in ({FEDERATING},{SERVING_MACHINES})"
 
 
-async def look_at_federated(ways: Iterable[Way]) -> Seen:
+async def look_at_federated(ways: Iterable[ClusterAccess]) -> Seen:
     """What clusters that answer hold; one that does not hides no other."""
     held = await at_each(ways, _held_by)
     return seen_in([one for one in held if one is not None])
 
 
-async def _held_by(way: Way) -> Holding | None:
+async def _held_by(way: ClusterAccess) -> Holding | None:
     client = Client(HttpTransport(way.credentials))
     try:
         await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hanse import app
 from hanse.cli.applying import apply, define, remove, show, standing
 from hanse.cli.claimed import check_id, claimed
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.looking import expiry_of
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
@@ -52,8 +52,8 @@ class Membership(Struct, frozen=True):
 
     federation: str
     cluster: str
-    member: Way
-    supervisors: tuple[Way, ...] = ()
+    member: ClusterAccess
+    supervisors: tuple[ClusterAccess, ...] = ()
     supervises: bool = False
     server: str = ""
     lifetime: timedelta = timedelta(days=7)
@@ -62,7 +62,7 @@ class Membership(Struct, frozen=True):
 class Party(Struct, frozen=True):
     """A cluster that takes part, and a client of it."""
 
-    way: Way
+    way: ClusterAccess
     client: Client
 
     @property

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.gslb_seen import Seen, Site, look
 from hanse.cli.oops import Oops, Trouble
 from hanse.features.gslb.names import NOT_FEDERATING, TERM
@@ -41,7 +41,7 @@ class Step(Struct, frozen=True):
     said: str
 
 
-async def carry_out(wish: Wish, ways: Sequence[Way], say: Say) -> bool:
+async def carry_out(wish: Wish, ways: Sequence[ClusterAccess], say: Say) -> bool:
     """Do it, or say what would be done; whether all is well in the end."""
     way = next((way for way in ways if way.name == wish.cluster), None)
     if way is None:

@@ -8,7 +8,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
 from hanse.features.gslb.homes import COPIED
@@ -101,13 +101,13 @@ class Seen(Struct, frozen=True):
         return tuple(found)
 
 
-async def look(ways: Sequence[Way]) -> Seen:
+async def look(ways: Sequence[ClusterAccess]) -> Seen:
     """Read every cluster; one that is silent does not hide the others."""
     sites = await at_each(ways, _read)
     return Seen(tuple(sites))
 
 
-async def _read(way: Way) -> Site:
+async def _read(way: ClusterAccess) -> Site:
     transport = HttpTransport(way.credentials)
     client = Client(transport)
     try:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse import app
 from hanse.cli.applying import apply, define, show
 from hanse.cli.claimed import check_id, claimed
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.looking import expiry_of
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
@@ -37,14 +37,16 @@ class Joining(Struct, frozen=True):
     """Who joins whom, and on what terms."""
 
     cluster: str
-    member: Way
-    broker: Way
+    member: ClusterAccess
+    broker: ClusterAccess
     home: str
     server: str
     lifetime: timedelta
 
 
-async def init_broker(way: Way, home: str, profile: Profile | None, *, dry_run: bool) -> None:
+async def init_broker(
+    way: ClusterAccess, home: str, profile: Profile | None, *, dry_run: bool
+) -> None:
     """Make an API server a broker, and tell what was done."""
     async with reached(way) as client:
         known = await _cluster_sets(client)

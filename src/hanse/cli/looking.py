@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli import membership_seen
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.membership_seen import MembershipSeen, membership_in
 from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.access import Identity
@@ -96,13 +96,13 @@ class Look(Struct, frozen=True):
 Seen = Look | Unanswered
 
 
-async def look_at(ways: Iterable[Way], rights: Iterable[Right] = ()) -> list[Seen]:
+async def look_at(ways: Iterable[ClusterAccess], rights: Iterable[Right] = ()) -> list[Seen]:
     """Look at every cluster; one that does not answer hides no other."""
     asked = tuple(rights)
     return await at_each(ways, lambda way: _look(way, asked))
 
 
-async def _look(way: Way, rights: tuple[Right, ...]) -> Seen:
+async def _look(way: ClusterAccess, rights: tuple[Right, ...]) -> Seen:
     transport = HttpTransport(way.credentials)
     try:
         access = await way.credentials.access()

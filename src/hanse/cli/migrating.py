@@ -1,6 +1,6 @@
 """Reads of a cluster what takes part in federated Services."""
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.exported import all_of
 from hanse.cli.reaching import reached
 from hanse.features.federated.antrea import Held, Translated, translated
@@ -10,7 +10,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import NativeService, NetworkInterface
 
 
-async def moved(way: Way, namespace: str) -> Translated:
+async def moved(way: ClusterAccess, namespace: str) -> Translated:
     """What stands for a cluster's part, by what it holds now."""
     async with reached(way) as client:
         await refresh(client)

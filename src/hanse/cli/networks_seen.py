@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
 from hanse.features.networks.matrix import Matrix, matrix
@@ -36,7 +36,7 @@ class NetworkSeen(Struct, frozen=True):
     message: str
 
 
-async def seen_networks(way: Way) -> list[NetworkSeen]:
+async def seen_networks(way: ClusterAccess) -> list[NetworkSeen]:
     """Read a cluster's networks, and count what is in them."""
     async with reached(way) as client:
         try:
@@ -67,7 +67,7 @@ def _networks_of(members: Iterable[Object]) -> Iterator[str]:
             yield f"{labels.get(TENANT, '')}.{labels[NETWORK]}"
 
 
-async def seen_matrix(way: Way) -> Seen:
+async def seen_matrix(way: ClusterAccess) -> Seen:
     """Read a cluster's tenants, pods and policies, and work out who reaches whom."""
     async with reached(way) as client:
         try:

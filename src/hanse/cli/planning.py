@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse import app
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.consequences import PATIENCE, Applied, Consequence, consequences, seen_in_full
 from hanse.cli.documents import Document
 from hanse.cli.looking import Look, look_at
@@ -24,7 +24,7 @@ from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 
 class Outlook(Struct, frozen=True):
@@ -43,15 +43,17 @@ class Outlook(Struct, frozen=True):
 class Fleet(Struct, frozen=True):
     """The clusters of a kubeconfig by their ids, the broker under the name that agents give it."""
 
-    members: dict[ClusterId, Way]
-    broker: Way | None
+    members: dict[ClusterId, ClusterAccess]
+    broker: ClusterAccess | None
     supervised: dict[ClusterId, tuple[ClusterId, ...]] = {}
     """By supervisor: the members of its Federation that can be looked at."""
     leases: dict[ClusterId, LeaseSpec] = {}
     """By member: who leads it, and in which epoch."""
 
 
-async def outlook(documents: Sequence[Document], ways: Sequence[Way], target: str) -> Outlook:
+async def outlook(
+    documents: Sequence[Document], ways: Sequence[ClusterAccess], target: str
+) -> Outlook:
     """What applying the documents to one context would lead to."""
     features = app.features()
     fleet = await _fleet(ways) if features else Fleet({}, None)
@@ -67,7 +69,7 @@ async def outlook(documents: Sequence[Document], ways: Sequence[Way], target: st
 
 
 async def outlook_among(
-    engines: Mapping[ClusterId, Engine],
+    engines: Mapping[ClusterId, Reconciler],
     client: Client,
     where: ClusterId,
     documents: Sequence[Document],
@@ -104,10 +106,10 @@ def changes_of(shown: Outlook) -> list[dict[str, Any]]:
     ]
 
 
-async def _fleet(ways: Sequence[Way]) -> Fleet:
-    members: dict[ClusterId, Way] = {}
+async def _fleet(ways: Sequence[ClusterAccess]) -> Fleet:
+    members: dict[ClusterId, ClusterAccess] = {}
     named: dict[ClusterId, list[ClusterId]] = {}
-    broker: Way | None = None
+    broker: ClusterAccess | None = None
     for way, seen in zip(ways, await look_at(ways), strict=True):
         if not isinstance(seen, Look):
             raise Trouble(f"{way.name}: {seen.why}; see `hanse doctor`")
@@ -124,7 +126,7 @@ async def _fleet(ways: Sequence[Way]) -> Fleet:
     return Fleet(members, broker, supervised, leases)
 
 
-async def _lease(member: ClusterId, way: Way) -> LeaseSpec:
+async def _lease(member: ClusterId, way: ClusterAccess) -> LeaseSpec:
     """Who leads a member; nobody where there is no Lease."""
     client = Client(HttpTransport(way.credentials))
     try:
@@ -135,7 +137,7 @@ async def _lease(member: ClusterId, way: Way) -> LeaseSpec:
         await client.close()
 
 
-async def _tried(home: Way, documents: Sequence[Document]) -> list[Tried]:
+async def _tried(home: ClusterAccess, documents: Sequence[Document]) -> list[Tried]:
     access = await home.credentials.access()
     client = Client(HttpTransport(home.credentials))
     try:
@@ -173,10 +175,10 @@ async def _following(
 @asynccontextmanager
 async def _engines(
     fleet: Fleet, features: Sequence[Feature]
-) -> AsyncIterator[Mapping[ClusterId, Engine]]:
+) -> AsyncIterator[Mapping[ClusterId, Reconciler]]:
     """Every agent's engine over the live fleet, looking and never writing."""
     async with AsyncExitStack() as stack:
-        engines: dict[ClusterId, Engine] = {}
+        engines: dict[ClusterId, Reconciler] = {}
         for name, way in fleet.members.items():
             agent = app.Agent(
                 app.Settings(cluster=name, identity="plan", replicated=False),
@@ -191,7 +193,7 @@ async def _engines(
         yield engines
 
 
-def _supervise(engine: Engine, fleet: Fleet) -> None:
+def _supervise(engine: Reconciler, fleet: Fleet) -> None:
     """Let a supervisor's engine see its members, and those that its agent leads as their leader."""
     home = engine.fleet.local
     for member in fleet.supervised.get(home, ()):

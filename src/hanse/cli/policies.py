@@ -8,7 +8,7 @@ from hanse.cli.oops import WRONG, Oops
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
-    from hanse.cli.clusters import Way
+    from hanse.cli.clusters import ClusterAccess
     from hanse.cli.policies_seen import Ledgers
     from hanse.features.policies.overview import PolicySeen, Standing
 
@@ -101,7 +101,7 @@ def resolve(
     click.echo(run_async(lambda: decide(known, decision)))
 
 
-def _ways(settings: Settings) -> "list[Way]":
+def _ways(settings: Settings) -> "list[ClusterAccess]":
     from hanse.cli.clusters import ways
     from hanse.cli.oops import bad_credentials
     from hanse.cli.running import start_logging

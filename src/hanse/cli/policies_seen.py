@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.policies.content import KINDS, Policy
@@ -50,7 +50,7 @@ class Decision(Struct, frozen=True):
     timeout: int
 
 
-async def read_ledgers(ways: Sequence[Way]) -> Ledgers:
+async def read_ledgers(ways: Sequence[ClusterAccess]) -> Ledgers:
     """Read every cluster; one that does not answer hides no other."""
     found = await at_each(ways, _records)
     records = {w.name: r for w, r in zip(ways, found, strict=True) if isinstance(r, tuple) and r}
@@ -63,7 +63,7 @@ def document(ledgers: Ledgers) -> dict[str, Any]:
     return {"policies": ledgers.policies, "silent": ledgers.silent}
 
 
-async def decide(ways: Sequence[Way], decision: Decision) -> str:
+async def decide(ways: Sequence[ClusterAccess], decision: Decision) -> str:
     """Write a person's word down, and wait until the leader has carried it out."""
     ledgers = await read_ledgers(ways)
     seen = next((p for p in ledgers.policies if _is_meant(p, decision.key)), None)
@@ -136,7 +136,7 @@ def _is_meant(seen: PolicySeen, key: Key) -> bool:
     return (seen.kind, seen.namespace, seen.name) == (key.topic, key.namespace, key.name)
 
 
-async def _records(way: Way) -> tuple[ConfigMap, ...] | str:
+async def _records(way: ClusterAccess) -> tuple[ConfigMap, ...] | str:
     client = Client(HttpTransport(way.credentials))
     try:
         async with asyncio.timeout(PATIENCE):

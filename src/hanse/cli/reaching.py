@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from hanse.cli.clusters import IN_CLUSTER, Way, current_context, ways
+from hanse.cli.clusters import IN_CLUSTER, ClusterAccess, current_context, ways
 from hanse.cli.oops import Oops, Trouble, bad_credentials
 from hanse.cli.settings import Settings
 from hanse.kube.client import Client
@@ -20,7 +20,7 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response
 
 
-def way_to(settings: Settings, context: str = "") -> Way:
+def way_to(settings: Settings, context: str = "") -> ClusterAccess:
     """The cluster of a context, or of the one that kubectl would take; raises `Oops`."""
     try:
         chosen = context or settings.context or current_context(settings)
@@ -36,7 +36,7 @@ def way_to(settings: Settings, context: str = "") -> Way:
 class _Named(Client):
     """A client whose errors say which cluster they came from."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ClusterAccess) -> None:
         super().__init__(HttpTransport(way.credentials))
         self._name = way.name
 
@@ -49,7 +49,7 @@ class _Named(Client):
 
 
 @asynccontextmanager
-async def reached(way: Way) -> AsyncIterator[Client]:
+async def reached(way: ClusterAccess) -> AsyncIterator[Client]:
     """A client of the cluster; what goes wrong in the block is told in one sentence."""
     client = _Named(way)
     try:

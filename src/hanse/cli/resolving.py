@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.cli.clusters import Way, at_each
+from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.dns.explain import Explanation, asked, explain
 from hanse.dns.global_names import GlobalZone
 from hanse.dns.names import wire_name
@@ -65,7 +65,7 @@ class _Read(Struct, frozen=True):
 
 
 async def resolved(
-    name: str, rtype: int, ways: Sequence[Way], view: View
+    name: str, rtype: int, ways: Sequence[ClusterAccess], view: View
 ) -> list[Answers | NoAnswer]:
     """Ask every cluster but the broker; one that is silent does not hide the others."""
     about = asked(wire_name(name), view)
@@ -83,7 +83,9 @@ async def resolved(
     return answers
 
 
-async def read_from(way: Way, read: Callable[[Client], Coroutine[Any, Any, T]]) -> T | NoAnswer:
+async def read_from(
+    way: ClusterAccess, read: Callable[[Client], Coroutine[Any, Any, T]]
+) -> T | NoAnswer:
     """What is read from a cluster, if it answers in time."""
     transport = HttpTransport(way.credentials)
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.resolving import BROKER, Answers, NoAnswer, read_from
 from hanse.cli.statefulsets_seen import broker_among
 from hanse.dns.explain_replicas import Asked, explain_replica
@@ -36,8 +36,8 @@ class _Shared(Struct, frozen=True):
 class Asking(Struct, frozen=True):
     """The clusters that are asked, and all there are, the broker among them."""
 
-    chosen: tuple[Way, ...]
-    everyone: tuple[Way, ...]
+    chosen: tuple[ClusterAccess, ...]
+    everyone: tuple[ClusterAccess, ...]
 
 
 async def resolved_replicas(
@@ -50,7 +50,7 @@ async def resolved_replicas(
         return [shared]
     members = [way for way in asking.chosen if way.name != broker.name] or [broker]
 
-    async def ask(way: Way) -> Answers | NoAnswer:
+    async def ask(way: ClusterAccess) -> Answers | NoAnswer:
         pods = await read_from(way, lambda client: _slices(client, about.namespace))
         if isinstance(pods, NoAnswer):
             return pods

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.cli.clusters import Way
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.feature import BROKER_NAMESPACE
@@ -54,7 +54,7 @@ class SetSeen(Struct, frozen=True, rename="camel"):
 
 
 async def seen_sets(
-    ways: Sequence[Way], namespace: str, names: StatefulSetOptions
+    ways: Sequence[ClusterAccess], namespace: str, names: StatefulSetOptions
 ) -> list[SetSeen]:
     """Every set of a namespace, or of all; raises `Trouble` where there is no broker to ask."""
     way = await broker_among(ways)
@@ -86,7 +86,7 @@ def unknown_sets(
     return [SetSeen(space, name, "", (), tuple(told)) for (space, name), told in trouble.items()]
 
 
-async def broker_among(ways: Sequence[Way]) -> Way:
+async def broker_among(ways: Sequence[ClusterAccess]) -> ClusterAccess:
     """The way that leads to a broker; raises `Trouble` where none does."""
     found = await asyncio.gather(*(_is_broker(way) for way in ways))
     told = list(zip(ways, found, strict=True))
@@ -100,7 +100,7 @@ async def broker_among(ways: Sequence[Way]) -> Way:
     raise Trouble(f"none of {listed} is a broker; name its context with --context")
 
 
-async def _is_broker(way: Way) -> bool | str:
+async def _is_broker(way: ClusterAccess) -> bool | str:
     """Whether a way leads to a broker, or why it cannot be said."""
     client = Client(HttpTransport(way.credentials))
     try:

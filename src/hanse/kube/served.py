@@ -28,7 +28,7 @@ def _versions(kind: type[Object]) -> Iterator[Kind]:
         yield Kind(own.group, version, own.name, own.plural, own.namespaced)
 
 
-class Bell:
+class Notifier:
     """Wakes everyone who waits for it, each time it is rung."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self.known: Served | None = None
-        self.changed = Bell()
+        self.changed = Notifier()
 
     def learn(self, served: Served) -> None:
         """Take in what discovery found."""

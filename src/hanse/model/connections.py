@@ -4,12 +4,12 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
-from hanse.model.facts import BadWay, Role
+from hanse.model.facts import InvalidConnection, Role
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Snapshot, Watch
 
 
-class Direct(Struct, frozen=True):
+class ServerCredentials(Struct, frozen=True):
     """A server, by what its certificate is judged, and who we are there; never shown."""
 
     server: str
@@ -22,7 +22,7 @@ class Direct(Struct, frozen=True):
         return f"Direct({self.server!r}, <secret>)"
 
 
-class InKubeconfig(Struct, frozen=True):
+class KubeconfigCredentials(Struct, frozen=True):
     """A context of a kubeconfig that somebody else wrote: nothing of this machine is used."""
 
     text: bytes
@@ -34,12 +34,12 @@ class InKubeconfig(Struct, frozen=True):
         return f"InKubeconfig({self.origin!r}, {self.context!r}, <secret>)"
 
 
-class Way(Struct, frozen=True):
+class ClusterConnection(Struct, frozen=True):
     """A cluster to be connected, and what it is to us."""
 
     cluster: ClusterId
     roles: frozenset[Role]
-    entrance: Direct | InKubeconfig
+    credentials: ServerCredentials | KubeconfigCredentials
     field: str = ""
     """The field by which people named it, for messages."""
     stands: bool = False
@@ -48,30 +48,32 @@ class Way(Struct, frozen=True):
     """The supervisors that should lead it rather than we: each is given a little time."""
 
 
-class Leaving(Struct, frozen=True):
+class LeavingCluster(Struct, frozen=True):
     """A cluster that is named no longer, and not left yet: the way by which it is."""
 
-    way: Way
+    way: ClusterConnection
 
 
-class Retired(Struct, frozen=True):
+class ReleasedCluster(Struct, frozen=True):
     """A cluster that others look after from now on: nothing is withdrawn from it."""
 
     cluster: ClusterId
 
 
-class Abandoned(Struct, frozen=True):
+class AbandonedCluster(Struct, frozen=True):
     """A cluster that a person gave up: what is ours there stays behind."""
 
     cluster: ClusterId
 
 
-Direction: TypeAlias = Way | BadWay | Leaving | Retired | Abandoned
+ConnectionIntent: TypeAlias = (
+    ClusterConnection | InvalidConnection | LeavingCluster | ReleasedCluster | AbandonedCluster
+)
 """A cluster that is named by none is left: what is ours there is withdrawn first."""
 
 
 @runtime_checkable
-class Guide(Protocol):
+class ConnectionSource(Protocol):
     """Who says which clusters are connected; a feature may be one."""
 
     @property
@@ -81,10 +83,10 @@ class Guide(Protocol):
     def watches(self) -> tuple[Watch, ...]: ...
 
     @property
-    def guided_by(self) -> tuple[type[Object], ...]:
+    def source_kinds(self) -> tuple[type[Object], ...]:
         """The kinds at home that it goes by: before all are read it is not asked."""
         ...
 
-    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
+    def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
         """All clusters to connect, and what is wrong with those that cannot be."""
         ...

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from hanse.model.objects import ClusterId, Kind, Place, Wire
+from hanse.model.objects import ClusterId, ClusterObjectRef, Kind, Wire
 
 
 class Role(StrEnum):
@@ -29,7 +29,7 @@ class Phase(StrEnum):
     SYNCED = "Synced"
     UNREACHABLE = "Unreachable"
     RESTORED = "Restored"
-    LEAVING = "Leaving"
+    LEAVING = "LeavingCluster"
 
     @property
     def writable(self) -> bool:
@@ -81,14 +81,14 @@ class Abandonment(Fact, frozen=True):
 
     cluster: ClusterId
     since: datetime
-    objects: tuple[Place, ...] = ()
+    objects: tuple[ClusterObjectRef, ...] = ()
 
     @property
     def key(self) -> ClusterId:
         return self.cluster
 
 
-class BadWay(Fact, frozen=True):
+class InvalidConnection(Fact, frozen=True):
     """A cluster that somebody named and that we cannot go to, or not by what they changed."""
 
     guide: str
@@ -146,16 +146,16 @@ class Leadership(Fact, frozen=True):
 WriteResult = Literal["Done", "Foreign", "Fenced", "Refused", "Forbidden", "Failed", "Held"]
 
 
-class Outcome(Fact, frozen=True):
+class WriteOutcome(Fact, frozen=True):
     """How the last write of an object that did not go as wished ended; gone once one succeeds."""
 
-    place: Place
+    place: ClusterObjectRef
     result: WriteResult
     message: str
     since: datetime
 
     @property
-    def key(self) -> Place:
+    def key(self) -> ClusterObjectRef:
         return self.place
 
 

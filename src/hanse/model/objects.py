@@ -107,7 +107,7 @@ class Ref(Struct, frozen=True, order=True):
         )
 
 
-class Place(Struct, frozen=True, order=True):
+class ClusterObjectRef(Struct, frozen=True, order=True):
     """The name of one object within the fleet."""
 
     where: ClusterId

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from hanse.model.keys import Key
-from hanse.model.objects import ClusterId, Object, Place, Wire
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
 from hanse.model.snapshot import Change, Snapshot, Watch
 
 
@@ -36,7 +36,7 @@ class Desired(Struct, frozen=True):
 class Removal(Struct, frozen=True):
     """The deletion of an object that we do not own, or of one whose going has a known cause."""
 
-    place: Place
+    place: ClusterObjectRef
     uid: str
     cause: str
     step: int = 0
@@ -48,7 +48,7 @@ class Removal(Struct, frozen=True):
 class Patch(Struct, frozen=True):
     """A change to fields of an object that others own too; `change` is a merge patch."""
 
-    place: Place
+    place: ClusterObjectRef
     change: Wire
     subresource: Literal["", "status", "scale"] = ""
     step: int = 0
@@ -60,7 +60,7 @@ class Patch(Struct, frozen=True):
 class Read(Struct, frozen=True):
     """A question answered by a live read of one object; its value is None where it is absent."""
 
-    place: Place
+    place: ClusterObjectRef
     since: str = ""
     """What was known when it was asked: an answer to it tells of the time after that."""
 
@@ -87,14 +87,14 @@ class Question(Struct, frozen=True):
     max_age: timedelta = timedelta(seconds=30)
 
 
-class Notice(Struct, frozen=True):
+class EventRequest(Struct, frozen=True):
     """A Kubernetes Event about an object, sent only with a write of it that was needed."""
 
-    place: Place
+    place: ClusterObjectRef
     reason: str
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
-    told_with: Place | None = None
+    told_with: ClusterObjectRef | None = None
     """Another object whose write this goes with; what it is about need not exist then."""
 
 
@@ -105,9 +105,9 @@ class Plan(Struct, frozen=True):
     removals: tuple[Removal, ...] = ()
     patches: tuple[Patch, ...] = ()
     questions: tuple[Question, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    events: tuple[EventRequest, ...] = ()
     again_after: timedelta | None = None
-    kept: tuple[Place, ...] = ()
+    kept: tuple[ClusterObjectRef, ...] = ()
     """What the key owns and leaves exactly as it stands: neither written nor deleted."""
     keeps_all: bool = False
     """Nothing can be decided by what was read: all that the key owns stays as it stands."""

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from hanse.model.facts import ClusterState, F, Fact, Facts, Phase, Role
-from hanse.model.objects import ClusterId, K, Kind, Object, Place
+from hanse.model.objects import ClusterId, ClusterObjectRef, K, Kind, Object
 
 K_co = TypeVar("K_co", bound=Object, covariant=True)
 
@@ -90,7 +90,7 @@ class Snapshot:
                 return found
         return None
 
-    def find(self, place: Place) -> Object | None:
+    def find(self, place: ClusterObjectRef) -> Object | None:
         """The object at a place, whatever its kind, if it is watched."""
         for store in self._stores.get((place.where, place.ref.kind), ()):
             found: Object | None = store.get(place.ref.namespace, place.ref.name)
@@ -98,7 +98,7 @@ class Snapshot:
                 return found
         return None
 
-    def why_unreadable(self, place: Place) -> str:
+    def why_unreadable(self, place: ClusterObjectRef) -> str:
         """Why what stands at a place cannot be read as its kind; empty where it can."""
         for store in self._stores.get((place.where, place.ref.kind), ()):
             if why := store.why_unreadable(place.ref.namespace, place.ref.name):

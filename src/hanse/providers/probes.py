@@ -10,7 +10,7 @@ from hanse.kube.clock import Clock
 from hanse.model.keys import Key
 from hanse.model.probes import Health, Probe, ProbeSource, Target
 from hanse.model.snapshot import Change
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 PACE = 0.001
 """Seconds between two first tries, so that ten thousand of them do not come at once."""
@@ -55,7 +55,7 @@ class Prober:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Reconciler,
         sources: Sequence[ProbeSource],
         attempt: Attempt,
         *,

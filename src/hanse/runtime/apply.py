@@ -17,7 +17,7 @@ from hanse.kube.errors import (
     NotFound,
 )
 from hanse.model.facts import WriteResult
-from hanse.model.objects import ClusterId, Object, Place, Wire
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
 from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
 from hanse.runtime.fleet import Fleet
 from hanse.runtime.ownership import owner_of
@@ -40,7 +40,7 @@ class Written(Struct, frozen=True):
     """The version that a write left behind; empty where nothing was left."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ClusterObjectRef:
         return place_of(self.action)
 
 

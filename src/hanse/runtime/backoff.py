@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hanse.kube.errors import Unreachable
 from hanse.kube.retry import Backoff, delay_of
-from hanse.model.objects import ClusterId, Place
+from hanse.model.objects import ClusterId, ClusterObjectRef
 from hanse.runtime.apply import Written
 from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
 from hanse.runtime.workqueue import Item
@@ -74,7 +74,7 @@ class _Need(Struct, frozen=True, gc=False):
     version: str
 
 
-class Patience:
+class BackoffTracker:
     """The engine's memory of what did not work, lost without harm when the agent ends."""
 
     def __init__(
@@ -85,10 +85,10 @@ class Patience:
         self._random = random
         self._attempts: dict[Item, int] = {}
         self._crashes: dict[Item, int] = {}
-        self._refusals: dict[Place, _Refusal] = {}
-        self._noticed: dict[Item, dict[Place, _Need]] = {}
+        self._refusals: dict[ClusterObjectRef, _Refusal] = {}
+        self._noticed: dict[Item, dict[ClusterObjectRef, _Need]] = {}
         self._others_wrote_at = float("-inf")
-        self._repeats: dict[Place, tuple[_Repeats, ...]] = {}
+        self._repeats: dict[ClusterObjectRef, tuple[_Repeats, ...]] = {}
 
     def ripe(
         self, item: Item, actions: Iterable[Action], later: Callable[[Item, timedelta], None]
@@ -162,7 +162,7 @@ class Patience:
         For all but the first in the order that begins anew when somebody writes: he is at work.
         """
         known = self._noticed.pop(item, {})
-        needed: dict[Place, _Need] = {}
+        needed: dict[ClusterObjectRef, _Need] = {}
         for action in actions:
             if isinstance(action, Delete) or action.rank is None:
                 continue

@@ -11,22 +11,38 @@ from typing import Protocol, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube import credentials
 from hanse.kube.access import Access, Credentials, Endpoint, Handed, Identity
 from hanse.kube.client import Client
+from hanse.kube.credentials import access_in
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
-from hanse.kube.served import Bell
-from hanse.model.connections import Abandoned, Direct, Guide, InKubeconfig, Leaving, Retired, Way
-from hanse.model.facts import BadWay, ClusterState, Departed, KindServed, Leadership, Phase, Role
-from hanse.model.objects import ClusterId, Object, Place
+from hanse.kube.served import Notifier
+from hanse.model.connections import (
+    AbandonedCluster,
+    ClusterConnection,
+    ConnectionSource,
+    KubeconfigCredentials,
+    LeavingCluster,
+    ReleasedCluster,
+    ServerCredentials,
+)
+from hanse.model.facts import (
+    ClusterState,
+    Departed,
+    InvalidConnection,
+    KindServed,
+    Leadership,
+    Phase,
+    Role,
+)
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.runtime.api import KubeApi
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave, leave_by_force, places_in
 from hanse.runtime.ownership import owner_of, sources_of
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +64,19 @@ def over_http(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # 
 class Told(Struct, frozen=True):
     """What one guide said last."""
 
-    ways: dict[ClusterId, Way] = {}
-    leaving: dict[ClusterId, Way] = {}
+    ways: dict[ClusterId, ClusterConnection] = {}
+    leaving: dict[ClusterId, ClusterConnection] = {}
     retired: frozenset[ClusterId] = frozenset()
     abandoned: frozenset[ClusterId] = frozenset()
-    troubles: dict[ClusterId, BadWay] = {}
+    troubles: dict[ClusterId, InvalidConnection] = {}
 
 
-class Road:
+class ManagedConnection:
     """A connection that was made on a guide's word."""
 
-    def __init__(self, way: Way, access: Access, client: Client, handed: Handed | None) -> None:
+    def __init__(
+        self, way: ClusterConnection, access: Access, client: Client, handed: Handed | None
+    ) -> None:
         self.way = way
         self.access = access
         self.client = client
@@ -66,7 +84,7 @@ class Road:
         """How new credentials get to it; home has its own."""
 
 
-class Roads:
+class ConnectionReconciler:
     """Connects, stands for election, reconnects and leaves as guides say, while the agent works.
 
     A guide is asked only when all that it goes by was read; a cluster that it can say nothing good
@@ -75,10 +93,10 @@ class Roads:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Reconciler,
         leaders: Leaders,
         home: Client,
-        guides: Sequence[Guide],
+        guides: Sequence[ConnectionSource],
         *,
         dial: Dial = over_http,
         random: Random,
@@ -90,16 +108,16 @@ class Roads:
         self._guides = tuple(guides)
         self._dial = dial
         self._random = random
-        self._kinds = frozenset(kind for guide in guides for kind in guide.guided_by)
+        self._kinds = frozenset(kind for guide in guides for kind in guide.source_kinds)
         self._told: dict[str, Told] = {}
-        self.known: dict[ClusterId, Road] = {}
+        self.known: dict[ClusterId, ManagedConnection] = {}
         """The connections that were made, by cluster."""
         self._partings: dict[ClusterId, asyncio.Task[None]] = {}
-        self._led: dict[ClusterId, tuple[Place, ...]] = {}
+        self._led: dict[ClusterId, tuple[ClusterObjectRef, ...]] = {}
         """What was ours in a member when we ceased to lead it: from then on we do not see it."""
         self._doubts: dict[str, float] = {}
         """Since when a guide names none of several clusters any more."""
-        self._news = Bell()
+        self._news = Notifier()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -148,7 +166,7 @@ class Roads:
     async def _follow_guides(self, group: asyncio.TaskGroup) -> None:
         seen = self._engine.snapshot()
         for guide in self._guides:
-            if all(_is_known(kind, seen) for kind in guide.guided_by):
+            if all(_is_known(kind, seen) for kind in guide.source_kinds):
                 try:
                     said = self._asked(guide, seen)
                     self._told[guide.name] = await self._believed(guide, said)
@@ -165,7 +183,7 @@ class Roads:
         if len(self._told) == len(self._guides):
             self._forget_the_unnamed(wanted)
 
-    async def _believed(self, guide: Guide, said: Told) -> Told:
+    async def _believed(self, guide: ConnectionSource, said: Told) -> Told:
         """What a guide says; that all clusters are gone at once, only after a second look.
 
         Whoever removes a kind deletes its objects first: that is no wish to leave everybody.
@@ -184,68 +202,72 @@ class Roads:
         loop.call_later(rest + DOUBT.total_seconds(), self.look_again)
         return before
 
-    async def _is_sure_of(self, guide: Guide) -> bool:
+    async def _is_sure_of(self, guide: ConnectionSource) -> bool:
         """Whether home answers, at this very moment, for all that a guide goes by."""
         try:
             for watch in guide.watches:
-                if watch.role is Role.LOCAL and watch.kind in guide.guided_by:
+                if watch.role is Role.LOCAL and watch.kind in guide.source_kinds:
                     await self._home.newest(watch.kind, namespace=watch.namespace)
         except KubeError:
             return False
         return True
 
-    def _asked(self, guide: Guide, snapshot: Snapshot) -> Told:
+    def _asked(self, guide: ConnectionSource, snapshot: Snapshot) -> Told:
         """What a guide says now; where it knows no good way, the one before stays."""
         before = self._told.get(guide.name, Told())
-        ways: dict[ClusterId, Way] = {}
-        leaving: dict[ClusterId, Way] = {}
-        troubles: dict[ClusterId, BadWay] = {}
+        ways: dict[ClusterId, ClusterConnection] = {}
+        leaving: dict[ClusterId, ClusterConnection] = {}
+        troubles: dict[ClusterId, InvalidConnection] = {}
         retired: set[ClusterId] = set()
         abandoned: set[ClusterId] = set()
-        for said in guide.directions(snapshot):
+        for said in guide.connection_intents(snapshot):
             match said:
-                case Way(cluster):
+                case ClusterConnection(cluster):
                     trouble = self._trouble_with(guide, said)
                     if trouble is None:
                         ways[cluster] = said
                     else:
                         troubles[cluster] = trouble
-                case BadWay(_, cluster):
+                case InvalidConnection(_, cluster):
                     troubles[cluster] = said
-                case Leaving(way):
+                case LeavingCluster(way):
                     if self._trouble_with(guide, way) is None:
                         leaving[way.cluster] = way
-                case Retired(cluster):
+                case ReleasedCluster(cluster):
                     retired.add(cluster)
-                case Abandoned(cluster):
+                case AbandonedCluster(cluster):
                     abandoned.add(cluster)
                 case _:
                     assert_never(said)
         kept = {c: before.ways[c] for c in troubles.keys() & before.ways.keys() - ways.keys()}
         return Told({**kept, **ways}, leaving, frozenset(retired), frozenset(abandoned), troubles)
 
-    def _trouble_with(self, guide: Guide, way: Way) -> BadWay | None:
+    def _trouble_with(
+        self, guide: ConnectionSource, way: ClusterConnection
+    ) -> InvalidConnection | None:
         ours = way.cluster in self.known or way.cluster == self._fleet.local
         if way.cluster in self._fleet.connections and not ours:
             text = f"{way.cluster!r} is something else here; give the cluster another id"
-            return BadWay(guide.name, way.cluster, way.field, "NameTaken", text)
+            return InvalidConnection(guide.name, way.cluster, way.field, "NameTaken", text)
         try:
-            access_by(way.entrance)
+            access_by(way.credentials)
         except BadCredentials as error:
-            return BadWay(guide.name, way.cluster, way.field, "BadCredentials", str(error))
+            return InvalidConnection(
+                guide.name, way.cluster, way.field, "BadCredentials", str(error)
+            )
         return None
 
     def _tell_troubles(self) -> None:
         now = {t.key: t for told in self._told.values() for t in told.troubles.values()}
-        for known in list(self._fleet.facts.all(BadWay)):
+        for known in list(self._fleet.facts.all(InvalidConnection)):
             if known.key not in now:
-                self._fleet.drop_fact(BadWay, known.key)
+                self._fleet.drop_fact(InvalidConnection, known.key)
         for trouble in now.values():
             self._fleet.put_fact(trouble)
 
-    def _wanted(self) -> dict[ClusterId, Way]:
+    def _wanted(self) -> dict[ClusterId, ClusterConnection]:
         """All ways by cluster; of several guides the first says how, and roles add up."""
-        wanted: dict[ClusterId, Way] = {}
+        wanted: dict[ClusterId, ClusterConnection] = {}
         for told in self._told.values():
             for cluster, way in told.ways.items():
                 known = wanted.get(cluster, way)
@@ -254,7 +276,9 @@ class Roads:
                 )
         return wanted
 
-    def _left_over(self, wanted: dict[ClusterId, Way]) -> list[tuple[ClusterId, Way]]:
+    def _left_over(
+        self, wanted: dict[ClusterId, ClusterConnection]
+    ) -> list[tuple[ClusterId, ClusterConnection]]:
         """Clusters that an agent before us was about to leave."""
         return [
             (cluster, way)
@@ -263,7 +287,7 @@ class Roads:
             if cluster not in wanted and cluster not in self.known
         ]
 
-    async def _go(self, cluster: ClusterId, way: Way) -> None:
+    async def _go(self, cluster: ClusterId, way: ClusterConnection) -> None:
         """Make a connection what its way says."""
         await self._stay(cluster)
         road = self.known.get(cluster)
@@ -281,19 +305,19 @@ class Roads:
         elif cluster in self._leaders.members:
             await self._leaders.withdraw(cluster)
 
-    def _new_road(self, cluster: ClusterId, way: Way) -> Road:
-        access = access_by(way.entrance)
+    def _new_road(self, cluster: ClusterId, way: ClusterConnection) -> ManagedConnection:
+        access = access_by(way.credentials)
         if cluster == self._fleet.local:
-            return Road(way, access, self._home, None)
+            return ManagedConnection(way, access, self._home, None)
         handed = Handed(access)
         client = Client(self._dial(cluster, handed))
         self._fleet.join(cluster, way.roles, KubeApi(client, self._random))
         log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})
-        return Road(way, access, client, handed)
+        return ManagedConnection(way, access, client, handed)
 
-    def _mend(self, road: Road, way: Way) -> None:
+    def _mend(self, road: ManagedConnection, way: ClusterConnection) -> None:
         """Hand changed credentials on; streams begin anew only where they could not go on."""
-        cluster, access = way.cluster, access_by(way.entrance)
+        cluster, access = way.cluster, access_by(way.credentials)
         before, road.way, road.access = road.access, way, access
         if road.handed is None or access == before:
             return
@@ -350,7 +374,7 @@ class Roads:
         self.known.pop(cluster, None)
         log.info("cluster given up to others", extra={"cluster": cluster})
 
-    def _forget_the_unnamed(self, wanted: dict[ClusterId, Way]) -> None:
+    def _forget_the_unnamed(self, wanted: dict[ClusterId, ClusterConnection]) -> None:
         """A cluster that leaders' objects rest on and nobody names has left, maybe before us."""
         named = {c for told in self._told.values() for c in (*told.ways, *told.troubles)}
         known = self._fleet.connections.keys() | wanted.keys() | named
@@ -365,16 +389,16 @@ def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
     return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)
 
 
-def access_by(entrance: Direct | InKubeconfig) -> Access:
+def access_by(credentials: ServerCredentials | KubeconfigCredentials) -> Access:
     """What an entrance comes to; raises `BadCredentials` for what may not be or cannot be read."""
-    match entrance:
-        case Direct(server, ca, token, certificate, key):
+    match credentials:
+        case ServerCredentials(server, ca, token, certificate, key):
             identity = Identity(token=token, certificate=certificate, key=key)
             return Access(Endpoint(server.rstrip("/"), ca), identity)
-        case InKubeconfig(text, context, origin):
-            return credentials.access_in(text, origin=origin, context=context)
+        case KubeconfigCredentials(text, context, origin):
+            return access_in(text, origin=origin, context=context)
         case _:
-            assert_never(entrance)
+            assert_never(credentials)
 
 
 def _rested_on(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:

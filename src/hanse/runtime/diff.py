@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, WriteResult
 from hanse.model.keys import Key
-from hanse.model.objects import ClusterId, Object, Place, Wire, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.compare import difference, patch_is_needed, recorded, status_difference
@@ -68,18 +68,18 @@ Action: TypeAlias = Create | Update | Delete
 class Obstacle(Struct, frozen=True):
     """Why an object is not written although it should be."""
 
-    place: Place
+    place: ClusterObjectRef
     result: WriteResult
     message: str
 
 
-class Todo(Struct, frozen=True):
+class Diff(Struct, frozen=True):
     """The writes that a plan asks for now, what stands in the way of others, whom to wait for."""
 
     actions: tuple[Action, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     waiting_for: frozenset[ClusterId] = frozenset()
-    blocked_by: frozenset[Place] = frozenset()
+    blocked_by: frozenset[ClusterObjectRef] = frozenset()
     """Objects that stand in the way: their change is worth another look."""
     unreadable: bool = False
     """Whether something stands in the way that does not fit our shape of its kind."""
@@ -90,23 +90,23 @@ def is_omission(action: Action) -> bool:
     return isinstance(action, Delete) and action.cause == OMITTED
 
 
-def place_of(action: Action) -> Place:
+def place_of(action: Action) -> ClusterObjectRef:
     """What an action writes."""
     obj = action.object if isinstance(action, Create) else action.base
-    return Place(action.where, ref_of(obj))
+    return ClusterObjectRef(action.where, ref_of(obj))
 
 
 OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 
 
-def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Todo:
+def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Diff:
     """Compare all that a plan wants with all that was seen."""
-    sink = _Sink()
-    wanted: set[Place] = set()
+    sink = DiffBuilder()
+    wanted: set[ClusterObjectRef] = set()
     for desired in plan.desired:
         if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, snapshot):
             continue
-        wanted.add(Place(desired.where, ref_of(desired.object)))
+        wanted.add(ClusterObjectRef(desired.where, ref_of(desired.object)))
         _compare_desired(desired, owner_by(feature, key, desired, snapshot), snapshot, sink)
     wanted.update(removal.place for removal in plan.removals)
     wanted.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
@@ -115,12 +115,12 @@ def todo(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
     last = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
         stays = plan.keeps_all and not _goes_with_leaving(where, owner.led, snapshot)
-        if not stays and Place(where, ref_of(obj)) not in wanted:
+        if not stays and ClusterObjectRef(where, ref_of(obj)) not in wanted:
             _compare_omitted(where, owner, obj, snapshot, sink, last)
     for patch in plan.patches:
         _compare_patch(patch, snapshot, sink)
     actions = tuple(a for a in sink.actions if is_omission(a) or not sink.stops(a))
-    return Todo(
+    return Diff(
         actions,
         tuple(sink.obstacles),
         frozenset(sink.waiting_for),
@@ -138,18 +138,18 @@ def owner_by(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Ow
     return Owner(feature, key, snapshot.local)
 
 
-class _Sink:
+class DiffBuilder:
     """Collects what a comparison finds."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
         self.obstacles: list[Obstacle] = []
         self.waiting_for: set[ClusterId] = set()
-        self.blocked_by: set[Place] = set()
+        self.blocked_by: set[ClusterObjectRef] = set()
         self.unreadable = False
         self._stopped: dict[ClusterId, int] = {}
 
-    def obstacle(self, place: Place, result: WriteResult, message: str) -> None:
+    def obstacle(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
         self.obstacles.append(Obstacle(place, result, message))
 
     def stop_after(self, where: ClusterId, step: int) -> None:
@@ -160,9 +160,9 @@ class _Sink:
         return action.step > self._stopped.get(action.where, action.step)
 
 
-def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: _Sink) -> None:
+def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: DiffBuilder) -> None:
     obj, where = desired.object, desired.where
-    place = Place(where, ref_of(obj))
+    place = ClusterObjectRef(where, ref_of(obj))
     if not _writable(place, type(obj), desired.as_leader_of, snapshot, sink):
         sink.stop_after(where, desired.step)
         return
@@ -210,7 +210,12 @@ def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: _
 
 
 def _ours_to_write(
-    standing: Object, owner: Owner, desired: Desired, epoch: int, place: Place, sink: _Sink
+    standing: Object,
+    owner: Owner,
+    desired: Desired,
+    epoch: int,
+    place: ClusterObjectRef,
+    sink: DiffBuilder,
 ) -> bool:
     if standing.metadata.deletion_timestamp is not None or is_paused(standing):
         return False  # its going wakes the key; a pause is a person's wish
@@ -225,7 +230,7 @@ def _ours_to_write(
     return True
 
 
-def _compare_removal(removal: Removal, snapshot: Snapshot, sink: _Sink) -> None:
+def _compare_removal(removal: Removal, snapshot: Snapshot, sink: DiffBuilder) -> None:
     place = removal.place
     standing = snapshot.find(place)
     if standing is None or standing.metadata.uid != removal.uid:
@@ -246,7 +251,7 @@ def _compare_removal(removal: Removal, snapshot: Snapshot, sink: _Sink) -> None:
 
 
 def _compare_omitted(
-    where: ClusterId, owner: Owner, obj: Object, snapshot: Snapshot, sink: _Sink, step: int
+    where: ClusterId, owner: Owner, obj: Object, snapshot: Snapshot, sink: DiffBuilder, step: int
 ) -> None:
     """Delete what is ours and not wanted, once everything it rested on can be seen."""
     leader_of = owner.serves if owner.led else None
@@ -258,7 +263,7 @@ def _compare_omitted(
         return  # those who stay look after it
     if obj.metadata.deletion_timestamp is not None or is_paused(obj):
         return
-    place = Place(where, ref_of(obj))
+    place = ClusterObjectRef(where, ref_of(obj))
     if not _writable(place, type(obj), leader_of, snapshot, sink):
         return
     if _goes_with_leaving(
@@ -286,7 +291,7 @@ def _compare_omitted(
     sink.actions.append(Delete(where, obj, OMITTED, step, leader_of))
 
 
-def _compare_patch(patch: Patch, snapshot: Snapshot, sink: _Sink) -> None:
+def _compare_patch(patch: Patch, snapshot: Snapshot, sink: DiffBuilder) -> None:
     standing = snapshot.find(patch.place)
     if standing is None or is_paused(standing):
         return
@@ -308,7 +313,11 @@ def _compare_patch(patch: Patch, snapshot: Snapshot, sink: _Sink) -> None:
 
 
 def _writable(
-    place: Place, kind: type[Object], leader_of: ClusterId | None, snapshot: Snapshot, sink: _Sink
+    place: ClusterObjectRef,
+    kind: type[Object],
+    leader_of: ClusterId | None,
+    snapshot: Snapshot,
+    sink: DiffBuilder,
 ) -> bool:
     """Whether the destination can be seen and written, and the lead, where needed, is ours."""
     if leader_of is not None and not _leads(leader_of, snapshot):

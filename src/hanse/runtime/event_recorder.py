@@ -7,7 +7,7 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError
 from hanse.model.kinds.core import Event, EventSource, ObjectReference
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Notice
+from hanse.model.plan import EventRequest
 from hanse.model.snapshot import Change, ObjectChange
 from hanse.runtime.apply import Written
 from hanse.runtime.connection import Connection
@@ -16,7 +16,7 @@ from hanse.runtime.fleet import Fleet
 REPORTER = "hanse"
 
 
-class Herald:
+class EventRecorder:
     """Writes Events; one that cannot be written is let go, since the condition tells the same."""
 
     def __init__(
@@ -26,14 +26,14 @@ class Herald:
         self._clock = clock
         self._event_handlers = event_handlers
 
-    async def tell(self, notices: Iterable[Notice], written: Iterable[Written]) -> None:
+    async def tell(self, events: Iterable[EventRequest], written: Iterable[Written]) -> None:
         """Tell the notices about objects that were really written in this pass."""
         changed = {w.place for w in written if w.result == "Done"}
-        for notice in notices:
+        for notice in events:
             if (notice.told_with or notice.place) in changed:
                 await self._send(notice)
 
-    async def _send(self, notice: Notice) -> None:
+    async def _send(self, notice: EventRequest) -> None:
         connection = self._fleet.connections.get(notice.place.where)
         about = self._fleet.snapshot().find(notice.place)
         if connection is None or (about is None and notice.told_with is None):
@@ -63,7 +63,7 @@ class Herald:
         except KubeError:
             return
 
-    def _event(self, notice: Notice, about: Object | None) -> Event:
+    def _event(self, notice: EventRequest, about: Object | None) -> Event:
         now = self._clock.now().replace(microsecond=0)
         ref = notice.place.ref
         namespace = ref.namespace or "default"
@@ -88,7 +88,7 @@ class Herald:
         )
 
 
-def _name_of(notice: Notice) -> str:
+def _name_of(notice: EventRequest) -> str:
     """One name per object, reason and message: the same again is counted, not repeated."""
     told = f"{notice.place}\n{notice.reason}\n{notice.message}".encode()
     return f"{notice.place.ref.name[:230]}.{blake2b(told, digest_size=8).hexdigest()}"

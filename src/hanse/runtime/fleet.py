@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError, Unreachable
 from hanse.kube.events import Applied, Deleted, Event, Interrupted, Listed, NotServed
-from hanse.kube.served import Bell
+from hanse.kube.served import Notifier
 from hanse.kube.store import Store
 from hanse.model.facts import ClusterState, Departed, Fact, Facts, KindServed, Role
 from hanse.model.kinds.core import Namespace
@@ -53,7 +53,7 @@ class Fleet:
         self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
         self._attending: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._listed = Bell()
+        self._listed = Notifier()
         self._parted: list[Api] = []
         """Ways to clusters that are no longer connected, until they have ended."""
 

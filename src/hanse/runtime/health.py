@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 from hanse import health
 from hanse.health import Readiness
 from hanse.model.facts import ClusterState, Phase
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 
 @asynccontextmanager
-async def serving(engine: Engine, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(engine: Reconciler, listener: socket.socket) -> AsyncIterator[None]:
     """Tell how an engine is on a socket until the block ends."""
     registry = engine.metrics.registry
     async with health.serving(listener, registry, lambda: _readiness(engine)):
         yield
 
 
-def why_not_ready(engine: Engine) -> str:
+def why_not_ready(engine: Reconciler) -> str:
     """What is missing for the agent to serve; empty when nothing is.
 
     Only its own cluster counts: an agent serves without a broker, and catches up later.
@@ -32,7 +32,7 @@ def why_not_ready(engine: Engine) -> str:
     return ""
 
 
-def report(engine: Engine) -> list[str]:
+def report(engine: Reconciler) -> list[str]:
     """One line per cluster, for people who ask."""
     states = sorted(engine.fleet.facts.all(ClusterState), key=lambda s: s.cluster)
     lines = [f"{_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
@@ -49,7 +49,7 @@ def _sign(phase: Phase) -> str:
     return "[+]" if phase is Phase.SYNCED else "[-]"
 
 
-def _readiness(engine: Engine) -> Readiness:
+def _readiness(engine: Reconciler) -> Readiness:
     missing = why_not_ready(engine)
     lines = [*report(engine), f"not ready: {missing}" if missing else "ready"]
     return Readiness(ready=not missing, text="\n".join(lines))

@@ -16,7 +16,7 @@ SHARE = 3
 """Renewals within one duration: two may be lost without harm."""
 
 
-class Presence:
+class HeartbeatLease:
     """Renews the Lease named like this cluster; never given back, since a restart is no death."""
 
     def __init__(

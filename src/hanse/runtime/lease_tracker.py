@@ -17,7 +17,7 @@ TARDY = 1.0
 """Seconds that an answer may take before nobody could have renewed a Lease in time."""
 
 
-class Pulses:
+class LeaseTracker:
     """Keeps a `Liveness` fact for each watched Lease whose party is known to be alive or not."""
 
     def __init__(self, fleet: Fleet, clock: Clock) -> None:

@@ -9,9 +9,9 @@ from msgspec import Struct
 from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import Abandonment, Leadership, Role
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
 from hanse.runtime.ownership import owner_of
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class Left(Struct, frozen=True):
     """A cluster was left; what could not be withdrawn from it is named."""
 
     cluster: ClusterId
-    abandoned: tuple[Place, ...] = ()
+    abandoned: tuple[ClusterObjectRef, ...] = ()
 
 
 async def _nothing_to_do() -> None:
@@ -30,7 +30,7 @@ async def _nothing_to_do() -> None:
 
 
 async def leave(
-    engine: Engine, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
+    engine: Reconciler, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
 ) -> Left:
     """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
 
@@ -52,7 +52,7 @@ async def leave(
 
 
 async def leave_by_force(
-    engine: Engine, cluster: ClusterId, last_known: Iterable[Place] = ()
+    engine: Reconciler, cluster: ClusterId, last_known: Iterable[ClusterObjectRef] = ()
 ) -> Left:
     """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known.
 
@@ -65,14 +65,14 @@ async def leave_by_force(
     return Left(cluster, abandoned)
 
 
-def places_in(engine: Engine, cluster: ClusterId) -> Iterator[Place]:
+def places_in(engine: Reconciler, cluster: ClusterId) -> Iterator[ClusterObjectRef]:
     """Where in a cluster something of ours is, as far as we see it."""
     for where, obj in engine.owned.objects():
         if where == cluster:
-            yield Place(where, ref_of(obj))
+            yield ClusterObjectRef(where, ref_of(obj))
 
 
-async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | None:
+async def _ours_in(engine: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
     """What a labelled list finds of ours; None while it cannot be asked or is without leader."""
     connection = engine.fleet.connections.get(cluster)
     if connection is None:
@@ -93,7 +93,7 @@ async def _ours_in(engine: Engine, cluster: ClusterId) -> tuple[Object, ...] | N
     return tuple(found)
 
 
-def _is_ours(obj: Object, engine: Engine, leaving: ClusterId) -> bool:
+def _is_ours(obj: Object, engine: Reconciler, leaving: ClusterId) -> bool:
     """Whether it is ours to withdraw: as what our own cluster wrote, or as the cluster's leader."""
     owner = owner_of(obj)
     if owner is None:

@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.model.merging import merge
-from hanse.model.objects import ClusterId, K, Object, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Readable, Snapshot
 from hanse.runtime.declared import made_by, written_there
-from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, place_of, todo
+from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, diff, place_of
 from hanse.runtime.ownership import Owned
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.workqueue import Item
 
 ROUNDS = 20
@@ -26,7 +26,7 @@ class Preview(Struct, frozen=True):
 
     actions: tuple[Action, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
-    warnings: dict[Place, str] = {}
+    warnings: dict[ClusterObjectRef, str] = {}
     """By what is written: what would be said with it that is not as somebody wished."""
 
 
@@ -78,7 +78,7 @@ class Overlay(Generic[K]):
                 yield over
 
 
-def preview(engine: Engine, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
+def preview(engine: Reconciler, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
     """Everything that this agent would write if these objects were applied in these clusters."""
     return _Simulation(engine).after(applied)
 
@@ -86,7 +86,7 @@ def preview(engine: Engine, applied: Iterable[tuple[ClusterId, Object]]) -> Prev
 class _Simulation:
     """Carries plans out on overlays until nothing more follows."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Reconciler) -> None:
         live = engine.snapshot()
         self._engine = engine
         self._stores = {
@@ -104,7 +104,7 @@ class _Simulation:
             self._apply(where, obj)
         actions: list[Action] = []
         obstacles: dict[Any, Obstacle] = {}
-        warnings: dict[Place, str] = {}
+        warnings: dict[ClusterObjectRef, str] = {}
         for _ in range(ROUNDS):
             due, self._due = self._due, {}
             if not due:
@@ -113,7 +113,7 @@ class _Simulation:
                 feature = self._engine.features[name]
                 plan = feature.plan(key, self._seen)
                 owned = written_there(self._owned.of(name, key), made_by(feature), self._seen)
-                wanted = todo(name, key, plan, owned, self._seen)
+                wanted = diff(name, key, plan, owned, self._seen)
                 obstacles.update({o.place: o for o in wanted.obstacles})
                 warnings.update(_warnings(plan, wanted.actions))
                 for action in wanted.actions:
@@ -159,10 +159,10 @@ class _Simulation:
             )
 
 
-def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[Place, str]:
+def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, str]:
     """What a plan says of the objects that it writes, as far as people have to look at it."""
-    said: dict[Place, list[str]] = {place_of(action): [] for action in actions}
-    for notice in plan.notices:
+    said: dict[ClusterObjectRef, list[str]] = {place_of(action): [] for action in actions}
+    for notice in plan.events:
         place = notice.told_with or notice.place
         if notice.type == "Warning" and place in said:
             said[place].append(notice.message)

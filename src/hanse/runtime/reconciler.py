@@ -12,17 +12,17 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import Unreachable
 from hanse.model.facts import ClusterState, Departed, Facts, KindServed, Leadership
 from hanse.model.kinds.core import Namespace
-from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
 from hanse.model.plan import Call, Feature, Read
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.runtime.apply import Fence, NoFence, Writer, Written
-from hanse.runtime.backoff import Patience, are_left_to_others
+from hanse.runtime.backoff import BackoffTracker, are_left_to_others
 from hanse.runtime.declared import made_by, require_declared, watchers_of, written_there
-from hanse.runtime.diff import Action, Create, Todo, Update, place_of, todo
-from hanse.runtime.event_recorder import Herald
+from hanse.runtime.diff import Action, Create, Diff, Update, diff, place_of
+from hanse.runtime.event_recorder import EventRecorder
 from hanse.runtime.fleet import Fleet
 from hanse.runtime.guard import Guard
-from hanse.runtime.lease_tracker import Pulses
+from hanse.runtime.lease_tracker import LeaseTracker
 from hanse.runtime.mass_deletion import Suspicion
 from hanse.runtime.metrics import Metrics
 from hanse.runtime.outcomes import Outcomes
@@ -40,7 +40,7 @@ SLOW_PLAN = timedelta(milliseconds=20)
 _BRAKES = tuple(watch.kind for watch in PAUSE_WATCHES)
 
 
-class Engine:
+class Reconciler:
     """All features of one agent over one fleet.
 
     Stores and facts follow the clusters from the start; plans are made and carried out only while
@@ -75,14 +75,14 @@ class Engine:
         self.queue = Queue(_loop_time)
         self.guard = guard or Guard(_loop_time)
         self._system_namespace = system_namespace
-        self._patience = Patience(_loop_time, random, lambda: self.queue.crowd)
+        self._patience = BackoffTracker(_loop_time, random, lambda: self.queue.crowd)
         self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
-        self._herald = Herald(self.fleet, clock, self.event_handlers)
-        self._pulses = Pulses(self.fleet, clock)
+        self._herald = EventRecorder(self.fleet, clock, self.event_handlers)
+        self._pulses = LeaseTracker(self.fleet, clock)
         self._outcomes = Outcomes(self.fleet, clock)
         self._slots = Slots()
         self._writer = Writer(self.fleet, NoFence(), self._sent)
-        self._waiting: dict[ClusterId | Place, set[Item]] = {}
+        self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
         self._braked: set[Item] = set()
         self._suspicion = Suspicion(self.guard, self.fleet, self.owned, self.metrics, self._add_all)
         self._group: asyncio.TaskGroup | None = None
@@ -229,11 +229,11 @@ class Engine:
 
     def _wake_waiting(self, change: Change) -> None:
         """A cluster or an object that keys waited for has changed."""
-        waited_for: ClusterId | Place
+        waited_for: ClusterId | ClusterObjectRef
         if not self._waiting:
             return
         if isinstance(change, ObjectChange):
-            waited_for = Place(change.where, ref_of(change.object))
+            waited_for = ClusterObjectRef(change.where, ref_of(change.object))
         elif isinstance(change.fact, ClusterState | KindServed):
             waited_for = change.fact.cluster
         else:
@@ -320,8 +320,8 @@ class Engine:
             with self.metrics.applying(work.item[0]):
                 written = await self._writer.carry_out(work.actions, slot.ended)
             self._conclude(work, written)
-            if work.plan.notices:
-                await self._herald.tell(work.plan.notices, written)
+            if work.plan.events:
+                await self._herald.tell(work.plan.events, written)
         except Exception as error:  # noqa: BLE001 - the per-key boundary; told by the next line
             self._crashed(work.item, error)
         finally:
@@ -365,7 +365,7 @@ class Engine:
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
             owned = written_there(self.owned.of(name, key), self._makes[name], seen)
-            wanted = todo(name, key, plan, owned, seen)
+            wanted = diff(name, key, plan, owned, seen)
         for waited_for in wanted.waiting_for | wanted.blocked_by:
             self._waiting.setdefault(waited_for, set()).add(item)
         if plan.questions and self._group is not None:
@@ -378,7 +378,7 @@ class Engine:
         """Whether an action is about what we deleted already: its end wakes who cares."""
         return not isinstance(action, Create) and self.fleet.is_ending(action.where, action.base)
 
-    def _allowed(self, turn: Turn, wanted: Todo) -> list[Action]:
+    def _allowed(self, turn: Turn, wanted: Diff) -> list[Action]:
         """What may be written now: not while paused, not too soon, not suspiciously much."""
         actions = [a for a in wanted.actions if not self._is_ending(a)]
         if actions:

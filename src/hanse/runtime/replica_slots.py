@@ -14,7 +14,7 @@ ALL_TAKEN = timedelta(seconds=10)
 """How long to wait where every place is somebody's: until then we share one."""
 
 
-class Places:
+class ReplicaSlots:
     """Holds the first free place, and another one if that is lost."""
 
     def __init__(

@@ -13,10 +13,10 @@ from hanse.model.facts import (
     KindServed,
     Leadership,
     Liveness,
-    Outcome,
+    WriteOutcome,
 )
 from hanse.model.plan import Plan
-from hanse.runtime.diff import Action, Todo
+from hanse.runtime.diff import Action, Diff
 from hanse.runtime.workqueue import Item
 
 BREATH = timedelta(milliseconds=5)
@@ -33,7 +33,7 @@ FACTS: tuple[type[Fact], ...] = (
     Leadership,
     Liveness,
     Answer,
-    Outcome,
+    WriteOutcome,
 )
 """What one who takes over looks at beside objects."""
 
@@ -43,7 +43,7 @@ class Work(Struct, frozen=True):
 
     item: Item
     plan: Plan
-    wanted: Todo
+    wanted: Diff
     actions: list[Action]
 
 

@@ -19,7 +19,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.runtime.outside import Outside
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.dns.fleet import NXDOMAIN, imported, piece
 from tests.dns.publishing.servers import ZONE, Theirs, name_server
 from tests.support.builders import namespace
@@ -45,7 +45,7 @@ def world_of(theirs: Theirs) -> World:
 
 
 @asynccontextmanager
-async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Engine]:
+async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Reconciler]:
     engine = world.engine("lubeck")
     outside = Outside(theirs.ours(), every=lambda: timedelta(seconds=0.2))
     engine.fleet.join(NAME_SERVER, {Role.OUTSIDE}, outside)

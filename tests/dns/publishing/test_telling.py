@@ -12,7 +12,7 @@ from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerO
 from hanse.dns.services import ServiceZone
 from hanse.dns.zone import View
 from hanse.model.conditions import Condition, condition
-from hanse.model.facts import Fact, Outcome, Role, WriteResult
+from hanse.model.facts import Fact, Role, WriteOutcome, WriteResult
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import (
     GlobalMember,
@@ -24,7 +24,7 @@ from hanse.model.kinds.globalservice import (
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportStatus
 from hanse.model.kinds.names import PublishedName
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Writes
 from hanse.runtime.compare import status_difference
@@ -88,8 +88,8 @@ def told_by(plan: Plan) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def outcome(result: WriteResult, message: str) -> Outcome:
-    return Outcome(Place(NAME_SERVER, ref_of(name())), result, message, EPOCH)
+def outcome(result: WriteResult, message: str) -> WriteOutcome:
+    return WriteOutcome(ClusterObjectRef(NAME_SERVER, ref_of(name())), result, message, EPOCH)
 
 
 def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:
@@ -99,7 +99,7 @@ def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:
     assert (status, reason) == ("False", "NameTaken")
     assert message.startswith(f"{NAME} is not published: it stands in the zone already")
     assert "delete its records there" in message
-    assert [(n.reason, n.type) for n in plan.notices] == [("NameTaken", "Warning")]
+    assert [(n.reason, n.type) for n in plan.events] == [("NameTaken", "Warning")]
 
 
 def test_a_name_that_another_cluster_publishes_names_that_cluster() -> None:
@@ -155,7 +155,7 @@ def test_an_event_is_sent_once() -> None:
 
     again = planned(*service(standing), names=[name()])
 
-    assert again.notices == ()
+    assert again.events == ()
     assert again.patches == first.patches
 
 

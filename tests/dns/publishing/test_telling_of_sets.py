@@ -80,7 +80,7 @@ def test_a_replicas_name_that_is_taken_is_told_on_the_set_as_it_was_submitted(
     assert (patch.place.where, patch.place.ref.kind) == ("broker", type(door).kind)
     assert (told["type"], told["status"], told["reason"]) == ("Published", "False", "NameTaken")
     assert told["message"].startswith(f"{REPLICA} is not published: it stands in the zone already")
-    assert [notice.reason for notice in plan.notices] == ["NameTaken"]
+    assert [notice.reason for notice in plan.events] == ["NameTaken"]
 
 
 def test_what_else_is_told_on_a_set_stays() -> None:

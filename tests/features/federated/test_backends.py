@@ -275,7 +275,7 @@ def test_a_native_service_that_nobody_reaches_is_told_so(
 
     plan = planned(recording("native.db"), seen({HERE: [db] if fields is None else [db, nic]}))
 
-    [notice] = plan.notices
+    [notice] = plan.events
     assert notice.reason == "NoAddress"
     assert said in notice.message
     assert [b for told in told_by(plan) for b in told.backends] == []
@@ -287,7 +287,7 @@ def test_an_external_name_is_ignored_and_told_so() -> None:
     plan = planned(recording(), seen({HERE: [named]}))
 
     assert told_by(plan) == []
-    [notice] = plan.notices
+    [notice] = plan.events
     assert (notice.reason, notice.type) == ("ExternalName", "Warning")
 
 

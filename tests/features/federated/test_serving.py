@@ -10,16 +10,16 @@ from hanse.features.federated.joining import Federated
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort
-from hanse.model.facts import Departed, KindServed, Outcome, Phase
+from hanse.model.facts import Departed, KindServed, Phase, WriteOutcome
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import Object, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.diff import todo
+from hanse.runtime.diff import diff
 from tests.features.federated.given import (
     HERE,
     SHOP,
@@ -46,7 +46,7 @@ BERGEN = {"bergen": [kept(record("bergen", "10.3.0.1"), age=5)]}
 
 def written(plan: Plan, view: Snapshot) -> list[Object]:
     """What the engine would create of a plan, as an API server would give it back."""
-    actions = todo("federated", serving(), plan, (), view).actions
+    actions = diff("federated", serving(), plan, (), view).actions
     return [stored(a.object) for a in actions if hasattr(a, "object")]
 
 
@@ -161,7 +161,7 @@ def test_after_a_restart_what_came_from_a_cluster_out_of_sight_stands() -> None:
     plan = planned(serving(), view)
 
     assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
-    wanted_now = todo("federated", serving(), plan, (), view)
+    wanted_now = diff("federated", serving(), plan, (), view)
     assert wanted_now.actions == ()
 
 
@@ -258,17 +258,17 @@ def test_a_cluster_speaks_for_itself_alone() -> None:
 
 def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
     foreign = service("web", space=SYSTEM, marks={})
-    taken = Outcome(Place(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
+    taken = WriteOutcome(ClusterObjectRef(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
 
     plan = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
 
     assert conditions(plan) == {"FederatedNameFree": ("False", "NameTaken")}
-    assert [n.reason for n in plan.notices] == ["NameTaken"]
+    assert [n.reason for n in plan.events] == ["NameTaken"]
 
 
 def test_that_a_name_is_taken_stands_through_a_restart() -> None:
     foreign = service("web", space=SYSTEM, marks={})
-    taken = Outcome(Place(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
+    taken = WriteOutcome(ClusterObjectRef(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
     told = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
     standing = _with_conditions(foreign, told)
 
@@ -278,7 +278,7 @@ def test_that_a_name_is_taken_stands_through_a_restart() -> None:
     unasked = planned(serving(), seen({HERE: [standing]}))
 
     assert conditions(restarted) == {"FederatedNameFree": ("False", "NameTaken")}
-    assert restarted.notices == ()
+    assert restarted.events == ()
     assert conditions(unsure) == {}
     assert conditions(unasked) == {"FederatedNameFree": ("True", "Free")}
 
@@ -291,7 +291,7 @@ def test_whoever_joins_later_with_another_protocol_is_told() -> None:
     plan = planned(recording(), view)
 
     assert conditions(plan) == {"Federated": ("False", "ProtocolConflict")}
-    assert "which joined before" in plan.notices[0].message
+    assert "which joined before" in plan.events[0].message
 
     told = _with_conditions(service(ports=udp), plan)
     blind = [member("bergen", phase=Phase.CONNECTING)]

@@ -10,7 +10,7 @@ from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import EndpointPort
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId
-from hanse.runtime.diff import todo
+from hanse.runtime.diff import diff
 from tests.features.federated.given import HERE, kept, planned, record, seen, serving
 from tests.support.builders import stored
 
@@ -57,12 +57,12 @@ def told(draw: st.DrawFn) -> dict[ClusterId, list[ConfigMap]]:
 @given(told())
 def test_a_plan_carried_out_leaves_nothing_to_do(members: dict[ClusterId, list[ConfigMap]]) -> None:
     view = seen(members, facts=KINDS)
-    actions = todo("federated", serving(), planned(serving(), view), (), view).actions
+    actions = diff("federated", serving(), planned(serving(), view), (), view).actions
     made = [stored(a.object) for a in actions if hasattr(a, "object")]
 
     after = seen({**members, HERE: [*members.get(HERE, []), *made]}, facts=KINDS)
 
-    again = todo("federated", serving(), planned(serving(), after), (), after)
+    again = diff("federated", serving(), planned(serving(), after), (), after)
     assert again.actions == ()
     assert again.obstacles == ()
 

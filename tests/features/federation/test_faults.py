@@ -230,7 +230,7 @@ async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
     assert (gone.cluster_id, gone.objects) == ("bergen", 1)
     assert gone.names == (f"ConfigMap {SHOP}/flag",)
     events = (await league.person(leader).list(Event)).objects
-    assert [e.type for e in events if e.reason == "Abandoned"] == ["Warning"]
+    assert [e.type for e in events if e.reason == "AbandonedCluster"] == ["Warning"]
 
     await league.person(leader).patch(
         Federation, NAME, "", {"metadata": {"annotations": {ABANDONED: None}}}

@@ -5,9 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import ABANDONED, directions, why_bad_url
-from hanse.model.connections import Abandoned, Direct, Retired, Way
-from hanse.model.facts import BadWay, Role
+from hanse.features.federation.members import ABANDONED, connection_intents, why_bad_url
+from hanse.model.connections import (
+    AbandonedCluster,
+    ClusterConnection,
+    ReleasedCluster,
+    ServerCredentials,
+)
+from hanse.model.facts import InvalidConnection, Role
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR
 from hanse.model.objects import Meta
@@ -51,26 +56,29 @@ def test_a_claim_may_be_named_by_its_field_in_capitals_and_by_a_property() -> No
 def test_every_member_has_a_way_and_home_needs_no_secret() -> None:
     seen = sight(*SUPERVISES, federation(HERE, "bergen"), secret("bergen", b"hush\n"))
 
-    home, bergen = directions(seen)
+    home, bergen = connection_intents(seen)
 
-    assert isinstance(home, Way)
-    assert isinstance(bergen, Way)
-    assert bergen.entrance == Direct("https://bergen.example:6443", PEM, "hush")
+    assert isinstance(home, ClusterConnection)
+    assert isinstance(bergen, ClusterConnection)
+    assert bergen.credentials == ServerCredentials("https://bergen.example:6443", PEM, "hush")
     assert (bergen.roles, bergen.stands) == (frozenset({Role.MEMBER}), True)
 
 
 def test_who_is_no_supervisor_goes_nowhere() -> None:
-    assert directions(sight(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen"))) == ()
+    assert (
+        connection_intents(sight(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen")))
+        == ()
+    )
 
 
 def test_a_bad_entry_is_told_by_its_field_and_hides_no_other() -> None:
     seen = sight(*SUPERVISES, federation("oslo", "bergen"), secret("bergen"))
 
-    oslo, bergen = directions(seen)
+    oslo, bergen = connection_intents(seen)
 
-    assert isinstance(oslo, BadWay)
+    assert isinstance(oslo, InvalidConnection)
     assert (oslo.field, oslo.reason) == ("spec.members[0].secret", "SecretMissing")
-    assert isinstance(bergen, Way)
+    assert isinstance(bergen, ClusterConnection)
 
 
 def test_an_agent_of_another_name_than_its_cluster_claims_goes_nowhere_new() -> None:
@@ -78,17 +86,21 @@ def test_an_agent_of_another_name_than_its_cluster_claims_goes_nowhere_new() -> 
         claim(CLUSTER_ID, "rome"), claim(SUPERVISOR, ""), federation("bergen"), secret("bergen")
     )
 
-    (told,) = directions(seen)
+    (told,) = connection_intents(seen)
 
-    assert isinstance(told, BadWay)
+    assert isinstance(told, InvalidConnection)
     assert told.reason == "ClusterIDMismatch"
 
 
 def test_what_is_given_up_is_named_unless_it_is_a_member() -> None:
     league = annotated(federation("bergen"), {ABANDONED: "bergen, oslo"})
 
-    assert Abandoned("oslo") in directions(sight(*SUPERVISES, league, secret("bergen")))
-    assert Abandoned("bergen") not in directions(sight(*SUPERVISES, league, secret("bergen")))
+    assert AbandonedCluster("oslo") in connection_intents(
+        sight(*SUPERVISES, league, secret("bergen"))
+    )
+    assert AbandonedCluster("bergen") not in connection_intents(
+        sight(*SUPERVISES, league, secret("bergen"))
+    )
 
 
 def test_who_supervises_no_longer_leaves_members_to_another_supervisor() -> None:
@@ -99,11 +111,11 @@ def test_who_supervises_no_longer_leaves_members_to_another_supervisor() -> None
     ]
     other = {"hamburg": (stored(claim(SUPERVISOR, "true")),)}
 
-    assert directions(sight(clusters=connected)) == ()
-    assert set(directions(sight(clusters=connected, objects=other))) == {
-        Retired(HERE),
-        Retired("bergen"),
-        Retired("hamburg"),
+    assert connection_intents(sight(clusters=connected)) == ()
+    assert set(connection_intents(sight(clusters=connected, objects=other))) == {
+        ReleasedCluster(HERE),
+        ReleasedCluster("bergen"),
+        ReleasedCluster("hamburg"),
     }
 
 
@@ -131,8 +143,8 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
         ]
         home = (*said[me], stored(federation(*names)), *(stored(secret(n)) for n in names))
         seen = snapshot(FEATURE, me, states, {**said, me: home})
-        for way in directions(seen):
-            assert isinstance(way, Way)
+        for way in connection_intents(seen):
+            assert isinstance(way, ClusterConnection)
             if not way.rivals:
                 first.setdefault(way.cluster, []).append(me)
 

@@ -12,14 +12,14 @@ from hanse.features.federation.feature import FEDERATION
 from hanse.features.federation.members import GUIDE
 from hanse.model.conditions import find
 from hanse.model.facts import (
-    BadWay,
     ClusterState,
     Fact,
+    InvalidConnection,
     Leadership,
     Liveness,
-    Outcome,
     Phase,
     Role,
+    WriteOutcome,
     WriteResult,
 )
 from hanse.model.keys import Key
@@ -27,7 +27,7 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
 from hanse.model.merging import merge
-from hanse.model.objects import Meta, Place, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.compare import patch_is_needed
@@ -111,14 +111,16 @@ def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
 
 def test_a_bad_way_is_told_with_its_field() -> None:
     league = federation("bergen")
-    bad = BadWay(GUIDE, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token")
+    bad = InvalidConnection(
+        GUIDE, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token"
+    )
 
     plan = tell(league, bad)
     told = {c.type: c for c in after(plan, league).status.conditions}
 
     assert told["Valid"].reason == "TokenMissing"
     assert told["Valid"].message == "spec.members[0].secret: it has no key token"
-    assert "TokenMissing" in [n.reason for n in plan.notices]
+    assert "TokenMissing" in [n.reason for n in plan.events]
 
 
 def test_between_two_leaders_nothing_is_told() -> None:
@@ -139,9 +141,9 @@ def _led(league: Federation) -> str:
     return next((c.status for c in league.status.conditions if c.type == "Led"), "")
 
 
-def refused(name: str, result: WriteResult = "Forbidden", where: str = "bergen") -> Outcome:
+def refused(name: str, result: WriteResult = "Forbidden", where: str = "bergen") -> WriteOutcome:
     ref = Ref(Service.kind, name, "antrea-plus-system")
-    return Outcome(Place(where, ref), result, "exceeded quota: few", EPOCH)
+    return WriteOutcome(ClusterObjectRef(where, ref), result, "exceeded quota: few", EPOCH)
 
 
 OURS = Leadership("bergen", f"{HERE}_1", 1, ours=True)
@@ -167,7 +169,7 @@ def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
         "bergen: Service antrea-plus-system/web: exceeded quota: few"
     )
     assert written(after(plan, league)) == ("False", "WriteRefused", told)
-    assert "WriteRefused" in [n.reason for n in plan.notices]
+    assert "WriteRefused" in [n.reason for n in plan.events]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_refusal_stands_through_a_restart_and_is_taken_back_once_nothing_is_re
 def test_a_refusal_wakes_the_federation_alone() -> None:
     view = sight(*SUPERVISES, federation("bergen"))
 
-    def woken(outcome: Outcome) -> list[Key]:
+    def woken(outcome: WriteOutcome) -> list[Key]:
         return list(FEATURE.keys_for(FactChange(None, outcome), view))
 
     assert woken(refused("web")) == [Key("federation", "league")]
@@ -231,7 +233,7 @@ def test_telling_twice_changes_nothing(
     )
     facts: list[Fact] = [
         *(Leadership(m, h, 1, ours=h.startswith(HERE)) for m, h in holders.items()),
-        *(BadWay(GUIDE, m, "spec.members[0].secret", "TokenMissing", "no") for m in bad),
+        *(InvalidConnection(GUIDE, m, "spec.members[0].secret", "TokenMissing", "no") for m in bad),
     ]
     if alive is not None:
         long_ago = EPOCH - timedelta(days=1)
@@ -244,4 +246,4 @@ def test_telling_twice_changes_nothing(
 
     (patch,) = second.patches
     assert not patch_is_needed(patch.change, first)
-    assert second.notices == ()
+    assert second.events == ()

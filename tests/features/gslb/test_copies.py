@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, UUID, site_of
-from hanse.model.facts import ClusterState, Outcome, Phase, Role
+from hanse.model.facts import ClusterState, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import (
     HOME,
@@ -78,7 +78,10 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
 
     stray = seen.get(HAMBURG, GSLBConfig, "stray", "avi-system")
     assert stray is not None
-    assert (removal.place, removal.uid) == (Place(HAMBURG, ref_of(stray)), stray.metadata.uid)
+    assert (removal.place, removal.uid) == (
+        ClusterObjectRef(HAMBURG, ref_of(stray)),
+        stray.metadata.uid,
+    )
 
 
 def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
@@ -113,9 +116,9 @@ def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() 
     assert "cluster hamburg keeps gc-1, which nobody deleted here" in reason
 
 
-def _failing(snapshot: Snapshot, *where: str) -> list[Outcome]:
+def _failing(snapshot: Snapshot, *where: str) -> list[WriteOutcome]:
     return [
-        Outcome(Place(d.where, ref_of(d.object)), "Forbidden", "no rights", EPOCH)
+        WriteOutcome(ClusterObjectRef(d.where, ref_of(d.object)), "Forbidden", "no rights", EPOCH)
         for d in plan_federation(snapshot).desired
         if d.where in where
     ]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.inputs import hosts_of
 from hanse.features.gslb.names import site_of
-from hanse.model.facts import Answer, Fact, Outcome
+from hanse.model.facts import Answer, Fact, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, ObservedCondition
 from hanse.model.kinds.gateways import (
@@ -28,7 +28,7 @@ from hanse.model.kinds.gateways import (
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, PolicyStatus
 from hanse.model.lookups import looked_up
-from hanse.model.objects import Meta, Object, Place, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, Object, Ref
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from tests.features.gslb.fleet import (
@@ -197,10 +197,10 @@ def warnings(snapshot: Snapshot) -> list[str] | None:
 
 
 def test_what_cannot_be_written_for_a_host_is_told_on_the_policy() -> None:
-    place = Place(HOME, Ref(GlobalService.kind, HOST, NAMESPACE))
+    place = ClusterObjectRef(HOME, Ref(GlobalService.kind, HOST, NAMESPACE))
     told = f"{place.ref} exists already and it was not made by Hanse"
-    foreign = Outcome(place, "Foreign", told, EPOCH)
-    waits = Outcome(replace(place, where=site_of("hamburg")), "Held", "too many", EPOCH)
+    foreign = WriteOutcome(place, "Foreign", told, EPOCH)
+    waits = WriteOutcome(replace(place, where=site_of("hamburg")), "Held", "too many", EPOCH)
 
     there = seen(ingress("192.0.2.1"), facts=(foreign, waits))
 
@@ -268,7 +268,7 @@ def test_what_is_chosen_in_vain_is_told_on_the_policy_and_in_an_event(
     (warning,) = warnings(there) or []
 
     assert warning.startswith(f"lubeck: {told}")
-    (notice,) = Gslb().plan(Key("policy"), there).notices
+    (notice,) = Gslb().plan(Key("policy"), there).events
     assert (notice.place.ref.name, notice.message) == (given[0].metadata.name, warning)
 
 
@@ -287,7 +287,7 @@ def test_an_event_is_sent_once() -> None:
 
     again = Gslb().plan(Key("policy"), seen(wild, said=told))
 
-    assert again.notices == ()
+    assert again.events == ()
     assert warnings(seen(wild, said=told)) == first
 
 

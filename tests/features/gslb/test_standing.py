@@ -5,7 +5,7 @@ import pytest
 from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.standing import Leading, Passive, Taking, Waiting, standing_of
-from hanse.model.facts import BadWay, ClusterState, Phase, Role
+from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import HOME, amko, config, marked, policy, seen_by_leader
@@ -92,7 +92,9 @@ def test_two_objects_here_are_invalid_both() -> None:
 
 
 def test_a_context_that_is_not_in_the_secret_leaves_its_cluster_out() -> None:
-    bad = BadWay("gslb", site_of("hamburg"), "spec.clusters", "BadCredentials", "no such context")
+    bad = InvalidConnection(
+        "gslb", site_of("hamburg"), "spec.clusters", "BadCredentials", "no such context"
+    )
     seen = seen_by_leader([LEADER], {"bergen": [amko("bergen")]}, facts=[bad])
 
     told = conditions(seen)
@@ -106,7 +108,10 @@ def test_a_context_that_is_not_in_the_secret_leaves_its_cluster_out() -> None:
 
 
 def test_no_client_at_all_ends_the_stages_there() -> None:
-    bad = [BadWay("gslb", site_of(n), "spec.clusters", "NoSecret", "no Secret") for n in FOLLOWERS]
+    bad = [
+        InvalidConnection("gslb", site_of(n), "spec.clusters", "NoSecret", "no Secret")
+        for n in FOLLOWERS
+    ]
     seen = seen_by_leader([LEADER], {}, facts=bad)
 
     told = conditions(seen)

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from hanse.features.machines.machine import label_of
 from hanse.features.machines.names import ENTITY_SERVICE, MACHINE, OF_MACHINES
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import VirtualMachine, VirtualMachineStatus
 from hanse.model.naming import is_service_name
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange
 from tests.features.machines.given import (
@@ -145,7 +145,9 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
             spec=ServiceSpec(ports=(ServicePort(port=80),)),
         )
     )
-    taken = Outcome(Place(HERE, ref_of(foreign)), "Foreign", "it was not made by Hanse", EPOCH)
+    taken = WriteOutcome(
+        ClusterObjectRef(HERE, ref_of(foreign)), "Foreign", "it was not made by Hanse", EPOCH
+    )
 
     plan = planned(seen(foreign, ours(), facts=[taken]))
 
@@ -159,7 +161,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
         "VirtualMachine": [("Served", "False", "NameTaken")],
         "Service": [("MachineNameFree", "False", "NameTaken")],
     }
-    assert {n.reason for n in plan.notices} == {"NameTaken"}
+    assert {n.reason for n in plan.events} == {"NameTaken"}
 
     [standing] = [
         replace(ours(), status=msgspec.convert(p.change["status"], VirtualMachineStatus))
@@ -167,7 +169,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
         if p.place.ref.kind == VirtualMachine.kind
     ]
     restarted, empty = planned(seen(foreign, standing)), planned(seen(standing))
-    assert "Served" not in [n.reason for n in (*restarted.notices, *empty.notices)]
+    assert "Served" not in [n.reason for n in (*restarted.events, *empty.events)]
     assert [p for p in empty.patches if p.place.ref.kind == VirtualMachine.kind] == []
     assert {c["status"] for p in restarted.patches for c in p.change["status"]["conditions"]} == {
         "False"
@@ -205,12 +207,12 @@ def test_a_machine_without_an_address_is_told_and_keeps_no_other_out(address: st
     plan = planned(seen(ours("bad", address), ours("good", "10.7.0.2")))
 
     assert addresses(plan) == ["10.7.0.2"]
-    [notice] = plan.notices
+    [notice] = plan.events
     assert (notice.place.ref.name, notice.reason) == ("bad", "NoAddress")
 
 
 def test_a_machine_that_does_not_run_needs_no_address() -> None:
-    assert planned(seen(ours("off", "", state="stopped"))).notices == ()
+    assert planned(seen(ours("off", "", state="stopped"))).events == ()
 
 
 def test_an_entity_stands_for_each_machine_and_for_each_service() -> None:

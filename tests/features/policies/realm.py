@@ -36,7 +36,7 @@ from hanse.model.objects import Meta, Wire
 from hanse.runtime.api import KubeApi
 from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave, leave_by_force
-from hanse.runtime.reconciler import Engine
+from hanse.runtime.reconciler import Reconciler
 from tests.support.world import Agent, World
 from tinykube.api import ApiServer, InProcess
 from tinykube.controllers.suite import Controllers
@@ -58,7 +58,7 @@ class FixedApi(KubeApi):
         return
 
 
-class Supervisor(Engine):
+class Supervisor(Reconciler):
     """A supervisor's engine and its part in elections, or the crown that it is given."""
 
     leaders: Leaders | None = None
@@ -209,7 +209,7 @@ class Realm(World):
         roles = {Role.LOCAL} if member == cluster else set()
         return roles | ({Role.MEMBER} if member in self.members[cluster] else set())
 
-    def start_agent(self, cluster: str) -> Engine:
+    def start_agent(self, cluster: str) -> Reconciler:
 
         assert cluster not in self.agents, f"{cluster} has an agent already"
         engine = self.engine(cluster)

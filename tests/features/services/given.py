@@ -31,7 +31,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.diff import todo
+from hanse.runtime.diff import diff
 from tests.support.builders import cluster, namespace, snapshot, stored
 from tests.support.time import EPOCH
 
@@ -161,7 +161,7 @@ def message(plan: Plan, type_: str) -> str:
 
 def written(plan: Plan, key: Key, view: Snapshot) -> list[Object]:
     """What the engine would create of a plan, as an API server would give it back."""
-    actions = todo("services", key, plan, (), view).actions
+    actions = diff("services", key, plan, (), view).actions
     return [stored(a.object) for a in actions if hasattr(a, "object")]
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, record_of
 from hanse.model.conditions import condition
-from hanse.model.facts import Liveness, Outcome, Phase, WriteResult
+from hanse.model.facts import Liveness, Phase, WriteOutcome, WriteResult
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
@@ -21,7 +21,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
 )
 from hanse.model.labels import OWNER
-from hanse.model.objects import Meta, Object, Place, Ref, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.services.given import (
@@ -164,7 +164,9 @@ def test_while_the_broker_is_well_an_export_waits_in_silence_behind_others() -> 
 def test_a_write_that_fails_is_told_after_a_second() -> None:
     view = seen([export(), service(), backends()], after=2)
     [piece] = wanted(plan(view), EndpointSlice)
-    trouble = Outcome(Place(BROKER, ref_of(piece)), "Failed", "the broker is full", EPOCH)
+    trouble = WriteOutcome(
+        ClusterObjectRef(BROKER, ref_of(piece)), "Failed", "the broker is full", EPOCH
+    )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble], after=2))
 
@@ -185,7 +187,9 @@ def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
 def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
     view = seen([export(), service(), backends()])
     [piece] = wanted(plan(view), EndpointSlice)
-    trouble = Outcome(Place(BROKER, ref_of(piece)), result, "the broker says no", EPOCH)
+    trouble = WriteOutcome(
+        ClusterObjectRef(BROKER, ref_of(piece)), result, "the broker says no", EPOCH
+    )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble]))
 
@@ -194,8 +198,8 @@ def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
 
 
 def test_an_import_that_cannot_be_written_here_is_told_on_the_export() -> None:
-    place = Place(HERE, Ref(ServiceImport.kind, "web", SHOP))
-    trouble = Outcome(place, "Foreign", "web exists already", EPOCH)
+    place = ClusterObjectRef(HERE, Ref(ServiceImport.kind, "web", SHOP))
+    trouble = WriteOutcome(place, "Foreign", "web exists already", EPOCH)
     mine = export()
     on = published(mine, service())
 

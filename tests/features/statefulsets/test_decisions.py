@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import part_name, revision_of, why_bad_name
 from hanse.kube.lease import micro_time
-from hanse.model.facts import Fact, Liveness, Outcome, Phase, Role
+from hanse.model.facts import Fact, Liveness, Phase, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseSpec
@@ -31,10 +31,10 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.labels import OWNER
-from hanse.model.objects import Meta, Object, OwnerReference, Place, Ref, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, OwnerReference, Ref, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
-from hanse.runtime.diff import Create, todo
+from hanse.runtime.diff import Create, diff
 from hanse.runtime.ownership import Owner, stamped
 from tests.scenarios.shipyard import headless, spec_of
 from tests.support.builders import cluster, snapshot, stored
@@ -252,7 +252,9 @@ def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
     service = replace(service, metadata=replace(service.metadata, labels=marks))
     copy = stored(stamped(service, Owner("statefulsets", LOCAL, HERE)))
 
-    assert plan(LOCAL, seen(told, here=[copy])) == Plan(kept=(Place(BROKER, ref_of(told)),))
+    assert plan(LOCAL, seen(told, here=[copy])) == Plan(
+        kept=(ClusterObjectRef(BROKER, ref_of(told)),)
+    )
     assert plan(LOCAL, seen(told)) == Plan()
     assert plan(LOCAL, seen(here=[copy])) == Plan(), "nothing runs there"
 
@@ -264,8 +266,8 @@ def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> No
     lost = plan(LOCAL, seen(here=[standing]))
     (again,) = [d.object for d in lost.desired if isinstance(d.object, StatefulSetPart)]
 
-    assert lost.kept == (Place(HERE, ref_of(standing)),)
-    assert (again.spec.share, [n.reason for n in lost.notices]) == (2, ["Lost"])
+    assert lost.kept == (ClusterObjectRef(HERE, ref_of(standing)),)
+    assert (again.spec.share, [n.reason for n in lost.events]) == (2, ["Lost"])
     still = plan(LOCAL, seen(stored(again), here=[standing]))
     assert (still.desired, still.kept) == (lost.desired, lost.kept)
     assert shares_in(seen(door(3), stored(again))) == {"bergen": 1, HERE: 2}
@@ -276,7 +278,7 @@ def test_while_the_garbage_collector_decides_everything_stays() -> None:
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
 
     stays = plan(LOCAL, seen(record(lubeck=2), here=[standing]))
-    assert stays == Plan(kept=(Place(HERE, ref_of(standing)),))
+    assert stays == Plan(kept=(ClusterObjectRef(HERE, ref_of(standing)),))
     released = plan(LOCAL, seen(record(owned=False, lubeck=2), here=[standing]))
     (freed,) = released.patches
     assert freed.change["metadata"]["labels"] == {OWNER: None}
@@ -305,7 +307,7 @@ def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None
     balancers = [d for d in planned.desired if d.object.name.startswith("store-lubeck-")]
     places = sorted((d.where, d.object.name) for d in balancers if isinstance(d.object, Service))
     assert places == [(w, f"store-lubeck-{n}") for w in (BROKER, HERE) for n in (0, 1)]
-    created = todo("statefulsets", LOCAL, planned, [], snap).actions
+    created = diff("statefulsets", LOCAL, planned, [], snap).actions
     assert all(isinstance(action, Create) for action in created)
 
 
@@ -395,7 +397,7 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
 def test_what_is_in_the_way_is_reported(where: str, words: str) -> None:
     marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
     ref = Ref(Service.kind, "store-lubeck-0", SHOP)
-    taken = Outcome(Place(where, ref), "Foreign", "it is taken", EPOCH)
+    taken = WriteOutcome(ClusterObjectRef(where, ref), "Foreign", "it is taken", EPOCH)
     snap = seen(door(1, marks), record(lubeck=1), facts=[taken])
 
     (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.webhooks import SetsAtTheDoor
+from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta, Wire
@@ -15,7 +15,7 @@ from hanse.model.verdict import Allow, Deny, Operation, Review, Verdict
 from tests.support.builders import cluster, snapshot, stored
 
 HOME = "hanse-broker"
-HOOK = SetsAtTheDoor(HOME)
+HOOK = FederatedStatefulSetWebhook(HOME)
 WISH = "federation.kubernetes.io/statefulset-preferences"
 LONG = "a-cluster-with-a-very-long-name"
 

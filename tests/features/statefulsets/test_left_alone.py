@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from hanse.model.facts import Role
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
-from hanse.model.objects import Place, ref_of
+from hanse.model.objects import ClusterObjectRef, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
-from hanse.runtime.diff import todo
+from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, stamped
 from tests.features.statefulsets.test_decisions import (
     BROKER,
@@ -41,8 +41,8 @@ def test_newer_shares_are_neither_written_nor_followed() -> None:
     standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
     snap = seen(door(9), newer_record(), here=[standing])
 
-    assert plan(SHARES, snap) == Plan(kept=(Place(BROKER, ref_of(newer_record())),))
-    assert plan(LOCAL, snap) == Plan(kept=(Place(HERE, ref_of(standing)),))
+    assert plan(SHARES, snap) == Plan(kept=(ClusterObjectRef(BROKER, ref_of(newer_record())),))
+    assert plan(LOCAL, snap) == Plan(kept=(ClusterObjectRef(HERE, ref_of(standing)),))
 
 
 def test_a_cluster_whose_report_is_newer_gets_its_share_and_counts_as_not_heard() -> None:
@@ -67,7 +67,7 @@ def test_our_own_newer_report_stays_with_all_it_stands_for() -> None:
             (where, Owner("statefulsets", LOCAL, HERE), obj)
             for where, obj in ((HERE, standing), (BROKER, told))
         ]
-        assert todo("statefulsets", LOCAL, plan(LOCAL, snap), owned, snap).actions == ()
+        assert diff("statefulsets", LOCAL, plan(LOCAL, snap), owned, snap).actions == ()
 
 
 def test_what_is_held_of_a_set_that_is_gone_is_looked_at_when_the_broker_was_read() -> None:

@@ -98,5 +98,5 @@ class Publishing:
         if self._options.server is not None:
             published = published_names(nodes)
             desired += [Desired(name, NAME_SERVER, sources=rests_on) for name in published]
-        patches, notices = told(key, desired, snapshot)
-        return Plan(tuple(desired), patches=patches, notices=notices)
+        patches, events = told(key, desired, snapshot)
+        return Plan(tuple(desired), patches=patches, events=events)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from hanse.dns.stateful import BY_SERVICE
 from hanse.model.claims import claim_on
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import Outcome, Role
+from hanse.model.facts import Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -17,8 +17,8 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
-from hanse.model.objects import Object, Place, ref_of
-from hanse.model.plan import Desired, Notice, Patch
+from hanse.model.objects import ClusterObjectRef, Object, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 
 PUBLISHED = "Published"
@@ -44,7 +44,7 @@ _MOST = 1024
 class _Subject(Struct, frozen=True):
     """An object that people look at for its names, and what it says by now."""
 
-    place: Place
+    place: ClusterObjectRef
     conditions: tuple[Condition, ...]
     generation: int
     counts_generations: bool = True
@@ -61,13 +61,13 @@ class _Fault(Struct, frozen=True):
 
 def told(
     key: Key, desired: Sequence[Desired], snapshot: Snapshot
-) -> tuple[tuple[Patch, ...], tuple[Notice, ...]]:
+) -> tuple[tuple[Patch, ...], tuple[EventRequest, ...]]:
     """The condition of whose names these are, with an Event when it turns bad.
 
     Nothing is told of what always went well, nor while it is not known how names stand.
     """
     patches: list[Patch] = []
-    notices: list[Notice] = []
+    events: list[EventRequest] = []
     faults = [fault for one in desired for fault in _faults(key, one, snapshot)]
     whole = all(_stands(key, one, snapshot) for one in desired)
     for subject in _concerned(key, snapshot):
@@ -78,8 +78,8 @@ def told(
         patches.append(_patch(subject, wanted, snapshot))
         turned = standing is None or standing.reason != wanted.reason
         if wanted.status == "False" and turned:
-            notices.append(Notice(subject.place, wanted.reason, wanted.message, "Warning"))
-    return tuple(patches), tuple(notices)
+            events.append(EventRequest(subject.place, wanted.reason, wanted.message, "Warning"))
+    return tuple(patches), tuple(events)
 
 
 def sharing(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _subjects(
     for obj in several:
         if obj is None:
             continue
-        place, generation = Place(where, ref_of(obj)), obj.metadata.generation
+        place, generation = ClusterObjectRef(where, ref_of(obj)), obj.metadata.generation
         if isinstance(obj, StatefulSet):
             conditions = tuple(c.told for c in obj.status.conditions)
             yield _Subject(place, conditions, generation, counts_generations=False)
@@ -151,9 +151,9 @@ def _condition(
 
 
 def _faults(key: Key, one: Desired, snapshot: Snapshot) -> Iterator[_Fault]:
-    place = Place(one.where, ref_of(one.object))
+    place = ClusterObjectRef(one.where, ref_of(one.object))
     found = snapshot.find(place)
-    outcome = snapshot.fact(Outcome, place)
+    outcome = snapshot.fact(WriteOutcome, place)
     if found is not None and not _is_ours(key, found, snapshot):
         yield _Fault(_name_of(one.object), TAKEN, _whose(found))
     elif outcome is not None and outcome.result in _HINDERED:
@@ -179,7 +179,7 @@ def _name_of(obj: Object) -> str:
 
 
 def _stands(key: Key, one: Desired, snapshot: Snapshot) -> bool:
-    found = snapshot.find(Place(one.where, ref_of(one.object)))
+    found = snapshot.find(ClusterObjectRef(one.where, ref_of(one.object)))
     return found is not None and _is_ours(key, found, snapshot)
 
 

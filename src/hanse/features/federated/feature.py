@@ -17,7 +17,7 @@ from hanse.features.federated.publishing import NATIVE_PREFIX, plan_record
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, joined_by
 from hanse.features.federated.serving import plan_service
 from hanse.features.federated.slices import GENERATED
-from hanse.model.facts import ClusterState, KindServed, Outcome, Role
+from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
@@ -155,7 +155,9 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
             yield from _of_cluster(cluster, snapshot)
         case KindServed(where, kind) if kind in _OPTIONAL and is_led(where, snapshot):
             yield from _all_in(where, snapshot)
-        case Outcome(place) if place.ref.kind == Service.kind and is_led(place.where, snapshot):
+        case WriteOutcome(place) if place.ref.kind == Service.kind and is_led(
+            place.where, snapshot
+        ):
             yield serving_key(Federated(place.ref.namespace, place.ref.name), place.where)
         case _:
             return

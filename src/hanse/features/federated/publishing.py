@@ -68,7 +68,7 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     return Plan(
         desired,
         patches=telling.patches,
-        notices=telling.notices,
+        events=telling.events,
         questions=reach.questions,
         again_after=reach.again_after,
     )

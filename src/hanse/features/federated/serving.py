@@ -37,13 +37,13 @@ from hanse.features.federated.slices import (
 )
 from hanse.features.federated.telling import NAME, name_taken, told
 from hanse.model.conditions import find
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -192,7 +192,7 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
     standing = here.standing
     if standing is None:
         return ""
-    outcome = snapshot.fact(Outcome, Place(here.member, ref_of(standing)))
+    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(here.member, ref_of(standing)))
     told = find(standing.status.conditions, NAME) if outcome is None else None
     still = (
         told is not None
@@ -212,4 +212,4 @@ def _told_of_name(here: _Here, snapshot: Snapshot, fault: str, plan: Plan) -> Pl
     if here.standing is None:
         return plan
     telling = told(here.standing, here.member, name_taken(here.standing, fault), snapshot)
-    return replace(plan, patches=telling.patches, notices=telling.notices)
+    return replace(plan, patches=telling.patches, events=telling.events)

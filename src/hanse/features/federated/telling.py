@@ -7,8 +7,8 @@ import msgspec
 from hanse.features.federated.joining import Joinable
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.core import Service
-from hanse.model.objects import ClusterId, Place, ref_of
-from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 MEMBERSHIP = "Federated"
@@ -49,12 +49,14 @@ def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], snapshot:
         return Plan()
     standing = obj.status.conditions
     after = merged(standing, wanted, snapshot.now, obj.metadata.generation)
-    place = Place(where, ref_of(obj))
+    place = ClusterObjectRef(where, ref_of(obj))
     change = {"status": {"conditions": msgspec.to_builtins(after)}}
-    notices = tuple(
-        Notice(place, c.reason, c.message, "Warning") for c in wanted if _turned_bad(c, standing)
+    events = tuple(
+        EventRequest(place, c.reason, c.message, "Warning")
+        for c in wanted
+        if _turned_bad(c, standing)
     )
-    return Plan(patches=(Patch(place, change, "status", as_leader_of=where),), notices=notices)
+    return Plan(patches=(Patch(place, change, "status", as_leader_of=where),), events=events)
 
 
 def forgotten(obj: Joinable, where: ClusterId) -> Plan:
@@ -64,7 +66,9 @@ def forgotten(obj: Joinable, where: ClusterId) -> Plan:
         return Plan()
     left = [c for c in standing if c.type != MEMBERSHIP]
     change = {"status": {"conditions": msgspec.to_builtins(left)}}
-    return Plan(patches=(Patch(Place(where, ref_of(obj)), change, "status", as_leader_of=where),))
+    return Plan(
+        patches=(Patch(ClusterObjectRef(where, ref_of(obj)), change, "status", as_leader_of=where),)
+    )
 
 
 def _turned_bad(wanted: Condition, standing: Sequence[Condition]) -> bool:

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.federation.inventory import known_clusters, plan_profile, plan_properties
-from hanse.features.federation.members import GUIDE, directions
+from hanse.features.federation.members import GUIDE, connection_intents
 from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import held_for, plan_token
 from hanse.features.federation.writing import is_refusal
-from hanse.model.connections import Direction
+from hanse.model.connections import ConnectionIntent
 from hanse.model.facts import (
     Abandonment,
-    BadWay,
     ClusterState,
+    InvalidConnection,
     KindServed,
     Leadership,
     Liveness,
-    Outcome,
     Role,
+    WriteOutcome,
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.about import ClusterProperty
@@ -30,7 +30,7 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 
 FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"
 PROPERTIES = Key("properties")
-_FACTS = (Abandonment, BadWay, ClusterState, KindServed, Leadership, Liveness)
+_FACTS = (Abandonment, InvalidConnection, ClusterState, KindServed, Leadership, Liveness)
 
 
 class Membership:
@@ -47,10 +47,10 @@ class Membership:
         Watch(Role.MEMBER, ClusterClaim),
         Watch(Role.MEMBER, ClusterProperty),
     )
-    guided_by: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
+    source_kinds: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 
-    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
-        return directions(snapshot)
+    def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
+        return connection_intents(snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
@@ -58,9 +58,9 @@ class Membership:
                 return _all(snapshot) if _holder(before) != _holder(after) else ()
             case ObjectChange(_, before, after):
                 return {*_all(snapshot), *_keys_of(before), *_keys_of(after)}
-            case FactChange(before, after) if isinstance(change.fact, Outcome):
+            case FactChange(before, after) if isinstance(change.fact, WriteOutcome):
                 sides = (before, after)
-                told = any(isinstance(side, Outcome) and is_refusal(side) for side in sides)
+                told = any(isinstance(side, WriteOutcome) and is_refusal(side) for side in sides)
                 return _federations(snapshot) if told else ()
             case FactChange():
                 return _all(snapshot) if isinstance(change.fact, _FACTS) else ()

@@ -7,8 +7,15 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hanse.features.federation.claims import claims_of, supervisors
-from hanse.model.connections import Abandoned, Direct, Direction, Leaving, Retired, Way
-from hanse.model.facts import BadWay, Departed, KindServed, Role
+from hanse.model.connections import (
+    AbandonedCluster,
+    ClusterConnection,
+    ConnectionIntent,
+    LeavingCluster,
+    ReleasedCluster,
+    ServerCredentials,
+)
+from hanse.model.facts import Departed, InvalidConnection, KindServed, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Federation, Member, MemberState
 from hanse.model.naming import CLUSTER_ID
@@ -45,7 +52,7 @@ def _age(federation: Federation) -> tuple[str, str]:
     return (born.isoformat() if born is not None else "~", federation.metadata.name)
 
 
-def directions(snapshot: Snapshot) -> tuple[Direction, ...]:
+def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     """Every member by its way; who has no federation or is no supervisor goes nowhere."""
     if _is_unserved(snapshot):
         return tuple(_kept(snapshot))
@@ -55,11 +62,13 @@ def directions(snapshot: Snapshot) -> tuple[Direction, ...]:
         return tuple(_handed_over(snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
-    gone = [Abandoned(c) for c in abandoned_in(federation) if c not in named]
+    gone = [AbandonedCluster(c) for c in abandoned_in(federation) if c not in named]
     if claims.cluster_id not in ("", snapshot.local):
         text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
         return tuple(
-            BadWay(GUIDE, m.cluster_id, f"spec.members[{i}].clusterID", "ClusterIDMismatch", text)
+            InvalidConnection(
+                GUIDE, m.cluster_id, f"spec.members[{i}].clusterID", "ClusterIDMismatch", text
+            )
             for i, m in enumerate(members)
         )
     order = _order(snapshot, tuple(sorted(named)))
@@ -79,13 +88,13 @@ def left_over(federation: Federation, snapshot: Snapshot) -> Iterator[MemberStat
             yield state
 
 
-def _still_leaving(federation: Federation, snapshot: Snapshot) -> Iterator[Leaving]:
+def _still_leaving(federation: Federation, snapshot: Snapshot) -> Iterator[LeavingCluster]:
     """An agent that starts anew goes on leaving what the one before it had begun to leave."""
     for state in left_over(federation, snapshot):
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
         way = _direction(0, entry, (), snapshot, {state.cluster_id: ()})
-        if isinstance(way, Way):
-            yield Leaving(way)
+        if isinstance(way, ClusterConnection):
+            yield LeavingCluster(way)
 
 
 def abandoned_in(federation: Federation) -> tuple[ClusterId, ...]:
@@ -99,20 +108,20 @@ def _is_unserved(snapshot: Snapshot) -> bool:
     return served is not None and not served.served
 
 
-def _kept(snapshot: Snapshot) -> Iterator[BadWay]:
+def _kept(snapshot: Snapshot) -> Iterator[InvalidConnection]:
     """Whoever removes the kind has not asked to leave anybody: every way stays as it is."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):
-        yield BadWay(GUIDE, cluster, "kind", "KindNotServed", text)
+        yield InvalidConnection(GUIDE, cluster, "kind", "KindNotServed", text)
 
 
-def _handed_over(snapshot: Snapshot) -> Iterator[Retired]:
+def _handed_over(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
     """Who ceases to supervise leaves members to other supervisors; the last one withdraws."""
     connected = snapshot.clusters(Role.MEMBER)
     others = [c for c in connected if c != snapshot.local]
     if any((claims := claims_of(snapshot, c)) is not None and claims.supervisor for c in others):
         for cluster in connected:
-            yield Retired(cluster)
+            yield ReleasedCluster(cluster)
 
 
 def _direction(
@@ -121,22 +130,22 @@ def _direction(
     members: tuple[Member, ...],
     snapshot: Snapshot,
     order: dict[ClusterId, tuple[ClusterId, ...]],
-) -> Way | BadWay:
+) -> ClusterConnection | InvalidConnection:
     cluster, field = member.cluster_id, f"spec.members[{index}]"
     fault = why_bad(index, member, members)
     secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
     if fault is None and cluster != snapshot.local:  # home needs no Secret of itself
         fault = why_bad_secret(index, member, secret)
     if fault is not None:
-        return BadWay(GUIDE, cluster, fault.field, fault.reason, fault.message)
+        return InvalidConnection(GUIDE, cluster, fault.field, fault.reason, fault.message)
     data = secret.data if secret is not None else {}
     token = data.get(TOKEN, b"").decode("ascii", "replace").strip()
     said = claims_of(snapshot, cluster)
     turns = order[cluster]
-    return Way(
+    return ClusterConnection(
         cluster,
         frozenset({Role.MEMBER}),
-        Direct(member.server, data.get(CA, b""), token),
+        ServerCredentials(member.server, data.get(CA, b""), token),
         field=field,
         stands=said is None or said.cluster_id in ("", cluster),  # another cluster is not led
         rivals=turns[: turns.index(snapshot.local)] if snapshot.local in turns else turns,

@@ -11,7 +11,15 @@ from hanse.features.federation.claims import claims_of
 from hanse.features.federation.members import GUIDE, abandoned_in, federation_of, left_over
 from hanse.features.federation.writing import Writing, writing
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import Abandonment, BadWay, ClusterState, Leadership, Liveness, Phase, age
+from hanse.model.facts import (
+    Abandonment,
+    ClusterState,
+    InvalidConnection,
+    Leadership,
+    Liveness,
+    Phase,
+    age,
+)
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import (
     SYSTEM,
@@ -22,8 +30,8 @@ from hanse.model.kinds.federation import (
     MemberState,
 )
 from hanse.model.naming import cluster_of
-from hanse.model.objects import ClusterId, Place, ref_of
-from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 VALID, REACHABLE, LED = "Valid", "MembersReachable", "Led"
@@ -53,18 +61,18 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
             standing.conditions, wanted, snapshot.now, generation=federation.metadata.generation
         ),
     )
-    place = Place(snapshot.local, ref_of(federation))
+    place = ClusterObjectRef(snapshot.local, ref_of(federation))
     change = {"status": _wire(told)}
-    notices = tuple(
-        Notice(place, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
+    events = tuple(
+        EventRequest(place, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
         for c in wanted
         if _turned(c, find(standing.conditions, c.type))
     )
     given_up = {a.cluster_id for a in standing.abandoned}
-    notices += tuple(_farewell(a, place) for a in told.abandoned if a.cluster_id not in given_up)
+    events += tuple(_farewell(a, place) for a in told.abandoned if a.cluster_id not in given_up)
     patches = (Patch(place, change, "status"),)
     waits = [wait for wait in (own.patience, refused.again_after) if wait is not None]
-    return Plan(patches=patches, notices=notices, again_after=min(waits, default=None))
+    return Plan(patches=patches, events=events, again_after=min(waits, default=None))
 
 
 def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
@@ -86,12 +94,12 @@ def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[Abandoned
             yield known
 
 
-def _farewell(gone: AbandonedMember, place: Place) -> Notice:
+def _farewell(gone: AbandonedMember, place: ClusterObjectRef) -> EventRequest:
     text = (
         f"{gone.cluster_id} was given up; {gone.objects} objects of ours that were known here stay "
         "behind there"
     )
-    return Notice(place, "Abandoned", text, "Warning")
+    return EventRequest(place, "AbandonedCluster", text, "Warning")
 
 
 def _wire(status: FederationStatus) -> dict[str, object]:
@@ -146,7 +154,7 @@ def reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
     """Whether a member answers; None while nobody knows."""
     state = snapshot.fact(ClusterState, cluster)
     if state is None:
-        return False if snapshot.fact(BadWay, (GUIDE, cluster)) is not None else None
+        return False if snapshot.fact(InvalidConnection, (GUIDE, cluster)) is not None else None
     match state.phase:
         case Phase.CONNECTING:
             return None
@@ -242,22 +250,24 @@ def _reach(
 
 
 def _why_away(cluster: ClusterId, snapshot: Snapshot) -> str:
-    bad = snapshot.fact(BadWay, (GUIDE, cluster))
+    bad = snapshot.fact(InvalidConnection, (GUIDE, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"
     state = snapshot.fact(ClusterState, cluster)
     return state.reason if state is not None and state.reason else "it does not answer"
 
 
-def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[BadWay]:
+def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConnection]:
     """What is wrong with what people wrote, each with its field."""
     claims = claims_of(snapshot, snapshot.local)
     wanted = federation.spec.cluster_set
     if claims is not None and wanted and claims.cluster_set not in ("", wanted):
         text = f"{wanted!r}, but ClusterClaim clusterset.k8s.io says {claims.cluster_set!r}"
-        yield BadWay(GUIDE, snapshot.local, "spec.clusterSet", "ClusterSetMismatch", text)
+        yield InvalidConnection(
+            GUIDE, snapshot.local, "spec.clusterSet", "ClusterSetMismatch", text
+        )
     for index, member in enumerate(federation.spec.members):
-        bad = snapshot.fact(BadWay, (GUIDE, member.cluster_id))
+        bad = snapshot.fact(InvalidConnection, (GUIDE, member.cluster_id))
         if bad is not None:
             yield bad
             continue
@@ -265,7 +275,7 @@ def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[BadWay]:
         if said is not None and said.cluster_id not in ("", member.cluster_id):
             field = f"spec.members[{index}].clusterID"
             text = f"the cluster at {member.server} says that it is {said.cluster_id!r}"
-            yield BadWay(GUIDE, member.cluster_id, field, "ClusterIDMismatch", text)
+            yield InvalidConnection(GUIDE, member.cluster_id, field, "ClusterIDMismatch", text)
 
 
 def _second(chosen: Federation | None) -> Iterator[Condition]:

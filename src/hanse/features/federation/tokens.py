@@ -16,7 +16,7 @@ from hanse.model.bearer import claims_of as token_says
 from hanse.model.facts import Answer, ClusterState, Phase, age
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Member
-from hanse.model.objects import ClusterId, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
 from hanse.model.plan import Call, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
 
@@ -79,7 +79,7 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     if answer is None or not token or age(answer.at, snapshot.now) >= FRESH:
         return Plan(questions=(question,), again_after=LATER)
     change = {"data": {TOKEN: b64encode(token.encode()).decode()}}
-    place = Place(snapshot.local, ref_of(secret))
+    place = ClusterObjectRef(snapshot.local, ref_of(secret))
     return Plan(patches=(Patch(place, change),), again_after=LATER)
 
 

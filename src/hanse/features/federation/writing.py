@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hanse.model.conditions import Condition, condition, find
-from hanse.model.facts import ClusterState, Leadership, Outcome, age
+from hanse.model.facts import ClusterState, Leadership, WriteOutcome, age
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.federation import Federation
 from hanse.model.snapshot import Snapshot
@@ -46,14 +46,14 @@ def writing(federation: Federation, snapshot: Snapshot) -> Writing:
     return Writing((condition(WRITTEN, True, "AllWritten"),))
 
 
-def is_refusal(outcome: Outcome) -> bool:
+def is_refusal(outcome: WriteOutcome) -> bool:
     """Whether a member did not take what its leader wrote, and would not take it the next time."""
     kind = outcome.place.ref.kind
     return outcome.result in ("Refused", "Forbidden") and kind not in _TOLD_ELSEWHERE
 
 
-def _refused(snapshot: Snapshot) -> Iterator[Outcome]:
-    for outcome in snapshot.facts(Outcome):
+def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
+    for outcome in snapshot.facts(WriteOutcome):
         lead = snapshot.fact(Leadership, outcome.place.where)
         if lead is not None and lead.ours and is_refusal(outcome):
             yield outcome
@@ -66,7 +66,7 @@ def _seen_for(snapshot: Snapshot) -> timedelta:
     return min(ages, default=timedelta(0))
 
 
-def _text(refused: list[Outcome]) -> str:
+def _text(refused: list[WriteOutcome]) -> str:
     told = [f"{o.place.where}: {o.place.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]]
     more = len(refused) - len(told)
     return "; ".join([*told, *([f"and {more} more"] if more else [])])

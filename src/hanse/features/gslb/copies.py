@@ -40,7 +40,7 @@ from hanse.features.gslb.standing import (
     standing_of,
     term_on,
 )
-from hanse.model.facts import ClusterState, Outcome, Role
+from hanse.model.facts import ClusterState, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import (
@@ -51,8 +51,8 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
     StageCondition,
 )
-from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
 FEDERATION = Key("federation")
@@ -88,8 +88,8 @@ def plan_federation(snapshot: Snapshot) -> Plan:
             return Plan(desired=tuple(held(snapshot)), patches=strangers)
         case Passive(conditions):
             patches = _told_here(conditions, snapshot)
-            notices = tuple(_notices(conditions, snapshot))
-            return Plan(desired=tuple(held(snapshot)), patches=patches + strangers, notices=notices)
+            events = tuple(_notices(conditions, snapshot))
+            return Plan(desired=tuple(held(snapshot)), patches=patches + strangers, events=events)
         case Taking(epoch):
             patches = tuple(_term(own, str(epoch), snapshot) for own in _own(snapshot))
             return Plan(desired=tuple(held(snapshot)), patches=patches + strangers)
@@ -142,16 +142,17 @@ def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
         return Plan(
             desired=tuple(held(snapshot)),
             patches=_told_here(standing.conditions, snapshot),
-            notices=tuple(_notices(standing.conditions, snapshot)),
+            events=tuple(_notices(standing.conditions, snapshot)),
         )
     shares = [_share(kind, standing, snapshot) for kind in COPIED]
     told = [s.condition for s in shares if s.condition is not None]
     conditions = (*standing.conditions, *told)
-    named = {Place(d.where, ref_of(d.object)) for s in shares for d in s.desired}
+    named = {ClusterObjectRef(d.where, ref_of(d.object)) for s in shares for d in s.desired}
     others = [
         d
         for d in held(snapshot)
-        if d.where not in standing.followers and Place(d.where, ref_of(d.object)) not in named
+        if d.where not in standing.followers
+        and ClusterObjectRef(d.where, ref_of(d.object)) not in named
     ]
     questions = tuple(q for s in shares for q in s.questions)
     return Plan(
@@ -160,7 +161,7 @@ def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
         questions=questions,
         again_after=LOOK_AGAIN if questions else None,
         patches=(*_claims(standing, snapshot), *_told_here(conditions, snapshot)),
-        notices=tuple(_notices(conditions, snapshot)),
+        events=tuple(_notices(conditions, snapshot)),
     )
 
 
@@ -169,7 +170,7 @@ def _claims(standing: Leading, snapshot: Snapshot) -> Iterator[Patch]:
     change = {"metadata": {"annotations": {LED_BY: standing.mark}}}
     for where in standing.followers:
         for theirs in snapshot.in_namespace(where, AMKOCluster, NAMESPACE):
-            yield Patch(Place(where, ref_of(theirs)), change)
+            yield Patch(ClusterObjectRef(where, ref_of(theirs)), change)
 
 
 def _share(kind: type[Object], standing: Leading, snapshot: Snapshot) -> _Share:
@@ -224,8 +225,11 @@ def _without(
     gone: _Gone, desired: tuple[Desired, ...], standing: Leading, snapshot: Snapshot
 ) -> _Share:
     """Take from followers what somebody deleted here, and nothing that went by itself."""
-    strays = {Place(where, ref_of(obj)) for where, obj in gone.strays}
-    kept = (*desired, *(d for d in gone.copies if Place(d.where, ref_of(d.object)) in strays))
+    strays = {ClusterObjectRef(where, ref_of(obj)) for where, obj in gone.strays}
+    kept = (
+        *desired,
+        *(d for d in gone.copies if ClusterObjectRef(d.where, ref_of(d.object)) in strays),
+    )
     match find_out(gone.kind, (obj.metadata.name for _, obj in gone.strays), snapshot):
         case Unsure(questions):
             return _Share(kept, (), _standing_condition(gone.stage, snapshot), questions)
@@ -243,7 +247,8 @@ def _without(
         told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=_only_left(legacy))
         return _Share(kept, condition=told)
     removals = tuple(
-        Removal(Place(where, ref_of(obj)), obj.metadata.uid, STRAY) for where, obj in gone.strays
+        Removal(ClusterObjectRef(where, ref_of(obj)), obj.metadata.uid, STRAY)
+        for where, obj in gone.strays
     )
     return _Share(
         desired, removals, _result(gone.stage, gone.kind, desired, removals, standing, snapshot)
@@ -273,9 +278,9 @@ def _result(
     snapshot: Snapshot,
 ) -> StageCondition | None:
     """How far the copies of a kind have come; what is under way leaves what was told."""
-    wanted: dict[ClusterId, list[Place]] = {where: [] for where in standing.followers}
+    wanted: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in standing.followers}
     for one in desired:
-        place = Place(one.where, ref_of(one.object))
+        place = ClusterObjectRef(one.where, ref_of(one.object))
         if not _in_step(one.object, snapshot.find(place)):
             wanted[one.where].append(place)
     for removal in removals:
@@ -304,8 +309,8 @@ def _in_step(copy: Object, standing: Object | None) -> bool:
     return same and all(notes.get(n) == v for n, v in copy.metadata.annotations.items())
 
 
-def _trouble(place: Place, snapshot: Snapshot) -> str:
-    outcome = snapshot.fact(Outcome, place)
+def _trouble(place: ClusterObjectRef, snapshot: Snapshot) -> str:
+    outcome = snapshot.fact(WriteOutcome, place)
     return outcome.message if outcome is not None and outcome.result in _TROUBLE else ""
 
 
@@ -344,22 +349,27 @@ def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Sn
         }
         for c in conditions
     ]
-    place = Place(snapshot.local, ref_of(own))
+    place = ClusterObjectRef(snapshot.local, ref_of(own))
     return Patch(place, {"status": {"conditions": told}}, subresource="status")
 
 
 def _term(own: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
-    return Patch(Place(snapshot.local, ref_of(own)), {"metadata": {"annotations": {TERM: epoch}}})
+    return Patch(
+        ClusterObjectRef(snapshot.local, ref_of(own)), {"metadata": {"annotations": {TERM: epoch}}}
+    )
 
 
-def _notices(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[Notice]:
+def _notices(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[EventRequest]:
     """The last thing that went wrong, as an Event."""
     bad = [c for c in conditions if c.reason]
     own = own_cluster(snapshot)
     if bad and own is not None and own.spec.is_leader:
         told = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
-        yield Notice(
-            Place(snapshot.local, ref_of(own)), "FederationTrouble", told[:1000], "Warning"
+        yield EventRequest(
+            ClusterObjectRef(snapshot.local, ref_of(own)),
+            "FederationTrouble",
+            told[:1000],
+            "Warning",
         )
 
 

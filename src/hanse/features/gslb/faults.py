@@ -21,7 +21,7 @@ from hanse.features.gslb.inputs import (
 from hanse.features.gslb.mapping import fault_in_mapping, is_mapped
 from hanse.features.gslb.names import context_of
 from hanse.features.gslb.standing import Leading
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Service
@@ -31,7 +31,7 @@ from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicySpec
 from hanse.model.kinds.networking import Ingress
 from hanse.model.lookups import looked_up
-from hanse.model.objects import ClusterId, Object, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
 from hanse.model.snapshot import Index, Snapshot
 
 MOST = 100
@@ -44,7 +44,7 @@ _WRITTEN = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealth
 class Fault(Struct, frozen=True):
     """An object that is chosen and not balanced, or not as its owner thinks."""
 
-    place: Place
+    place: ClusterObjectRef
     sentence: str
 
 
@@ -87,20 +87,20 @@ def faults_of(
         ]
         chosen += snapshot.all(where, AkoHostRule) if is_mapped(snapshot) else ()
         for obj in sorted(chosen, key=lambda o: str(ref_of(o))):
-            place = Place(where, ref_of(obj))
+            place = ClusterObjectRef(where, ref_of(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             about = f"{match.cluster}: {type(obj).kind.name} {name}"
             yield from (Fault(place, f"{about}: {told}") for told in _wrong(obj, where, snapshot))
 
 
-def is_written_for_hosts(place: Place) -> bool:
+def is_written_for_hosts(place: ClusterObjectRef) -> bool:
     """Whether something is what hosts are served by, and not what people configure."""
     return place.ref.kind in _WRITTEN and place.ref.namespace in ("", NAMESPACE)
 
 
 def unwritten(leading: Leading, snapshot: Snapshot) -> Iterator[Fault]:
     """What was to be written for hosts and is not there, or not as it should be."""
-    for outcome in sorted(snapshot.facts(Outcome), key=lambda o: str(o.place)):
+    for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.place)):
         place = outcome.place
         if outcome.result in _TROUBLE and is_written_for_hosts(place):
             where = leading.context if place.where == snapshot.local else context_of(place.where)

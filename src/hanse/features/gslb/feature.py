@@ -29,8 +29,13 @@ from hanse.features.gslb.standing import (
 from hanse.features.gslb.telling import taken_back, told_of_policy, told_of_rule
 from hanse.features.gslb.waking import host_key, woken
 from hanse.features.gslb.watching import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
-from hanse.model.connections import Direction, InKubeconfig, Retired, Way
-from hanse.model.facts import BadWay, ClusterState, Role
+from hanse.model.connections import (
+    ClusterConnection,
+    ConnectionIntent,
+    KubeconfigCredentials,
+    ReleasedCluster,
+)
+from hanse.model.facts import ClusterState, InvalidConnection, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Secret
@@ -38,7 +43,7 @@ from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
 from hanse.model.lookups import looked_up
-from hanse.model.objects import Meta, Object, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.probes import Probe
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
@@ -48,7 +53,7 @@ class Gslb:
     """AMKO federation and global load balancing. It also guides to clusters and wants probes."""
 
     name = GUIDE
-    guided_by: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
+    source_kinds: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
 
     def __init__(self, options: GslbOptions = GslbOptions()) -> None:  # noqa: B008 - a frozen value
         self.options = options
@@ -149,28 +154,28 @@ class Gslb:
 
     # -- a guide to clusters
 
-    def directions(self, snapshot: Snapshot) -> tuple[Direction, ...]:
+    def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
         """While this cluster leads: every follower and every cluster that is load balanced."""
         wanted = dict.fromkeys(self._contexts(snapshot))
         secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
         text = secret.data.get(SECRET_KEY) if secret is not None else None
-        said: list[Direction] = []
+        said: list[ConnectionIntent] = []
         for context in wanted:
             site, origin = site_of(context), f"Secret {NAMESPACE}/{SECRET}"
             field = "spec.clusters"
             if secret is None:
                 trouble = f"{origin} is not there; create it with a kubeconfig in {SECRET_KEY}"
-                said.append(BadWay(GUIDE, site, field, "NoSecret", trouble))
+                said.append(InvalidConnection(GUIDE, site, field, "NoSecret", trouble))
             elif not text:
                 trouble = f"{origin} has no key {SECRET_KEY}; put a kubeconfig there"
-                said.append(BadWay(GUIDE, site, field, "NoKubeconfig", trouble))
+                said.append(InvalidConnection(GUIDE, site, field, "NoKubeconfig", trouble))
             else:
-                entrance = InKubeconfig(text, context, origin)
-                said.append(Way(site, frozenset({Role.SITE}), entrance, field))
+                credentials = KubeconfigCredentials(text, context, origin)
+                said.append(ClusterConnection(site, frozenset({Role.SITE}), credentials, field))
         known = {
             state.cluster for state in snapshot.facts(ClusterState) if Role.SITE in state.roles
         }
-        said += [Retired(site) for site in sorted(known - set(map(site_of, wanted)))]
+        said += [ReleasedCluster(site) for site in sorted(known - set(map(site_of, wanted)))]
         return tuple(said)
 
     def _contexts(self, snapshot: Snapshot) -> Iterator[str]:
@@ -237,7 +242,7 @@ def _uuid(snapshot: Snapshot) -> Iterator[Patch]:
     config = config_of(snapshot)
     if isinstance(config, Config) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}
-        yield Patch(Place(snapshot.local, ref_of(config.object)), change)
+        yield Patch(ClusterObjectRef(snapshot.local, ref_of(config.object)), change)
 
 
 def _as_it_is(

@@ -20,7 +20,7 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import Object, Place, Ref
+from hanse.model.objects import ClusterObjectRef, Object, Ref
 from hanse.model.plan import Question, Read
 from hanse.model.reads import just_read, questions_of, uid_in
 from hanse.model.snapshot import Snapshot, Watch
@@ -87,9 +87,12 @@ def find_out(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> Fin
     """Look whether what is gone may have been deleted; watches may lag behind each other."""
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
-        Read(Place(snapshot.local, Ref(Namespace.kind, NAMESPACE)), since),
+        Read(ClusterObjectRef(snapshot.local, Ref(Namespace.kind, NAMESPACE)), since),
         Read(
-            Place(snapshot.local, Ref(CustomResourceDefinition.kind, kind.kind.definition)), since
+            ClusterObjectRef(
+                snapshot.local, Ref(CustomResourceDefinition.kind, kind.kind.definition)
+            ),
+            since,
         ),
     ]
     known = just_read(reads, snapshot)

@@ -63,7 +63,7 @@ class Nothing(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-Outcome: TypeAlias = Served | Unchanged | Nothing
+WriteOutcome: TypeAlias = Served | Unchanged | Nothing
 
 
 class Share(Struct, frozen=True):
@@ -73,7 +73,9 @@ class Share(Struct, frozen=True):
     priority: int = 10
 
 
-def service_for(host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions) -> Outcome:
+def service_for(
+    host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions
+) -> WriteOutcome:
     """What a host is answered with, as the policy, its rule and all clusters have it."""
     named = options.probes
     policy = policy_of(snapshot, named_monitors=named)

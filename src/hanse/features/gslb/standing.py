@@ -29,7 +29,7 @@ from hanse.features.gslb.names import (
     context_of,
     site_of,
 )
-from hanse.model.facts import BadWay, ClusterState, Phase, Role
+from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -224,7 +224,7 @@ def _leads(site: ClusterId, snapshot: Snapshot) -> bool:
 
 def _is_unknown(site: ClusterId, snapshot: Snapshot) -> bool:
     """Whether it is still to be found out if a cluster can be reached."""
-    if snapshot.fact(BadWay, (GUIDE, site)) is not None:
+    if snapshot.fact(InvalidConnection, (GUIDE, site)) is not None:
         return False
     state = snapshot.fact(ClusterState, site)
     return state is None or (state.phase is Phase.CONNECTING and not state.listed)
@@ -234,7 +234,7 @@ def _clients(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Findings:
     passed: list[ClusterId] = []
     faults: list[str] = []
     for site in sites:
-        bad = snapshot.fact(BadWay, (GUIDE, site))
+        bad = snapshot.fact(InvalidConnection, (GUIDE, site))
         state = snapshot.fact(ClusterState, site)
         if bad is not None:
             faults.append(f"cluster {context_of(site)}: {bad.message}")

@@ -15,8 +15,8 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import Place, Wire, ref_of
-from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, Wire, ref_of
+from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 MOST_STATE = 1024
@@ -30,18 +30,18 @@ def told_of_policy(leading: Leading, snapshot: Snapshot, options: GslbOptions) -
     """Whether the configuration and the policy are in use, and what is chosen in vain."""
     policy = policy_of(snapshot, named_monitors=options.probes)
     patches = list(_told_of_config(snapshot, avi="avi" in options.providers))
-    notices: list[Notice] = []
+    events: list[EventRequest] = []
     for said in policies_of(snapshot):
-        place = Place(snapshot.local, ref_of(said))
+        place = ClusterObjectRef(snapshot.local, ref_of(said))
         status: Wire = {
             "errorStatus": policy.error[:MOST_ERROR] if isinstance(policy, Bad) else None
         }
         if policy is not None and not isinstance(policy, Bad):
             faults = [*faults_of(policy, leading, snapshot), *unwritten(leading, snapshot)]
             status["warnings"] = _warnings(faults, said, policy, leading, snapshot)
-            notices += _news(faults, said, place)
+            events += _news(faults, said, place)
         patches.append(Patch(place, {"status": status}, subresource="status"))
-    return Plan(patches=tuple(patches), notices=tuple(notices))
+    return Plan(patches=tuple(patches), events=tuple(events))
 
 
 def taken_back(snapshot: Snapshot) -> Plan:
@@ -50,7 +50,8 @@ def taken_back(snapshot: Snapshot) -> Plan:
     change: Wire = {"status": {"warnings": None}}
     return Plan(
         patches=tuple(
-            Patch(Place(snapshot.local, ref_of(p)), change, subresource="status") for p in warned
+            Patch(ClusterObjectRef(snapshot.local, ref_of(p)), change, subresource="status")
+            for p in warned
         )
     )
 
@@ -60,7 +61,7 @@ def _told_of_config(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
     state = f"error: {config.error}" if isinstance(config, Bad) else _state(config, avi=avi)
     for one in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state[:MOST_STATE]}}
-        yield Patch(Place(snapshot.local, ref_of(one)), change, subresource="status")
+        yield Patch(ClusterObjectRef(snapshot.local, ref_of(one)), change, subresource="status")
 
 
 def _state(config: Config, *, avi: bool) -> str:
@@ -92,17 +93,23 @@ def _warnings(
     return [*found[:MOST], *([f"and {more} more"] if more > 0 else [])] or None
 
 
-def _news(faults: Sequence[Fault], said: GlobalDeploymentPolicy, place: Place) -> Iterator[Notice]:
+def _news(
+    faults: Sequence[Fault], said: GlobalDeploymentPolicy, place: ClusterObjectRef
+) -> Iterator[EventRequest]:
     """An Event on each object of which something is told for the first time."""
     for fault in faults[:MOST]:
         if fault.place.where != CONTROLLER and fault.sentence not in said.status.warnings:
-            yield Notice(fault.place, "NotBalanced", fault.sentence, "Warning", told_with=place)
+            yield EventRequest(
+                fault.place, "NotBalanced", fault.sentence, "Warning", told_with=place
+            )
 
 
 def told_of_rule(rule: GSLBHostRule, error: str, snapshot: Snapshot) -> Patch:
     """Whether a host rule is in use."""
     status = {"status": "Rejected", "error": error[:MOST_ERROR]} if error else _ACCEPTED
-    return Patch(Place(snapshot.local, ref_of(rule)), {"status": status}, subresource="status")
+    return Patch(
+        ClusterObjectRef(snapshot.local, ref_of(rule)), {"status": status}, subresource="status"
+    )
 
 
 _ACCEPTED = {"status": "Accepted", "error": None}

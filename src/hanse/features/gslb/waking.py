@@ -15,7 +15,7 @@ from hanse.features.gslb.mapping import (
 from hanse.features.gslb.policy import RULES, policies_of
 from hanse.features.gslb.standing import GUIDE
 from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
-from hanse.model.facts import Answer, BadWay, ClusterState, Outcome, Role
+from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -91,16 +91,18 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
                 yield FEDERATION
             else:
                 yield from everything(snapshot)
-        case BadWay(guide) if guide == GUIDE:
+        case InvalidConnection(guide) if guide == GUIDE:
             yield from everything(snapshot)
         case Health(target):
             for service in snapshot.by(snapshot.local, BY_ADDRESS, target.address):
                 yield host_key(service.metadata.name)
         case Answer() if _leads_on(change.before) != _leads_on(change.after):
             yield POLICY
-        case Outcome(place) if is_written_for_hosts(place):
+        case WriteOutcome(place) if is_written_for_hosts(place):
             yield POLICY
-        case Outcome(place) if place.ref.namespace == NAMESPACE and place.where != snapshot.local:
+        case WriteOutcome(place) if (
+            place.ref.namespace == NAMESPACE and place.where != snapshot.local
+        ):
             yield FEDERATION
         case _:
             return

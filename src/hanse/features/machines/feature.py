@@ -8,7 +8,7 @@ from hanse.features.machines.entities import plan_machine, service_entity
 from hanse.features.machines.machine import BY_SERVICE, SOURCES, Source, machine_of, offer_of
 from hanse.features.machines.serving import plan_service
 from hanse.features.machines.telling import told_on_machine
-from hanse.model.facts import KindServed, Outcome, Role
+from hanse.model.facts import KindServed, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service
@@ -72,7 +72,7 @@ class Machines:
         if offer.service:
             return plan  # the Service's own decision tells how it went
         telling = told_on_machine(machine, offer, "", snapshot)
-        return replace(plan, patches=telling.patches, notices=telling.notices)
+        return replace(plan, patches=telling.patches, events=telling.events)
 
 
 def _keys_of(obj: object) -> Iterator[Key]:
@@ -102,7 +102,7 @@ def _source(key: Key, snapshot: Snapshot) -> Source | None:
 def _of_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     """A VM Service that could not be written, or now can be."""
     fact = change.fact
-    if isinstance(fact, Outcome) and fact.place.where == snapshot.local:
+    if isinstance(fact, WriteOutcome) and fact.place.where == snapshot.local:
         ref = fact.place.ref
         if ref.kind == Service.kind:
             yield Key(SERVICE, ref.name, ref.namespace)

@@ -66,7 +66,7 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     return Plan(
         tuple(desired),
         patches=(*telling.patches, *in_the_way.patches),
-        notices=(*telling.notices, *in_the_way.notices),
+        events=(*telling.events, *in_the_way.events),
     )
 
 

@@ -7,12 +7,12 @@ import msgspec
 from hanse.features.machines.machine import Machine, Offer
 from hanse.features.machines.names import OF_MACHINES
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import VirtualMachine
-from hanse.model.objects import Place, Ref, ref_of
-from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, Ref, ref_of
+from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 SERVED = "Served"
@@ -33,7 +33,7 @@ def told_on_machines(
     plans = [told_on_machine(machine, offer, taken, snapshot) for machine, offer in several]
     return Plan(
         patches=tuple(p for plan in plans for p in plan.patches),
-        notices=tuple(n for plan in plans for n in plan.notices),
+        events=tuple(n for plan in plans for n in plan.events),
     )
 
 
@@ -56,7 +56,7 @@ def told_on_machine(machine: Machine, offer: Offer, taken: str, snapshot: Snapsh
     else:
         return Plan()
     after = merged(standing, [wanted], snapshot.now, source.metadata.generation)
-    return _told(Place(snapshot.local, ref_of(source)), standing, after, wanted)
+    return _told(ClusterObjectRef(snapshot.local, ref_of(source)), standing, after, wanted)
 
 
 def _is_certain(machine: Machine, offer: Offer, snapshot: Snapshot) -> bool:
@@ -83,13 +83,13 @@ def told_on_service(standing: Service | None, machine: str, snapshot: Snapshot) 
     else:
         return Plan()
     after = merged(before, [wanted], snapshot.now, standing.metadata.generation)
-    return _told(Place(snapshot.local, ref_of(standing)), before, after, wanted)
+    return _told(ClusterObjectRef(snapshot.local, ref_of(standing)), before, after, wanted)
 
 
 def is_taken(key: Key, snapshot: Snapshot) -> str:
     """Why a VM Service could not be written, if something else has its name."""
-    place = Place(snapshot.local, Ref(Service.kind, key.name, key.namespace))
-    outcome = snapshot.fact(Outcome, place)
+    place = ClusterObjectRef(snapshot.local, Ref(Service.kind, key.name, key.namespace))
+    outcome = snapshot.fact(WriteOutcome, place)
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     theirs = service is not None and OF_MACHINES not in service.metadata.annotations
     if not theirs and (outcome is None or outcome.result != "Foreign"):
@@ -98,7 +98,7 @@ def is_taken(key: Key, snapshot: Snapshot) -> str:
 
 
 def _told(
-    place: Place,
+    place: ClusterObjectRef,
     before: Sequence[Condition],
     after: Sequence[Condition],
     wanted: Condition,
@@ -107,5 +107,5 @@ def _told(
     known = find(before, wanted.type)
     same = known is not None and (known.status, known.message) == (wanted.status, wanted.message)
     bad = wanted.status == "False" and not same
-    notices = (Notice(place, wanted.reason, wanted.message, "Warning"),) if bad else ()
-    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
+    events = (EventRequest(place, wanted.reason, wanted.message, "Warning"),) if bad else ()
+    return Plan(patches=(Patch(place, change, "status"),), events=events)

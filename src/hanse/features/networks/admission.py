@@ -13,7 +13,7 @@ from hanse.features.networks.sight import network_of
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import Object, Place, Ref, Wire
+from hanse.model.objects import ClusterObjectRef, Object, Ref, Wire
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Ask, Deny, Review, Verdict
@@ -93,7 +93,7 @@ def known(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
         return found
-    question = Read(Place(snapshot.local, Ref(kind.kind, name)))
+    question = Read(ClusterObjectRef(snapshot.local, Ref(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > FRESH:
         raise Missing(Ask(question))
@@ -112,7 +112,7 @@ def tenant_here(namespace: str, snapshot: Snapshot) -> str:
 
 def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
     """The namespace as it is now: its label may be newer than what was watched."""
-    question = Read(Place(snapshot.local, Ref(Namespace.kind, namespace)))
+    question = Read(ClusterObjectRef(snapshot.local, Ref(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > FRESH:
         raise Missing(Ask(question))

@@ -39,7 +39,7 @@ from hanse.features.networks.sight import (
 )
 from hanse.features.networks.tenants import plan_tenant
 from hanse.features.networks.vpc import VpcProvider
-from hanse.model.facts import KindServed, Outcome, Role
+from hanse.model.facts import KindServed, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
@@ -298,7 +298,7 @@ class Networks:
             case KindServed(where, kind) if where == snapshot.local and kind in _SERVED:
                 yield GUARDS
                 yield from self._everything(snapshot)
-            case Outcome(place) if place.where == snapshot.local:
+            case WriteOutcome(place) if place.where == snapshot.local:
                 yield from self._by_outcome(
                     place.ref.kind, place.ref.name, place.ref.namespace, snapshot
                 )

@@ -33,7 +33,7 @@ DNS_PORTS = (PolicyPort(protocol="UDP", port=53), PolicyPort(protocol="TCP", por
 NOT_NARROWED = "networks.hanse.dev/not-narrowed"
 """Annotation of a policy that people's own policies should narrow and cannot: too many."""
 
-Direction = Literal["Ingress", "Egress"]
+ConnectionIntent = Literal["Ingress", "Egress"]
 
 
 class Around(Struct, frozen=True):
@@ -158,7 +158,7 @@ class Narrowed(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def narrowed(users: Iterable[NetworkPolicy], direction: Direction) -> Narrowed:
+def narrowed(users: Iterable[NetworkPolicy], direction: ConnectionIntent) -> Narrowed:
     """Pods that no policy of people's selects in a direction; allowing adds up, so those that one
     selects must not be selected by ours."""
     chosen = [p for p in users if direction in types_of(p)]
@@ -195,7 +195,7 @@ def _policy(
     namespace: str,
     name: str,
     who: LabelSelector,
-    types: tuple[Direction, ...],
+    types: tuple[ConnectionIntent, ...],
     marks: dict[str, str],
     *,
     ingress: tuple[IngressPolicyRule, ...] = (),

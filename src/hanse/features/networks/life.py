@@ -42,15 +42,15 @@ from hanse.features.networks.sight import (
     namespaces_of,
 )
 from hanse.model.conditions import Condition, condition, find, merged
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.objects import Object, Place, Ref, Wire, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, Object, Ref, Wire, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 DRAINED = "Drained"
@@ -210,7 +210,7 @@ def _provided(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desir
 def _standing(network: Network, desired: tuple[Desired, ...], snapshot: Snapshot) -> Stand:
     """How far a network has come whose provider is done."""
     for one in desired:
-        outcome = snapshot.fact(Outcome, Place(one.where, ref_of(one.object)))
+        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, ref_of(one.object)))
         if outcome is not None and outcome.result in _TROUBLE:
             return Stand("Failed", outcome.result, outcome.message)
     if ipam_of(network) == "External" and not network.status.dns_service_ip:
@@ -230,7 +230,7 @@ def dns_ip(network: Network, snapshot: Snapshot) -> str:
 
 
 def _told(network: Network, stand: Stand, desired: tuple[Desired, ...], snapshot: Snapshot) -> Plan:
-    place = Place(snapshot.local, ref_of(network))
+    place = ClusterObjectRef(snapshot.local, ref_of(network))
     ready = condition("Ready", stand.phase == "Ready", stand.reason, stand.message)
     status: Wire = {
         "phase": stand.phase,
@@ -239,18 +239,20 @@ def _told(network: Network, stand: Stand, desired: tuple[Desired, ...], snapshot
     }
     if ipam_of(network) != "External":
         status["dnsServiceIP"] = dns_ip(network, snapshot) or None
-    notices: tuple[Notice, ...] = ()
+    events: tuple[EventRequest, ...] = ()
     if stand.phase != network.status.phase and stand.phase in ("Failed", "Unknown"):
-        notices = (Notice(place, stand.phase, stand.message, "Warning"),)
+        events = (EventRequest(place, stand.phase, stand.message, "Warning"),)
     again = timedelta(seconds=5) if stand.phase == "Unknown" else None
     patch = Patch(place, {"status": status}, "status")
-    return Plan(desired, patches=(patch,), notices=notices, again_after=again)
+    return Plan(desired, patches=(patch,), events=events, again_after=again)
 
 
 def _held(network: Network, snapshot: Snapshot) -> Plan:
     """The finalizer first: what is provided must be taken down again."""
     finalizers = [*network.metadata.finalizers, FINALIZER]
-    patch = Patch(Place(snapshot.local, ref_of(network)), {"metadata": {"finalizers": finalizers}})
+    patch = Patch(
+        ClusterObjectRef(snapshot.local, ref_of(network)), {"metadata": {"finalizers": finalizers}}
+    )
     return Plan(patches=(patch,))
 
 
@@ -284,7 +286,7 @@ def _ending(
     provision = provider.down(network, snapshot)
     if is_winding_up(network) and not left and provision.gone:
         finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
-        place = Place(snapshot.local, ref_of(network))
+        place = ClusterObjectRef(snapshot.local, ref_of(network))
         return Plan(patches=(Patch(place, {"metadata": {"finalizers": finalizers or None}}),))
     message = _removing(network, left, snapshot) if left else provision.message
     told = condition(DRAINED, True, "Unused")
@@ -333,7 +335,7 @@ def _ends(network: Network, message: str, told: Condition, snapshot: Snapshot) -
         "message": message or None,
         "conditions": _conditions(network, [ready, told], snapshot),
     }
-    return Patch(Place(snapshot.local, ref_of(network)), {"status": status}, "status")
+    return Patch(ClusterObjectRef(snapshot.local, ref_of(network)), {"status": status}, "status")
 
 
 def _conditions(network: Network, wanted: list[Condition], snapshot: Snapshot) -> object:

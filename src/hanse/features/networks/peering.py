@@ -9,7 +9,7 @@ from hanse.features.networks.sight import PEERINGS, namespaces_of, network_at, t
 from hanse.model.conditions import condition, merged
 from hanse.model.keys import Key
 from hanse.model.kinds.networks import NetworkPeering
-from hanse.model.objects import Place, Wire, ref_of
+from hanse.model.objects import ClusterObjectRef, Wire, ref_of
 from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -64,7 +64,9 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     )
     status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}
     return Plan(
-        patches=(Patch(Place(snapshot.local, ref_of(peering)), {"status": status}, "status"),)
+        patches=(
+            Patch(ClusterObjectRef(snapshot.local, ref_of(peering)), {"status": status}, "status"),
+        )
     )
 
 

@@ -10,8 +10,8 @@ from hanse.features.networks.nic import BadNic
 from hanse.features.networks.providers import Provider
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import Object, Place, Wire, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, Object, Wire, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 TOLD = f"{US}/port"
@@ -52,7 +52,7 @@ def plan_port(
     desired = tuple(Desired(obj, snapshot.local) for obj in port.objects)
     if not port.ready:
         waiting = _waiting(pod, port.message, snapshot) if port.message else Plan()
-        return Plan(desired, patches=waiting.patches, notices=waiting.notices)
+        return Plan(desired, patches=waiting.patches, events=waiting.events)
     return Plan(desired, patches=tuple(_released(pod, port, snapshot)))
 
 
@@ -73,15 +73,15 @@ def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
     gates = [{"name": g.name} for g in pod.spec.scheduling_gates if g.name != READINESS]
     if len(gates) != len(pod.spec.scheduling_gates):
         change["spec"] = {"schedulingGates": gates or None}
-    return [Patch(Place(snapshot.local, ref_of(pod)), change)]
+    return [Patch(ClusterObjectRef(snapshot.local, ref_of(pod)), change)]
 
 
 def _waiting(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
     """Tell why a pod waits; what is in its way may go, and then it is looked at again."""
-    place = Place(snapshot.local, ref_of(pod))
+    place = ClusterObjectRef(snapshot.local, ref_of(pod))
     patch = Patch(place, {"metadata": {"annotations": {TOLD: message[:1000]}}})
-    notice = Notice(place, "NoPort", message, "Warning")
-    return Plan(patches=(patch,), notices=(notice,), again_after=timedelta(minutes=1))
+    notice = EventRequest(place, "NoPort", message, "Warning")
+    return Plan(patches=(patch,), events=(notice,), again_after=timedelta(minutes=1))
 
 
 def args_of(pod: Pod) -> str:

@@ -10,12 +10,12 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.sight import network_at, networks_of
 from hanse.features.networks.template import BadTemplate, default_network
 from hanse.model.conditions import condition, merged
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network, Tenant
-from hanse.model.objects import Meta, Place, Wire, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, Meta, Wire, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 HOMES = ("default", "kube-system")
@@ -40,7 +40,7 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     return Plan(
         tuple(desired),
         patches=(_told(tenant, network, trouble, desired, snapshot),),
-        notices=_notices(tenant, trouble, snapshot),
+        events=_notices(tenant, trouble, snapshot),
     )
 
 
@@ -83,7 +83,9 @@ def _told(
     desired: list[Desired],
     snapshot: Snapshot,
 ) -> Patch:
-    outcomes = (snapshot.fact(Outcome, Place(d.where, ref_of(d.object))) for d in desired)
+    outcomes = (
+        snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, ref_of(d.object))) for d in desired
+    )
     failed = [o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")]
     why = trouble or "; ".join(failed)[:4000]
     ready = condition("Ready", not why, "Invalid" if why else "Ready", why)
@@ -93,10 +95,14 @@ def _told(
         "defaultNetwork": network.metadata.name if network is not None and known else None,
         "conditions": msgspec.to_builtins(conditions),
     }
-    return Patch(Place(snapshot.local, ref_of(tenant)), {"status": status}, "status")
+    return Patch(ClusterObjectRef(snapshot.local, ref_of(tenant)), {"status": status}, "status")
 
 
-def _notices(tenant: Tenant, trouble: str, snapshot: Snapshot) -> tuple[Notice, ...]:
+def _notices(tenant: Tenant, trouble: str, snapshot: Snapshot) -> tuple[EventRequest, ...]:
     if not trouble:
         return ()
-    return (Notice(Place(snapshot.local, ref_of(tenant)), "Invalid", trouble, "Warning"),)
+    return (
+        EventRequest(
+            ClusterObjectRef(snapshot.local, ref_of(tenant)), "Invalid", trouble, "Warning"
+        ),
+    )

@@ -26,7 +26,7 @@ from hanse.features.policies.record import (
 )
 from hanse.features.policies.sight import Sight
 from hanse.features.policies.versions import Entry
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.objects import Wire
 from hanse.model.plan import Desired, Patch, Removal
 
@@ -43,7 +43,7 @@ class Step(Struct, frozen=True):
 
 
 def decide(
-    sight: Sight, own: Record | Lost, draft: Draft, outcome: Outcome | None, now: datetime
+    sight: Sight, own: Record | Lost, draft: Draft, outcome: WriteOutcome | None, now: datetime
 ) -> Step:
     """Bring what stands here to the version that counts."""
     before = own.here if isinstance(own, Record) else Here()
@@ -99,7 +99,7 @@ def _orphaned(sight: Sight, draft: Draft, winner: Entry) -> Step:
 
 
 def _present(
-    sight: Sight, draft: Draft, winner: Entry, before: Here, outcome: Outcome | None
+    sight: Sight, draft: Draft, winner: Entry, before: Here, outcome: WriteOutcome | None
 ) -> Step:
     """The policy is to stand here, as the version that counts says."""
     policy, here = sight.policy, draft.here
@@ -165,7 +165,7 @@ def _displaced(draft: Draft, winner: Entry, reason: Reason, message: str) -> Ste
     return replace(step, record=replace(step.record, here=here))
 
 
-def _hindered(pending: Here, before: Here, outcome: Outcome | None) -> Here:
+def _hindered(pending: Here, before: Here, outcome: WriteOutcome | None) -> Here:
     """The same, blocked by what the cluster answered; an answer that is not known stands."""
     if before.target != pending.target or before.phase not in ("Pending", "Blocked"):
         return pending

@@ -49,14 +49,14 @@ from hanse.features.policies.sight import (
 )
 from hanse.features.policies.telling import notices_of
 from hanse.features.policies.versions import History
-from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Outcome, Role
+from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, Notice, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question, Removal
 from hanse.model.snapshot import (
     Change,
     FactChange,
@@ -84,7 +84,7 @@ class _Share(Struct, frozen=True):
 
     desired: tuple[Desired, ...] = ()
     step: Step | None = None
-    notices: tuple[Notice, ...] = ()
+    events: tuple[EventRequest, ...] = ()
     questions: tuple[Question, ...] = ()
     again_after: timedelta | None = None
 
@@ -148,7 +148,7 @@ class Policies:
             removals=tuple(w for w in writes if isinstance(w, Removal)),
             patches=tuple(w for w in writes if isinstance(w, Patch)),
             questions=tuple(q for s in shares for q in s.questions),
-            notices=tuple(n for s in shares for n in s.notices),
+            events=tuple(n for s in shares for n in s.events),
             again_after=min(waits, default=None),
         )
 
@@ -212,7 +212,7 @@ def _settled(
 def _share_of(
     sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, snapshot: Snapshot
 ) -> _Share:
-    outcome = snapshot.fact(Outcome, sight.place)
+    outcome = snapshot.fact(WriteOutcome, sight.place)
     step = decide(sight, own, draft, outcome, snapshot.now)
     if not _is_needed(sight, own, step.record, ledgers):
         return _Share()
@@ -226,7 +226,7 @@ def _held(sight: Sight, own: Record, message: str) -> _Share:
     record = replace(own, here=here)
     return _Share(
         (_desired(sight, record),),
-        notices=notices_of(sight, own, record),
+        events=notices_of(sight, own, record),
         again_after=guards.LOOK_AGAIN * 6,
     )
 
@@ -309,7 +309,7 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
             return _all_keys(snapshot)
         case KindServed(_, kind) if any(kind == k.kind for k in KINDS.values()):
             return _all_keys(snapshot)
-        case Outcome(place):
+        case WriteOutcome(place):
             ref = place.ref
             topics = {CLUSTER_WIDE, NAMESPACED} if ref.kind.group == "crd.antrea.io" else set()
             return [Key(t, ref.name, ref.namespace) for t in topics if KINDS[t].kind == ref.kind]

@@ -15,7 +15,7 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.labels import ALLOW_MASS_DELETION
-from hanse.model.objects import ClusterId, Place, Ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Ref
 from hanse.model.plan import Question, Read
 from hanse.model.reads import just_read, questions_of, uid_in
 from hanse.model.snapshot import Snapshot
@@ -86,12 +86,12 @@ def settle(sight: Sight, here: Here, snapshot: Snapshot) -> Here | Unsure:
     return replace(here, home=sight.home, definition=sight.definition)
 
 
-def _places(sight: Sight) -> tuple[Place, ...]:
+def _places(sight: Sight) -> tuple[ClusterObjectRef, ...]:
     definition = Ref(CustomResourceDefinition.kind, definition_name(sight.key))
-    places = (sight.place, Place(sight.member, definition))
+    places = (sight.place, ClusterObjectRef(sight.member, definition))
     if not sight.key.namespace:
         return places
-    return (*places, Place(sight.member, Ref(Namespace.kind, sight.key.namespace)))
+    return (*places, ClusterObjectRef(sight.member, Ref(Namespace.kind, sight.key.namespace)))
 
 
 def _suspicion(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:

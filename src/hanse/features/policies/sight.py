@@ -19,7 +19,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterId, Object, Place, Ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Ref
 from hanse.model.snapshot import Snapshot
 
 NOT_THERE = ""
@@ -48,15 +48,15 @@ class Sight(Struct, frozen=True):
     """Which of its stays in the federation the member is in."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ClusterObjectRef:
         """Where the policy stands or would stand."""
         kind = KINDS[self.key.topic].kind
-        return Place(self.member, Ref(kind, self.key.name, self.key.namespace))
+        return ClusterObjectRef(self.member, Ref(kind, self.key.name, self.key.namespace))
 
     @property
-    def record_place(self) -> Place:
+    def record_place(self) -> ClusterObjectRef:
         """Where its record is."""
-        return Place(self.member, Ref(ConfigMap.kind, record_name(self.key), SYSTEM))
+        return ClusterObjectRef(self.member, Ref(ConfigMap.kind, record_name(self.key), SYSTEM))
 
 
 def members_of(snapshot: Snapshot) -> tuple[ClusterId, ...]:

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from hanse.features.policies.record import Here, Lost, Record, record_name
 from hanse.features.policies.sight import Sight
 from hanse.features.policies.versions import Entry
-from hanse.model.plan import Notice
+from hanse.model.plan import EventRequest
 
 RESOLVE = "settle it with `hanse policies resolve`"
 
 
-def notices_of(sight: Sight, own: Record | Lost, record: Record) -> tuple[Notice, ...]:
+def notices_of(sight: Sight, own: Record | Lost, record: Record) -> tuple[EventRequest, ...]:
     """The events that go with a record's change."""
     before = own if isinstance(own, Record) else Record()
     return tuple(_told(sight, before, record))
 
 
-def _told(sight: Sight, before: Record, after: Record) -> Iterator[Notice]:
+def _told(sight: Sight, before: Record, after: Record) -> Iterator[EventRequest]:
     yield from _history_told(sight, before, after)
     if before.here.phase != after.here.phase or before.here.reason != after.here.reason:
         yield from _phase_told(sight, before, after)
@@ -25,7 +25,7 @@ def _told(sight: Sight, before: Record, after: Record) -> Iterator[Notice]:
         yield _warning(sight, "Restored", message)
 
 
-def _history_told(sight: Sight, before: Record, after: Record) -> Iterator[Notice]:
+def _history_told(sight: Sight, before: Record, after: Record) -> Iterator[EventRequest]:
     winner = after.history.winner
     if winner is None:
         return
@@ -59,7 +59,7 @@ def crossed(winner: Entry, loser: Entry, sight: Sight) -> str:
 _WORD = {"Present": "a change", "Deleted": "a deletion", "Orphaned": "leaving the federation"}
 
 
-def _phase_told(sight: Sight, before: Record, after: Record) -> Iterator[Notice]:
+def _phase_told(sight: Sight, before: Record, after: Record) -> Iterator[EventRequest]:
     here: Here = after.here
     winner = after.history.winner
     origin = winner.dot.cluster if winner is not None else ""
@@ -76,9 +76,9 @@ def _phase_told(sight: Sight, before: Record, after: Record) -> Iterator[Notice]
             return
 
 
-def _normal(sight: Sight, reason: str, message: str) -> Notice:
-    return Notice(sight.place, reason, message, told_with=sight.record_place)
+def _normal(sight: Sight, reason: str, message: str) -> EventRequest:
+    return EventRequest(sight.place, reason, message, told_with=sight.record_place)
 
 
-def _warning(sight: Sight, reason: str, message: str) -> Notice:
-    return Notice(sight.place, reason, message, "Warning", told_with=sight.record_place)
+def _warning(sight: Sight, reason: str, message: str) -> EventRequest:
+    return EventRequest(sight.place, reason, message, "Warning", told_with=sight.record_place)

@@ -22,7 +22,7 @@ from hanse.features.services.records import Record, is_newer, record_of, record_
 from hanse.features.services.slices import published
 from hanse.features.services.telling import settings_at_fault, told
 from hanse.model.conditions import Condition, condition, find
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
@@ -30,7 +30,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, Place, Ref, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Ref, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -178,7 +178,10 @@ def _publish(case: _Case, snapshot: Snapshot, home: str) -> Plan:
 
 def _readiness(case: _Case, desired: tuple[Desired, ...], snapshot: Snapshot) -> Condition | None:
     """Whether the export stands on the broker; None keeps what is told, since nothing is known."""
-    trouble = [snapshot.fact(Outcome, Place(case.broker, ref_of(d.object))) for d in desired]
+    trouble = [
+        snapshot.fact(WriteOutcome, ClusterObjectRef(case.broker, ref_of(d.object)))
+        for d in desired
+    ]
     bad = [t for t in trouble if t is not None and t.result in TROUBLE]
     if bad:
         return condition("Ready", False, "Failed", bad[0].message)
@@ -217,7 +220,7 @@ def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[
 def _import_at_fault(case: _Case, snapshot: Snapshot) -> list[Condition]:
     """Whether the import of this cluster itself could not be written, for what stands there."""
     ref = Ref(ServiceImport.kind, case.record.name, case.record.namespace)
-    trouble = snapshot.fact(Outcome, Place(snapshot.local, ref))
+    trouble = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
     if trouble is not None and trouble.result in TROUBLE:
         text = f"it is not imported here: {trouble.message}"
         return [condition(IMPORTED_HERE, False, "ImportFailed", text[:32000])]

@@ -10,7 +10,7 @@ from hanse.features.services.migration import LEGACY, OLD_IMPORTS, plan_legacy, 
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS, US
 from hanse.features.services.records import clusters_in
 from hanse.model.conditions import find
-from hanse.model.facts import ClusterState, KindServed, Liveness, Outcome, Role
+from hanse.model.facts import ClusterState, KindServed, Liveness, Role, WriteOutcome
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
@@ -130,12 +130,12 @@ class Services:
                 kind == GlobalIngressIP.kind and where == snapshot.local
             ):
                 yield from self._everything(snapshot)
-            case Outcome(place) if (place.where, place.ref.kind) == (
+            case WriteOutcome(place) if (place.where, place.ref.kind) == (
                 snapshot.local,
                 ServiceImport.kind,
             ):
                 yield from _export_of(place.ref.name, place.ref.namespace, snapshot)
-            case Outcome(place) if place.where == broker_of(snapshot):
+            case WriteOutcome(place) if place.where == broker_of(snapshot):
                 written = snapshot.find(place)
                 if isinstance(written, EndpointSlice):
                     yield from _published_keys(written, snapshot)

@@ -17,7 +17,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique
-from hanse.model.objects import ClusterId, Meta, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
 from hanse.model.plan import Plan, Removal
 from hanse.model.snapshot import Index, Snapshot
 
@@ -111,12 +111,20 @@ def plan_legacy(snapshot: Snapshot, home: str) -> Plan:
     ]
     upgraded = [c for c in copies if _names(_aggregate(c, snapshot, broker, home), _cluster(c))]
     removals = [
-        Removal(Place(snapshot.local, ref_of(c)), c.metadata.uid, f"{_cluster(c)} was upgraded")
+        Removal(
+            ClusterObjectRef(snapshot.local, ref_of(c)),
+            c.metadata.uid,
+            f"{_cluster(c)} was upgraded",
+        )
         for c in upgraded
     ]
     if not copies:
         removals.extend(
-            Removal(Place(broker, ref_of(o)), o.metadata.uid, f"{snapshot.local} was upgraded")
+            Removal(
+                ClusterObjectRef(broker, ref_of(o)),
+                o.metadata.uid,
+                f"{snapshot.local} was upgraded",
+            )
             for o in snapshot.by(broker, OLD_IMPORTS, "")
             if _cluster(o) == snapshot.local and _is_replaced(o, snapshot, broker, home)
         )

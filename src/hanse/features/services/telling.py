@@ -10,8 +10,8 @@ from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import MOST_PRIORITY, MOST_WEIGHT, clusters_in, number_in
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import Place, ref_of
-from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, ref_of
+from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 SETTINGS = "SettingsValid"
@@ -24,14 +24,14 @@ def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition])
     """The conditions as a patch, and an Event for those that turned bad."""
     standing = export.status.conditions
     after = merged(standing, wanted, snapshot.now, export.metadata.generation)
-    place = Place(snapshot.local, ref_of(export))
+    place = ClusterObjectRef(snapshot.local, ref_of(export))
     change = {"status": {"conditions": msgspec.to_builtins(after)}}
-    notices = tuple(
-        Notice(place, c.reason.split(",")[0], c.message, _severity(c))
+    events = tuple(
+        EventRequest(place, c.reason.split(",")[0], c.message, _severity(c))
         for c in wanted
         if _turned(c, find(standing, c.type)) and c.message
     )
-    return Plan(patches=(Patch(place, change, "status"),), notices=notices)
+    return Plan(patches=(Patch(place, change, "status"),), events=events)
 
 
 def settings_at_fault(export: ServiceExport, members: frozenset[str] | None) -> list[Condition]:

@@ -13,18 +13,20 @@ from hanse.features.statefulsets.names import (
     replica_in,
     set_in,
 )
-from hanse.features.statefulsets.submitted import Door
+from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service, ServiceSpec
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, Meta, Place, Ref, ref_of
-from hanse.model.plan import Desired, Notice, Patch, Removal
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Ref, ref_of
+from hanse.model.plan import Desired, EventRequest, Patch, Removal
 from hanse.model.snapshot import Snapshot
 
 OVERWRITTEN = "Overwritten"
 
 
-def balancers(door: Door, headless: Service | None, replicas: Sequence[str]) -> tuple[Service, ...]:
+def balancers(
+    door: SubmittedSet, headless: Service | None, replicas: Sequence[str]
+) -> tuple[Service, ...]:
     """One Service for each replica of this cluster; it leads to that pod as soon as it is there."""
     if headless is None:
         return ()
@@ -66,15 +68,15 @@ def stand_ins(
         yield Desired(there, broker, sources=frozenset({snapshot.local, broker}))
 
 
-def labels_of_pods(door: Door, snapshot: Snapshot) -> Iterator[Patch]:
+def labels_of_pods(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:
     """Each replica's pod is labelled with its own name while balancers are wanted, and kept so."""
     for pod in pods_of(door, snapshot):
         name = pod.metadata.name if door.balanced else None
         change = {"metadata": {"labels": {REPLICA: name}}}
-        yield Patch(Place(snapshot.local, ref_of(pod)), change)
+        yield Patch(ClusterObjectRef(snapshot.local, ref_of(pod)), change)
 
 
-def pods_of(door: Door, snapshot: Snapshot) -> Iterator[Pod]:
+def pods_of(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Pod]:
     """The pods of a set in this cluster, by their ordinals."""
     own = snapshot.get(
         snapshot.local, StatefulSet, set_in(door.name, snapshot.local), door.namespace
@@ -91,13 +93,13 @@ def pods_of(door: Door, snapshot: Snapshot) -> Iterator[Pod]:
             yield pod
 
 
-def overwritten(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Notice]:
+def overwritten(several: Sequence[Service], snapshot: Snapshot) -> Iterator[EventRequest]:
     """What is said of Services that had a replica's name and were somebody else's."""
     for service in several:
         if _foreign(service, snapshot) is not None:
             text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"
-            place = Place(snapshot.local, ref_of(service))
-            yield Notice(place, OVERWRITTEN, text, "Warning")
+            place = ClusterObjectRef(snapshot.local, ref_of(service))
+            yield EventRequest(place, OVERWRITTEN, text, "Warning")
 
 
 def in_the_way(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Removal]:
@@ -105,7 +107,9 @@ def in_the_way(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Remov
     for service in several:
         foreign = _foreign(service, snapshot)
         if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):
-            place = Place(snapshot.local, Ref(Service.kind, foreign.name, foreign.namespace))
+            place = ClusterObjectRef(
+                snapshot.local, Ref(Service.kind, foreign.name, foreign.namespace)
+            )
             yield Removal(place, foreign.metadata.uid, "a replica's load balancer takes its name")
 
 

@@ -13,8 +13,8 @@ from hanse.features.statefulsets.names import LOST
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
-from hanse.model.objects import ClusterId, Meta, Place, ref_of
-from hanse.model.plan import Desired, Notice, Plan
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
+from hanse.model.plan import Desired, EventRequest, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 REMEMBERED = timedelta(days=30)
@@ -72,14 +72,14 @@ def returned(
     own: StatefulSet, told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
     """Take away what came back though its set was deleted, and say so."""
-    spec, place = told.spec, Place(snapshot.local, ref_of(own))
+    spec, place = told.spec, ClusterObjectRef(snapshot.local, ref_of(own))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (
         f"StatefulSet {own.metadata.name} is back, though its set {spec.namespace}/{spec.name} was "
         f"deleted{when}: it is deleted again, its claims stay"
     )
-    notice = Notice(place, "Returned", text, "Warning", told_with=place)
-    return Plan(kept=(Place(broker, ref_of(told)),), notices=(notice,))
+    notice = EventRequest(place, "Returned", text, "Warning", told_with=place)
+    return Plan(kept=(ClusterObjectRef(broker, ref_of(told)),), events=(notice,))
 
 
 def why_left_to_people(own: StatefulSet, told: StatefulSetPart) -> str:

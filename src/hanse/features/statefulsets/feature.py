@@ -16,7 +16,7 @@ from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.mirror import plan_mirror
 from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, set_in
 from hanse.features.statefulsets.shares import plan_shares, plan_status
-from hanse.model.facts import ClusterState, Liveness, Outcome, Role
+from hanse.model.facts import ClusterState, Liveness, Role, WriteOutcome
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -150,9 +150,11 @@ class StatefulSets:
                 yield from self._everything(snapshot)
             case Liveness(where) if where == broker_of(snapshot):
                 yield from self._all_shared(snapshot)
-            case Outcome(place) if place.where == snapshot.local or place.ref.kind == Service.kind:
+            case WriteOutcome(place) if (
+                place.where == snapshot.local or place.ref.kind == Service.kind
+            ):
                 yield from self._troubled(place.ref.name, place.ref.namespace, snapshot)
-            case Outcome(place) if place.ref.kind == FederatedStatefulSet.kind:
+            case WriteOutcome(place) if place.ref.kind == FederatedStatefulSet.kind:
                 yield from _hosted(place.ref.name, place.ref.namespace, snapshot)
             case _:
                 return

@@ -18,14 +18,14 @@ from hanse.features.statefulsets.losing import deleted_or_lost, let_go, without_
 from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
-from hanse.features.statefulsets.submitted import Door, door_at, in_use
+from hanse.features.statefulsets.submitted import SubmittedSet, door_at, in_use
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, Meta, Object, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -34,7 +34,7 @@ class _Case(Struct, frozen=True):
     """One set that this cluster has to do with."""
 
     key: Key
-    door: Door
+    door: SubmittedSet
     record: StatefulSetShares
     broker: ClusterId
     service: Service | None
@@ -48,7 +48,9 @@ def plan_local(key: Key, snapshot: Snapshot, home: str) -> Plan:
     if broker is None:
         return plan
     theirs = [o for o in standing(key, snapshot) if is_for_others(o, key, snapshot, broker)]
-    left = tuple(Place(snapshot.local, ref_of(o)) for o in theirs)  # until they have taken it over
+    left = tuple(
+        ClusterObjectRef(snapshot.local, ref_of(o)) for o in theirs
+    )  # until they have taken it over
     return replace(plan, kept=(*plan.kept, *left)) if left else plan
 
 
@@ -100,7 +102,7 @@ def _held(case: _Case, snapshot: Snapshot, home: str) -> Plan:
         (*here, *there),
         removals=tuple(in_the_way(several, snapshot)),
         patches=tuple(labels_of_pods(door, snapshot)),
-        notices=tuple(overwritten(several, snapshot)),
+        events=tuple(overwritten(several, snapshot)),
     )
 
 

@@ -17,14 +17,14 @@ from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, R
 from hanse.features.statefulsets.reports import TROUBLE
 from hanse.features.statefulsets.telling import news
 from hanse.model.conditions import Condition, condition, merged
-from hanse.model.facts import Outcome
+from hanse.model.facts import WriteOutcome
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.labels import OWNER, OWNER_KEY
-from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, Ref, Wire, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, Ref, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -40,13 +40,13 @@ def plan_mirror(key: Key, snapshot: Snapshot, home: str) -> Plan:
     return replace(plan, kept=(*plan.kept, *_of_others(key, snapshot, broker)))
 
 
-def _of_others(key: Key, snapshot: Snapshot, broker: ClusterId) -> Iterator[Place]:
+def _of_others(key: Key, snapshot: Snapshot, broker: ClusterId) -> Iterator[ClusterObjectRef]:
     """The headless Services of our other sets: they stay whoever passed them on."""
     for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, key.namespace):
         name = service_of(hosted)
         stays = hosted.metadata.deletion_timestamp is None
         if name and stays and hosted.metadata.name != key.name:
-            yield Place(broker, Ref(Service.kind, name, key.namespace))
+            yield ClusterObjectRef(broker, Ref(Service.kind, name, key.namespace))
 
 
 def _plan(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
@@ -62,11 +62,13 @@ def _plan(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
         desired += _shown(key, here, snapshot, broker)
     told = _told(here, there, snapshot, trouble)
     after = msgspec.convert(told.change.get("status", {}).get("conditions", ()), _Conditions)
-    notices = tuple(news(told.place, here.status.conditions, after))
-    shown: tuple[Place, ...] = ()
+    events = tuple(news(told.place, here.status.conditions, after))
+    shown: tuple[ClusterObjectRef, ...] = ()
     if anchor is not None and not trouble:
-        shown = (Place(snapshot.local, ref_of(anchor)),)  # the last shares that we could read
-    return Plan(tuple(desired), patches=(told,), notices=notices, kept=shown)
+        shown = (
+            ClusterObjectRef(snapshot.local, ref_of(anchor)),
+        )  # the last shares that we could read
+    return Plan(tuple(desired), patches=(told,), events=events, kept=shown)
 
 
 def _after_deletion(
@@ -80,9 +82,9 @@ def _after_deletion(
     ours = there is not None and OWNER in there.metadata.labels
     if anchor is None or there is None or not ours:
         return Plan()
-    shown = Place(snapshot.local, ref_of(anchor))
+    shown = ClusterObjectRef(snapshot.local, ref_of(anchor))
     if anchor.metadata.owner_references:
-        return Plan(kept=(Place(broker, ref_of(there)), shown))
+        return Plan(kept=(ClusterObjectRef(broker, ref_of(there)), shown))
     marks = {**there.metadata.annotations, ORPHANED: "true"}
     there = replace(there, metadata=replace(there.metadata, annotations=marks))
     if not _held_somewhere(there, snapshot, broker, home):
@@ -180,7 +182,7 @@ def _shown(
 
 def _trouble(here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
     """Why the broker does not take the set; empty if nothing is known."""
-    outcome = snapshot.fact(Outcome, Place(broker, ref_of(here)))
+    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, ref_of(here)))
     return outcome.message if outcome is not None and outcome.result in TROUBLE else ""
 
 
@@ -188,7 +190,7 @@ def _told(
     here: FederatedStatefulSet, there: FederatedStatefulSet | None, snapshot: Snapshot, trouble: str
 ) -> Patch:
     """The status at home: what the broker's copy says, as far as that is about this set."""
-    place = Place(snapshot.local, ref_of(here))
+    place = ClusterObjectRef(snapshot.local, ref_of(here))
     generation = here.metadata.generation
     if trouble:
         return Patch(place, _refused(here, trouble, snapshot), "status")

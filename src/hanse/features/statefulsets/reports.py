@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from hanse.features.statefulsets.balancers import pods_of
 from hanse.features.statefulsets.endings import made_with
 from hanse.features.statefulsets.names import REVISION, part_name, set_in
-from hanse.features.statefulsets.submitted import Door
-from hanse.model.facts import Outcome
+from hanse.features.statefulsets.submitted import SubmittedSet
+from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
 from hanse.model.labels import OWNER
-from hanse.model.objects import Meta, Place, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, ref_of
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot
 
@@ -19,7 +19,7 @@ TROUBLE = ("Foreign", "Refused", "Forbidden")
 
 
 def report(
-    door: Door,
+    door: SubmittedSet,
     share: int,
     desired: list[Desired],
     snapshot: Snapshot,
@@ -65,13 +65,13 @@ def _is_complete(own: StatefulSet) -> bool:
     )
 
 
-def _replicas(door: Door, snapshot: Snapshot) -> Iterator[Replica]:
+def _replicas(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
     for pod in pods_of(door, snapshot):
         name = pod.metadata.name
         yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, door, snapshot))
 
 
-def _addresses(replica: str, door: Door, snapshot: Snapshot) -> tuple[str, ...]:
+def _addresses(replica: str, door: SubmittedSet, snapshot: Snapshot) -> tuple[str, ...]:
     service = snapshot.get(snapshot.local, Service, replica, door.namespace)
     if not door.balanced or service is None or OWNER not in service.metadata.labels:
         return ()
@@ -79,12 +79,12 @@ def _addresses(replica: str, door: Door, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(i.ip or i.hostname for i in given if i.ip or i.hostname)[:16]
 
 
-def _troubles(door: Door, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
+def _troubles(door: SubmittedSet, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
     space = snapshot.get(snapshot.local, Namespace, door.namespace)
     if space is not None and space.terminating:
         yield f"namespace {door.namespace} is being deleted here"
     for one in desired:
-        outcome = snapshot.fact(Outcome, Place(one.where, ref_of(one.object)))
+        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, ref_of(one.object)))
         if outcome is not None and outcome.result in TROUBLE:
             yield (
                 outcome.message

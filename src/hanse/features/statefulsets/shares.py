@@ -5,7 +5,7 @@ from msgspec import Struct
 from hanse.features.statefulsets.fleet import Member, members, parts_of, unread_parts, was_read
 from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
 from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
-from hanse.features.statefulsets.submitted import Door, door_at
+from hanse.features.statefulsets.submitted import SubmittedSet, door_at
 from hanse.features.statefulsets.telling import Situation, told
 from hanse.model.fleet import broker_of, is_alive_for_us
 from hanse.model.keys import Key
@@ -17,7 +17,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.objects import ClusterId, Meta, OwnerReference, Place, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -36,7 +36,7 @@ class _View(Struct, frozen=True):
     """All that is known of one set at its broker."""
 
     broker: ClusterId
-    door: Door | None
+    door: SubmittedSet | None
     record: StatefulSetShares | None
     parts: dict[ClusterId, StatefulSetPartSpec]
     unread: frozenset[ClusterId]
@@ -49,7 +49,7 @@ class _View(Struct, frozen=True):
 class _Decision(Struct, frozen=True):
     """Who is to run how many replicas."""
 
-    door: Door
+    door: SubmittedSet
     fleet: _Fleet
     spread: Distribution
     service: Service | None
@@ -63,7 +63,9 @@ def plan_shares(key: Key, snapshot: Snapshot, home: str) -> Plan:
     if broker is None:
         return Plan()
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
-    as_it_stands = Plan(kept=(Place(broker, ref_of(record)),) if record is not None else ())
+    as_it_stands = Plan(
+        kept=(ClusterObjectRef(broker, ref_of(record)),) if record is not None else ()
+    )
     view = _view(key, snapshot, broker, home, record)
     if view is None:
         return as_it_stands
@@ -90,7 +92,7 @@ def plan_status(key: Key, snapshot: Snapshot, home: str) -> Plan:
     alive = _heard(view.parts, view.everyone, snapshot, broker, home)
     status = told(_situation(view, decision, alive), snapshot, broker, view.rank)
     noted = _noted(decision.door, decision.record, decision.service, broker, view.rank)
-    return Plan(patches=(*status.patches, *noted), notices=status.notices)
+    return Plan(patches=(*status.patches, *noted), events=status.events)
 
 
 def _view(
@@ -165,7 +167,7 @@ def _shared(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
     return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
 
 
-def _fleet(door: Door, everyone: tuple[Member, ...]) -> _Fleet:
+def _fleet(door: SubmittedSet, everyone: tuple[Member, ...]) -> _Fleet:
     unfit = tuple(m.cluster for m in everyone if why_bad_name(door.name, (m.cluster,)))
     return _Fleet(
         tuple(m.cluster for m in everyone),
@@ -175,7 +177,7 @@ def _fleet(door: Door, everyone: tuple[Member, ...]) -> _Fleet:
 
 
 def _spread(
-    door: Door,
+    door: SubmittedSet,
     record: StatefulSetShares | None,
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
@@ -192,7 +194,9 @@ def _spread(
     return distribute(door.spec.replicas, before, fleet.healthy, _wishes(door, fleet, before))
 
 
-def _wishes(door: Door, fleet: _Fleet, before: dict[ClusterId, int]) -> dict[ClusterId, Wish]:
+def _wishes(
+    door: SubmittedSet, fleet: _Fleet, before: dict[ClusterId, int]
+) -> dict[ClusterId, Wish]:
     wishes = door.preferences.of((*fleet.healthy, *before))
     return {cluster: wish for cluster, wish in wishes.items() if wish != USUAL}
 
@@ -206,7 +210,7 @@ def shares_in(
     return {cluster: part.share for cluster, part in sorted(parts.items()) if part.share}
 
 
-def _record(door: Door, spread: Distribution, service: Service | None) -> StatefulSetShares:
+def _record(door: SubmittedSet, spread: Distribution, service: Service | None) -> StatefulSetShares:
     meta = door.object.metadata
     kind = type(door.object).kind
     owner = OwnerReference(
@@ -234,7 +238,7 @@ def replicas_of(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> l
 
 
 def _noted(
-    door: Door,
+    door: SubmittedSet,
     record: StatefulSetShares | None,
     service: Service | None,
     broker: ClusterId,
@@ -254,5 +258,5 @@ def _noted(
         marks[REPLICAS] = ", ".join(names) or None
     elif REPLICAS not in service.metadata.annotations and BALANCERS not in door.marks:
         return ()  # nobody ever asked for any
-    place = Place(broker, ref_of(service))
+    place = ClusterObjectRef(broker, ref_of(service))
     return (Patch(place, {"metadata": {"annotations": marks}}, rank=rank),)

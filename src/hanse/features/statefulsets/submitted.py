@@ -37,7 +37,7 @@ MOST_BALANCERS = 5000
 """Replicas whose names fit into one annotation, each with a load balancer."""
 
 
-class Door(Struct, frozen=True):
+class SubmittedSet(Struct, frozen=True):
     """One set as the federation was asked for it."""
 
     object: StatefulSet | FederatedStatefulSet
@@ -101,7 +101,7 @@ class Door(Struct, frozen=True):
         return self.spec.ordinals.start if self.spec.ordinals is not None else 0
 
 
-def door_at(key: Key, snapshot: Snapshot, broker: ClusterId) -> Door | None:
+def door_at(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
     """The set of that name as it was submitted; a StatefulSet goes before the other kind."""
     plain = snapshot.get(broker, StatefulSet, key.name, key.namespace)
     if plain is not None and is_open(snapshot, broker):
@@ -110,7 +110,9 @@ def door_at(key: Key, snapshot: Snapshot, broker: ClusterId) -> Door | None:
     return placed_door(placed) if placed is not None else None
 
 
-def in_use(door: Door, shared: StatefulSetSharesSpec, own: StatefulSet | None) -> Door | None:
+def in_use(
+    door: SubmittedSet, shared: StatefulSetSharesSpec, own: StatefulSet | None
+) -> SubmittedSet | None:
     """An invalid set as a cluster goes on with it: what was decided before is carried out.
 
     None where nothing can be: it was never made there, and its spec cannot be read.
@@ -133,18 +135,18 @@ def is_open(snapshot: Snapshot, broker: ClusterId) -> bool:
     return snapshot.listed(broker, Node) and next(snapshot.all(broker, Node), None) is None
 
 
-def plain_door(submitted: StatefulSet) -> Door:
+def plain_door(submitted: StatefulSet) -> SubmittedSet:
     """A StatefulSet in the federation's own API."""
     meta = submitted.metadata
     marks = meta.annotations
     wishes = preferences_in(marks[PREFERENCES]) if PREFERENCES in marks else Preferences()
     faults = (*_faults(meta.name, submitted.spec, marks), *wishes.faults)
-    return Door(
+    return SubmittedSet(
         submitted, submitted.spec, users(meta.labels), users(marks), marks, wishes, tuple(faults)
     )
 
 
-def placed_door(submitted: FederatedStatefulSet) -> Door:
+def placed_door(submitted: FederatedStatefulSet) -> SubmittedSet:
     """A FederatedStatefulSet, in a host cluster or as its agent passed it on."""
     meta, template = submitted.metadata, submitted.spec.template
     own = template.metadata
@@ -156,7 +158,7 @@ def placed_door(submitted: FederatedStatefulSet) -> Door:
     except msgspec.ValidationError as error:
         spec = StatefulSetSpec()
         faults = [f"spec.template.spec: {error}; mend that field"]
-    return Door(
+    return SubmittedSet(
         submitted,
         spec,
         users(own.labels),

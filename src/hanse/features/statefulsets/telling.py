@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from hanse.features.statefulsets.names import MOST_OF_A_SET, REBALANCE
 from hanse.features.statefulsets.planner import Distribution
-from hanse.features.statefulsets.submitted import Door
+from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterShare
 from hanse.model.kinds.stateful import StatefulSetPartSpec
-from hanse.model.objects import ClusterId, Place, Wire
-from hanse.model.plan import Notice, Patch, Plan
+from hanse.model.objects import ClusterId, ClusterObjectRef, Wire
+from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 MOST_OF_A_MESSAGE = 1000
@@ -25,7 +25,7 @@ _QUIET = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "
 class Situation(Struct, frozen=True):
     """All that the status of one set is made of."""
 
-    door: Door
+    door: SubmittedSet
     spread: Distribution
     parts: dict[ClusterId, StatefulSetPartSpec]
     """Reports of clusters that are alive."""
@@ -59,23 +59,25 @@ class Situation(Struct, frozen=True):
 def told(situation: Situation, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
     """The status of the set at its door as a patch, with Events for what turned."""
     door = situation.door
-    place = Place(broker, door.ref)
+    place = ClusterObjectRef(broker, door.ref)
     standing = _standing_conditions(door)
     wanted = tuple(_conditions(situation, standing))
     generation = door.object.metadata.generation
     conditions = merged(standing, wanted, snapshot.now, generation)
     status = _status(situation, conditions)
-    notices = tuple(news(place, standing, wanted))
+    events = tuple(news(place, standing, wanted))
     patch = Patch(place, {"status": status}, "status", rank=rank)
-    return Plan(patches=(patch,), notices=notices)
+    return Plan(patches=(patch,), events=events)
 
 
-def news(place: Place, before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Notice]:
+def news(
+    place: ClusterObjectRef, before: Sequence[Condition], after: Sequence[Condition]
+) -> Iterator[EventRequest]:
     """Events about what turned bad, or good again, and about where replicas are placed."""
     for one in after:
         if _turned(one, find(before, one.type)) and one.message:
             kind: Literal["Normal", "Warning"] = "Normal" if one.reason in _QUIET else "Warning"
-            yield Notice(place, one.reason, one.message, kind)
+            yield EventRequest(place, one.reason, one.message, kind)
 
 
 def _status(situation: Situation, conditions: Sequence[Condition]) -> Wire:
@@ -218,7 +220,7 @@ def _update(situation: Situation) -> Condition:
     return condition("Updated", False, "Halted", (text + rest)[:MOST_OF_A_MESSAGE])
 
 
-def _standing_conditions(door: Door) -> tuple[Condition, ...]:
+def _standing_conditions(door: SubmittedSet) -> tuple[Condition, ...]:
     if not isinstance(door.object, StatefulSet):
         return door.object.status.conditions
     return tuple(one.told for one in door.object.status.conditions)

@@ -6,7 +6,7 @@ import msgspec
 
 from hanse.features.statefulsets.fleet import members
 from hanse.features.statefulsets.names import PREFERENCES, why_bad_name
-from hanse.features.statefulsets.submitted import Door, placed_door
+from hanse.features.statefulsets.submitted import SubmittedSet, placed_door
 from hanse.model.fleet import broker_of
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
@@ -30,7 +30,7 @@ _FORBIDDEN = (
 _DEFAULTS = {"podManagementPolicy": "OrderedReady", "serviceName": "", "volumeClaimTemplates": []}
 
 
-class SetsAtTheDoor:
+class FederatedStatefulSetWebhook:
     """Refuses a FederatedStatefulSet that no cluster could run, in the API's own words."""
 
     name = "federatedstatefulsets"
@@ -73,7 +73,7 @@ def _joined(snapshot: Snapshot, home: str) -> tuple[ClusterId, ...]:
     return tuple(m.cluster for m in members(snapshot, broker, home)) if broker is not None else ()
 
 
-def _doubts(door: Door, joined: tuple[ClusterId, ...]) -> Iterator[str]:
+def _doubts(door: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
     """What is let in and yet will not come out as wished, now at least."""
     if not joined:
         return

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Literal
 
 from hanse.model.conditions import Condition
-from hanse.model.facts import ClusterState, Leadership, Liveness, Outcome, Phase
+from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, WriteOutcome
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
@@ -143,7 +143,7 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:
             if isinstance(before, Liveness) and before.alive != alive:
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"
                 yield lease, "fleet", "good" if alive else "bad", None, f"{text} (seen by {agent})"
-        case Outcome(place, result, message) if before is None:
+        case WriteOutcome(place, result, message) if before is None:
             yield place.where, "told", "warn", None, f"{place.ref}: {result}, {message}"
         case _:
             return

@@ -16,7 +16,7 @@ from hanse.web.webhooks.server import AskLive, answered, serving
 log = logging.getLogger(__name__)
 
 
-class Doorkeeper:
+class WebhookServer:
     """One agent's hooks behind one door; without a certificate nobody gets in."""
 
     def __init__(
