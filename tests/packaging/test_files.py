@@ -59,6 +59,6 @@ def test_the_wheel_holds_the_page_and_both_commands(tmp_path: Path) -> None:
         commands = next(whole.read(n).decode() for n in names if n.endswith("entry_points.txt"))
 
     page = ROOT / "src/hanse/web/dashboard/page"
-    assert {f"hanse/dashboard/page/{file.name}" for file in page.iterdir()} <= names
+    assert {f"hanse/web/dashboard/page/{file.name}" for file in page.iterdir()} <= names
     assert "hanse/py.typed" in names
     assert "kubectl-hanse" in commands

@@ -19,8 +19,8 @@ _APEX = -1
 class Compiler:
     """All names of one view, from all of its sources.
 
-    Changes are noted as they come (`on_change`) and compiled in pieces (`compile`), so that a list of
-    ten thousand services never keeps anybody waiting for long.
+    Changes are recorded as they come (`on_change`) and compiled in pieces (`compile`), so that a
+    list of ten thousand services never blocks the loop for long.
     """
 
     def __init__(self, view: View, sources: Sequence[ZoneSource], serial: int = 1) -> None:
