@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 import msgspec
-from tests.support.assembly import Assembly
 from tests.support.builders import namespace
 from tests.support.faults import READING, Weather
+from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import run
 
 from bench.figures import AtMost, Figure, percentile
@@ -40,7 +40,7 @@ CALM = 10.0
 """Virtual seconds without a write after which a federation counts as settled."""
 
 
-class Measured(Assembly):
+class Measured(SupervisedWorld):
     """A federation that counts what its supervisors read."""
 
     def __init__(self, members: int) -> None:
@@ -142,7 +142,7 @@ async def changes(members: int, times: int) -> list[float]:
     async with federation.running():
         await _join(federation, 1)
         await federation.calm()
-        for source in federation.chiefs:
+        for source in federation.supervisor_names:
             for target in federation.names:
                 federation.network.link(source, target).weather = Weather(delay=TRIP)
         taken = []
@@ -152,13 +152,13 @@ async def changes(members: int, times: int) -> list[float]:
         return taken
 
 
-async def _found(federation: Assembly) -> None:
+async def _found(federation: SupervisedWorld) -> None:
     await federation.open()
     for name in federation.names:
-        await federation.person(name).create(namespace(SHOP))
+        await federation.admin(name).create(namespace(SHOP))
 
 
-async def _join(federation: Assembly, services: int) -> None:
+async def _join(federation: SupervisedWorld, services: int) -> None:
     """Each federated Service has members in clusters that are far apart in the order."""
     many = len(federation.names)
     for number in range(services):
@@ -168,9 +168,9 @@ async def _join(federation: Assembly, services: int) -> None:
                 name=f"s{number}-{turn}", namespace=SHOP, annotations={GLOBAL: f"s{number}"}
             )
             ports = (ServicePort(port=80, name="http"),)
-            person = federation.person(where)
-            await person.create(Service(metadata=meta, spec=ServiceSpec(ports=ports)))
-            await person.create(_pods(meta.name, f"10.{turn}.{number // 200}.{number % 200 + 1}"))
+            admin = federation.admin(where)
+            await admin.create(Service(metadata=meta, spec=ServiceSpec(ports=ports)))
+            await admin.create(_pods(meta.name, f"10.{turn}.{number // 200}.{number % 200 + 1}"))
 
 
 def _pods(service: str, address: str) -> EndpointSlice:
@@ -184,25 +184,25 @@ def _pods(service: str, address: str) -> EndpointSlice:
     )
 
 
-async def _require_whole(federation: Assembly, services: int) -> None:
+async def _require_whole(federation: SupervisedWorld, services: int) -> None:
     for name in federation.names:
-        found = await federation.person(name).list(EndpointSlice, namespace=SYSTEM)
+        found = await federation.admin(name).list(EndpointSlice, namespace=SYSTEM)
         wanted = services * MEMBERS_OF_A_SERVICE
         assert len(found.objects) == wanted, f"{name} has {len(found.objects)} of {wanted} slices"
 
 
-async def _change(federation: Assembly, address: str) -> float:
+async def _change(federation: SupervisedWorld, address: str) -> float:
     """Give a member Service another pod, and wait until each member's slice tells it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
     where = federation.names[0]
-    await federation.person(where).patch(EndpointSlice, "s0-0-pods", SHOP, {"endpoints": endpoints})
+    await federation.admin(where).patch(EndpointSlice, "s0-0-pods", SHOP, {"endpoints": endpoints})
     waiting = set(federation.names)
     while waiting:
         await asyncio.sleep(0.005)
         for name in list(waiting):
-            found = await federation.person(name).list(EndpointSlice, namespace=SYSTEM)
+            found = await federation.admin(name).list(EndpointSlice, namespace=SYSTEM)
             if any(address in e.addresses for s in found.objects for e in s.endpoints or ()):
                 waiting.discard(name)
     return loop.time() - began

@@ -31,9 +31,9 @@ PATIENCE = 120
 
 async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> None:
     server = ApiServer(HERE, clock=WallClock())
-    person = Client(InProcess(server))
+    admin = Client(InProcess(server))
     for kind in (Tenant, Network, NetworkPeering, NetworkPort):
-        await person.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
+        await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
     names = Names(compose((HERE,)), 0)
     agent = Agent(
         Settings(HERE, "only", replicated=False),
@@ -45,9 +45,9 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
 
     async with asyncio.timeout(PATIENCE), names.running():
         async with agent.running(), names.told_by(agent):
-            await person.create(made(Network, "acme.lab", spec={"type": "flat", "tenant": "acme"}))
+            await admin.create(made(Network, "acme.lab", spec={"type": "flat", "tenant": "acme"}))
             web = made(Service, "web", "default", marks, spec={"ports": [{"port": 80}]})
-            address = (await person.create(web)).spec.cluster_ip
+            address = (await admin.create(web)).spec.cluster_ip
             while f"{HERE}/acme.lab" not in names.addresses:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.05)
 

@@ -152,36 +152,36 @@ class Site:
     def __init__(self, avi: AviServer) -> None:
         self.avi = avi
         self.server = ApiServer("lubeck", clock=WallClock())
-        self.person = Client(InProcess(self.server))
+        self.admin = Client(InProcess(self.server))
 
     async def form(self) -> None:
         for kind in (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule, GlobalService):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             body = msgspec.json.encode(crd_of(kind))
-            await self.person.send(Request("POST", path, body=body))
+            await self.admin.send(Request("POST", path, body=body))
         for name in (NAMESPACE, "shop"):
-            await self.person.create(Namespace(metadata=Meta(name=name)))
+            await self.admin.create(Namespace(metadata=Meta(name=name)))
         login = {
             "username": USER.encode(),
             "password": PASSWORD.encode(),
             "certificateAuthorityData": self.avi.authority.certificate,
         }
-        await self.person.create(Secret(metadata=Meta(name="avi", namespace=NAMESPACE), data=login))
+        await self.admin.create(Secret(metadata=Meta(name="avi", namespace=NAMESPACE), data=login))
         leader = GSLBLeader(credentials="avi", controller_ip=f"127.0.0.1:{self.avi.port}")
         said = config("lubeck")
         said = msgspec.structs.replace(
             said, spec=msgspec.structs.replace(said.spec, gslb_leader=leader)
         )
-        await self.person.create(said)
-        await self.person.create(amko("lubeck", leads=True))
-        await self.person.create(policy("lubeck", ttl=9))
+        await self.admin.create(said)
+        await self.admin.create(amko("lubeck", leads=True))
+        await self.admin.create(policy("lubeck", ttl=9))
         await self.serve("10.1.0.9")
 
     async def serve(self, address: str) -> None:
         made = balancer("", 80, hostname=HOST)
-        await self.person.create(made)
+        await self.admin.create(made)
         status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
-        await self.person.patch(type(made), "db", "shop", status, subresource="status")
+        await self.admin.patch(type(made), "db", "shop", status, subresource="status")
 
     @asynccontextmanager
     async def agent(self) -> AsyncIterator[None]:
@@ -216,13 +216,11 @@ async def test_a_leader_keeps_the_controller_as_its_clusters_are(avi: AviServer)
         assert (monitor["type"], monitor["monitor_port"]) == ("HEALTH_MONITOR_TCP", 80)
         await eventually(lambda: _created_by(avi).startswith("amko-"))
 
-        await site.person.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 5}})
+        await site.admin.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 5}})
         await eventually(lambda: next(iter(avi.services.values()))["ttl"] == 5)
 
-        await site.person.patch(
-            AMKOCluster, "amkocluster", NAMESPACE, {"spec": {"isLeader": False}}
-        )
-        await site.person.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 6}})
+        await site.admin.patch(AMKOCluster, "amkocluster", NAMESPACE, {"spec": {"isLeader": False}})
+        await site.admin.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 6}})
         await asyncio.sleep(0.2)
 
     assert next(iter(avi.services.values()))["ttl"] == 5
@@ -248,7 +246,7 @@ async def test_the_last_member_takes_its_service_and_monitor_with_it(avi: AviSer
 
     async with site.agent():
         await eventually(lambda: avi.services)
-        await site.person.delete(type(balancer("")), "db", "shop")
+        await site.admin.delete(type(balancer("")), "db", "shop")
         await eventually(lambda: not avi.services and not avi.objects["healthmonitor"])
 
 

@@ -23,10 +23,10 @@ from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.rights import Rule
-from tests.scenarios.market import Market
-from tests.support.stage import Stage
-from tests.support.stage_accounts import account_with, rules_of
-from tests.support.stage_kubernetes import SHORT, KubernetesGround, kubernetes_ground
+from tests.scenarios.toy_offers import OffersScenario
+from tests.support.agent_accounts import account_with, rules_of
+from tests.support.scenario import Scenario
+from tests.support.testbed_kubernetes import SHORT, KubernetesTestbed, kubernetes_testbed
 from tests.support.toy import Toy
 
 ROOT = Path(__file__).parents[2]
@@ -65,13 +65,13 @@ class AgentProcess:
 class Federation:
     """Three real clusters and a broker, with an agent process for each cluster."""
 
-    def __init__(self, stage: Stage, ground: KubernetesGround, folder: Path) -> None:
-        self.stage = stage
-        self.market = Market(stage)
+    def __init__(self, scenario: Scenario, testbed: KubernetesTestbed, folder: Path) -> None:
+        self.scenario = scenario
+        self.toy_offers = OffersScenario(scenario)
         self.processes: dict[str, AgentProcess] = {}
         self.folder = folder
         self.access: dict[tuple[ClusterId, ClusterId], Access] = {}
-        self._ground = ground
+        self._ground = testbed
         self._started = 0
 
     def log_of(self, name: str) -> str:
@@ -82,10 +82,10 @@ class Federation:
         """Give a cluster's agent its accounts and write its kubeconfig."""
         contexts: list[Context] = []
         for target, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
-            rules = rules_of((Toy(),), cluster, role, self.stage.system)
+            rules = rules_of((Toy(),), cluster, role, self.scenario.system)
             if role is Role.LOCAL:
                 rules = tuple(kept for rule in rules if (kept := at_home(rule)) is not None)
-            account = account_with(rules, cluster, self.stage.system)
+            account = account_with(rules, cluster, self.scenario.system)
             access = await self._ground.access(account, target)
             self.access[cluster, target] = access
             contexts.append(Context(target, access, user=account.name))
@@ -99,7 +99,7 @@ class Federation:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "tests.real.agent_process", cluster, f"{name}-{self._started}"),
-                *(self.stage.system, str(self._kubeconfig(cluster))),
+                *(self.scenario.system, str(self._kubeconfig(cluster))),
                 cwd=ROOT,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
@@ -110,7 +110,7 @@ class Federation:
 
     async def start_all(self) -> None:
         """Give every cluster its agent."""
-        for cluster in self.stage.names:
+        for cluster in self.scenario.names:
             if (cluster, BROKER) not in self.access:
                 await self.post(cluster)
             await self.start(cluster)
@@ -126,16 +126,16 @@ class Federation:
 async def federation(fleet: RealFleet, shop: str, folder: Path) -> AsyncIterator[Federation]:
     """A shared fleet with a place for agents; at the end they are killed and all is cleared."""
     async with (
-        kubernetes_ground(fleet, folder) as ground,
-        Stage(ground, shop, lambda: (Toy(),)) as stage,
+        kubernetes_testbed(fleet, folder) as testbed,
+        Scenario(testbed, shop, lambda: (Toy(),)) as scenario,
     ):
-        made = Federation(stage, ground, folder)
-        await made.market.open()
+        made = Federation(scenario, testbed, folder)
+        await made.toy_offers.open()
         try:
             yield made
         finally:
             await made.kill_all()
-            await made.market.clear()
+            await made.toy_offers.clear()
 
 
 async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Path) -> None:

@@ -21,10 +21,10 @@ from hanse.model.objects import ClusterId
 from hanse.model.rights import Rule
 from tests.real.agent_process import Federation, Rules, federation
 from tests.real.scenarios import get, post
-from tests.scenarios.market import Market, shop_of
-from tests.support.stage import Check, Stage
-from tests.support.stage_accounts import rules_of
-from tests.support.stage_kubernetes import KubernetesGround
+from tests.scenarios.toy_offers import OffersScenario, shop_of
+from tests.support.agent_accounts import rules_of
+from tests.support.scenario import Check, Scenario
+from tests.support.testbed_kubernetes import KubernetesTestbed
 from tests.support.toy import Toy
 
 
@@ -39,21 +39,21 @@ async def agents(
 async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generated(
     agents: Federation,
 ) -> None:
-    stage, market = agents.stage, agents.market
+    scenario, toy_offers = agents.scenario, agents.toy_offers
     await agents.start_all()
 
-    await market.offer("lubeck", "bread", "3")
-    await stage.eventually(market.everywhere("bread", lubeck="3"))
-    await stage.eventually(market.is_told("lubeck", "bread", "yes"))
-    await market.reprice("lubeck", "bread", "4")
-    await stage.eventually(market.everywhere("bread", lubeck="4"))
-    await market.remove("hamburg", "copy-of-bread")
-    await stage.eventually(market.everywhere("bread", lubeck="4"))
-    await market.withdraw("lubeck", "bread")
-    await stage.eventually(market.nowhere("bread"))
+    await toy_offers.offer("lubeck", "bread", "3")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
+    await scenario.eventually(toy_offers.is_told("lubeck", "bread", "yes"))
+    await toy_offers.reprice("lubeck", "bread", "4")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
+    await toy_offers.remove("hamburg", "copy-of-bread")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
+    await toy_offers.withdraw("lubeck", "bread")
+    await scenario.eventually(toy_offers.nowhere("bread"))
 
     assert all(process.running for process in agents.processes.values())
-    for cluster in stage.names:
+    for cluster in scenario.names:
         assert "orbidden" not in agents.log_of(cluster)
         assert await agents.processes[cluster].stop() == 0
 
@@ -93,44 +93,48 @@ def without(verb: str, resource: str) -> Rules:
 async def test_without_one_verb_what_needs_it_does_not_happen_and_nothing_else_suffers(
     agents: Federation,
 ) -> None:
-    stage, market = agents.stage, agents.market
+    scenario, toy_offers = agents.scenario, agents.toy_offers
     await agents.post("hamburg", at_home=without("patch", "configmaps"))
     await agents.post("bergen", at_home=without("delete", "configmaps"))
     await agents.start_all()
-    await market.offer("lubeck", "bread", "3")
-    await stage.eventually(market.everywhere("bread", lubeck="3"))
+    await toy_offers.offer("lubeck", "bread", "3")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
 
-    await market.reprice("lubeck", "bread", "4")
-    await stage.eventually(market.shows("lubeck", "bread", lubeck="4"))
-    await stage.eventually(market.shows("bergen", "bread", lubeck="4"))
-    await stage.always(market.shows("hamburg", "bread", lubeck="3"), for_=timedelta(seconds=3))
+    await toy_offers.reprice("lubeck", "bread", "4")
+    await scenario.eventually(toy_offers.shows("lubeck", "bread", lubeck="4"))
+    await scenario.eventually(toy_offers.shows("bergen", "bread", lubeck="4"))
+    await scenario.always(
+        toy_offers.shows("hamburg", "bread", lubeck="3"), for_=timedelta(seconds=3)
+    )
 
-    await market.withdraw("lubeck", "bread")
-    await stage.eventually(market.shows("lubeck", "bread"))
-    await stage.eventually(market.shows("hamburg", "bread"))
-    await stage.always(market.shows("bergen", "bread", lubeck="4"), for_=timedelta(seconds=3))
+    await toy_offers.withdraw("lubeck", "bread")
+    await scenario.eventually(toy_offers.shows("lubeck", "bread"))
+    await scenario.eventually(toy_offers.shows("hamburg", "bread"))
+    await scenario.always(
+        toy_offers.shows("bergen", "bread", lubeck="4"), for_=timedelta(seconds=3)
+    )
 
 
 async def test_of_two_processes_one_works_and_the_other_takes_over_when_it_is_killed(
     agents: Federation,
 ) -> None:
-    stage, market = agents.stage, agents.market
+    scenario, toy_offers = agents.scenario, agents.toy_offers
     await agents.start_all()
-    await stage.eventually(_is_held_by(stage, "hamburg", "hamburg_hamburg-"))
+    await scenario.eventually(_is_held_by(scenario, "hamburg", "hamburg_hamburg-"))
     await agents.start("hamburg", "other")
-    await market.offer("lubeck", "bread", "3")
-    await stage.eventually(market.everywhere("bread", lubeck="3"))
+    await toy_offers.offer("lubeck", "bread", "3")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
 
     await agents.processes["hamburg"].kill()
-    await market.reprice("lubeck", "bread", "4")
+    await toy_offers.reprice("lubeck", "bread", "4")
 
-    await stage.eventually(_is_held_by(stage, "hamburg", "hamburg_hamburg-other"))
-    await stage.eventually(market.everywhere("bread", lubeck="4"))
+    await scenario.eventually(_is_held_by(scenario, "hamburg", "hamburg_hamburg-other"))
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
 
 
-def _is_held_by(stage: Stage, cluster: ClusterId, holder: str) -> Check[None]:
+def _is_held_by(scenario: Scenario, cluster: ClusterId, holder: str) -> Check[None]:
     async def check() -> None:
-        lease = await stage.person(cluster).read(Lease, "hanse-agent", stage.system)
+        lease = await scenario.admin(cluster).read(Lease, "hanse-agent", scenario.system)
         held = lease.spec.holder_identity
         assert held.startswith(holder), f"{held} works in {cluster}"
 
@@ -182,7 +186,7 @@ class Observed:
             self._used.add((self._account, parts[0], verb))
 
 
-class Observatory(KubernetesGround):
+class Observatory(KubernetesTestbed):
     """Real clusters on which every request of an agent is noted."""
 
     def __init__(self, fleet: RealFleet, folder: Path) -> None:
@@ -215,7 +219,7 @@ RARE = {
 async def test_every_right_is_used_and_none_is_missing(
     real_clusters: RealFleet, tmp_path: Path
 ) -> None:
-    ground = Observatory(real_clusters, tmp_path)
+    testbed = Observatory(real_clusters, tmp_path)
     granted = {
         (role, rule.resource, verb)
         for role in (Role.LOCAL, Role.BROKER)
@@ -224,29 +228,29 @@ async def test_every_right_is_used_and_none_is_missing(
     }
 
     try:
-        async with Stage(ground, "rights", lambda: (Toy(),)) as stage:
-            await _tour(stage)
+        async with Scenario(testbed, "rights", lambda: (Toy(),)) as scenario:
+            await _tour(scenario)
     finally:
-        await ground.take_back_rights()
-        await ground.close()
+        await testbed.take_back_rights()
+        await testbed.close()
 
-    assert ground.refused == []
-    assert granted - ground.used - RARE == set()
+    assert testbed.refused == []
+    assert granted - testbed.used - RARE == set()
 
 
-async def _tour(stage: Stage) -> None:
+async def _tour(scenario: Scenario) -> None:
     """All that agents do now and then: start, share, edit, remove, resume after an outage."""
-    market = Market(stage)
-    await market.open()
-    for cluster in stage.names:
-        await stage.start_agent(cluster, "1")
-    await market.offer("lubeck", "bread", "3")
-    await stage.eventually(market.everywhere("bread", lubeck="3"))
-    await market.reprice("lubeck", "bread", "4")
-    await stage.eventually(market.everywhere("bread", lubeck="4"))
-    for cluster in stage.names:
+    toy_offers = OffersScenario(scenario)
+    await toy_offers.open()
+    for cluster in scenario.names:
+        await scenario.start_agent(cluster, "1")
+    await toy_offers.offer("lubeck", "bread", "3")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
+    await toy_offers.reprice("lubeck", "bread", "4")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
+    for cluster in scenario.names:
         for target in (cluster, BROKER):
-            stage.network.break_watches(f"{cluster}/1", target)
-    await market.withdraw("lubeck", "bread")
-    await stage.eventually(market.nowhere("bread"))
-    await market.clear()
+            scenario.network.break_watches(f"{cluster}/1", target)
+    await toy_offers.withdraw("lubeck", "bread")
+    await scenario.eventually(toy_offers.nowhere("bread"))
+    await toy_offers.clear()

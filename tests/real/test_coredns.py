@@ -22,10 +22,10 @@ from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.coredns import in_words
 from tests.dns.fleet import NODATA, told_in
-from tests.scenarios.harbour import Harbour
 from tests.scenarios.names import Asked, names_of
-from tests.support.stage import Check, Stage
-from tests.support.stage_kubernetes import kubernetes_ground
+from tests.scenarios.services import ServicesScenario
+from tests.support.scenario import Check, Scenario
+from tests.support.testbed_kubernetes import kubernetes_testbed
 
 ZONE = "clusterset.local"
 PATIENCE = timedelta(seconds=60)
@@ -88,62 +88,62 @@ async def same(ask: Ask, ours: Asked, name: str, type_: str) -> None:
 
 
 @pytest.fixture
-async def harbour(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[Harbour]:
+async def services(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[ServicesScenario]:
     async with (
-        kubernetes_ground(real_clusters, tmp_path) as ground,
-        Stage(ground, "named-quay", lambda: (Services(),)) as stage,
+        kubernetes_testbed(real_clusters, tmp_path) as testbed,
+        Scenario(testbed, "named-quay", lambda: (Services(),)) as scenario,
     ):
-        harbour = Harbour(stage)
-        await harbour.open("kep-1645", lease=30)
-        await stage.start_agents()
-        yield harbour
-        for actor in list(stage.actors):
-            await stage.kill_agent(actor)
-        await harbour.close()
+        services = ServicesScenario(scenario)
+        await services.open("kep-1645", lease=30)
+        await scenario.start_agents()
+        yield services
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await services.close()
 
 
 async def test_a_stock_coredns_answers_for_imports(
-    real_clusters: RealFleet, harbour: Harbour, tmp_path: Path
+    real_clusters: RealFleet, services: ServicesScenario, tmp_path: Path
 ) -> None:
-    stage = harbour.stage
+    scenario = services.scenario
     for cluster in ("bergen", "hamburg"):
-        await harbour.offer(cluster, "web", {"http": 80, "tls": 443})
-        await harbour.serve(cluster, "db", headless=True)
-        await harbour.export(cluster, "db")
-    await harbour.pods("bergen", "db", True, True, hostnames=("db-0", "db-1"))
-    await harbour.pods("hamburg", "db", True, slot="b", hostnames=("db-0",))
-    await stage.eventually(
-        harbour.everywhere("web", "bergen", "hamburg", ports={"http": 80, "tls": 443})
+        await services.offer(cluster, "web", {"http": 80, "tls": 443})
+        await services.serve(cluster, "db", headless=True)
+        await services.export(cluster, "db")
+    await services.pods("bergen", "db", True, True, hostnames=("db-0", "db-1"))
+    await services.pods("hamburg", "db", True, slot="b", hostnames=("db-0",))
+    await scenario.eventually(
+        services.everywhere("web", "bergen", "hamburg", ports={"http": 80, "tls": 443})
     )
-    await stage.eventually(harbour.knows("lubeck", "db", bergen=[True, True], hamburg=[True]))
-    found = await harbour.found("lubeck", ServiceImport)
+    await scenario.eventually(services.knows("lubeck", "db", bergen=[True, True], hamburg=[True]))
+    found = await services.found("lubeck", ServiceImport)
     assert found is not None
     [address] = found.spec.ips
-    web, db = f"web.{stage.shop}", f"db.{stage.shop}"
+    web, db = f"web.{scenario.shop}", f"db.{scenario.shop}"
     pods = {
         c: [a for a, _ in several]
-        for c, several in (await harbour.endpoints("lubeck", "db")).items()
+        for c, several in (await services.endpoints("lubeck", "db")).items()
     }
 
     async with coredns(real_clusters, "lubeck", tmp_path) as ask:
-        await stage.eventually(answers(ask, web, "A", address), within=PATIENCE)
+        await scenario.eventually(answers(ask, web, "A", address), within=PATIENCE)
         srv = f"0 100 443 {web}.svc.{ZONE}."
-        await stage.eventually(answers(ask, f"_tls._tcp.{web}", "SRV", srv))
+        await scenario.eventually(answers(ask, f"_tls._tcp.{web}", "SRV", srv))
         everybody = (*pods["bergen"], *pods["hamburg"])
-        await stage.eventually(answers(ask, db, "A", *everybody))
-        await stage.eventually(answers(ask, f"db-1.bergen.{db}", "A", pods["bergen"][1]))
-        await stage.eventually(answers(ask, f"db-0.hamburg.{db}", "A", *pods["hamburg"]))
-        unknown = await ask(f"nothing.{stage.shop}", "A")
+        await scenario.eventually(answers(ask, db, "A", *everybody))
+        await scenario.eventually(answers(ask, f"db-1.bergen.{db}", "A", pods["bergen"][1]))
+        await scenario.eventually(answers(ask, f"db-0.hamburg.{db}", "A", *pods["hamburg"]))
+        unknown = await ask(f"nothing.{scenario.shop}", "A")
         assert unknown.rcode() == dns.rcode.NXDOMAIN
-        async with names_of(stage, "lubeck", View("lubeck", local="lubeck")) as ours:
-            await stage.eventually(ours.answers(f"{web}.svc.{ZONE}", "A", address))
-            for name in (web, db, f"db-0.bergen.{db}", f"nothing.{stage.shop}"):
+        async with names_of(scenario, "lubeck", View("lubeck", local="lubeck")) as ours:
+            await scenario.eventually(ours.answers(f"{web}.svc.{ZONE}", "A", address))
+            for name in (web, db, f"db-0.bergen.{db}", f"nothing.{scenario.shop}"):
                 for label in ("", "_http._tcp.", "_tls._tcp.", "_smtp._tcp."):
                     for type_ in ("A", "AAAA", "SRV"):
                         await same(ask, ours, f"{label}{name}", type_)
 
-        await harbour.unexport("bergen", "db")
-        await stage.eventually(answers(ask, db, "A", *pods["hamburg"]))
+        await services.unexport("bergen", "db")
+        await scenario.eventually(answers(ask, db, "A", *pods["hamburg"]))
         for cluster in ("bergen", "hamburg"):
-            await harbour.unexport(cluster)
-        await stage.eventually(answers(ask, web, "A"))
+            await services.unexport(cluster)
+        await scenario.eventually(answers(ask, web, "A"))

@@ -19,7 +19,7 @@ from hanse.local.real.fleet import RealFleet
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId
 from tests.real.agent_process import Federation, federation
-from tests.scenarios.market import shop_of
+from tests.scenarios.toy_offers import shop_of
 from tests.support.toy import HOME, OFFER
 
 NAMES = tuple(f"ware-{n}" for n in range(10))
@@ -37,14 +37,14 @@ class Load:
     def __init__(self, agents: Federation, random: Random) -> None:
         self.agents = agents
         self.random = random
-        self.offers: Offers = {cluster: {} for cluster in agents.stage.names}
+        self.offers: Offers = {cluster: {} for cluster in agents.scenario.names}
         self.deeds = 0
         self._at_rest: dict[ClusterId, asyncio.Lock] = {c: asyncio.Lock() for c in self.offers}
 
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
-            cluster = self.random.choice(self.agents.stage.names)
+            cluster = self.random.choice(self.agents.scenario.names)
             if not self._at_rest[cluster].locked():
                 async with self._at_rest[cluster]:
                     await self._deed(cluster, self.random.choice(NAMES))
@@ -55,16 +55,16 @@ class Load:
         return self._at_rest[cluster]
 
     async def _deed(self, cluster: ClusterId, name: str) -> None:
-        market, here = self.agents.market, self.offers[cluster]
+        toy_offers, here = self.agents.toy_offers, self.offers[cluster]
         price = str(self.random.randint(1, 10_000))
         if name not in here:
-            await market.offer(cluster, name, price)
+            await toy_offers.offer(cluster, name, price)
             here[name] = price
         elif self.random.random() < 0.6:
-            await market.reprice(cluster, name, price)
+            await toy_offers.reprice(cluster, name, price)
             here[name] = price
         else:
-            await market.withdraw(cluster, name)
+            await toy_offers.withdraw(cluster, name)
             del here[name]
         self.deeds += 1
 
@@ -82,7 +82,7 @@ class Havoc:
         """Kill agents wherever they are, and start them again."""
         for _ in range(times):
             await self._a_while(0.2, 5.0)
-            cluster = self.random.choice(self.agents.stage.names)
+            cluster = self.random.choice(self.agents.scenario.names)
             await self.agents.processes[cluster].kill()
             self.story.append(f"the agent of {cluster} was killed")
             await self._a_while(0.0, 1.0)
@@ -92,19 +92,19 @@ class Havoc:
         """Restart an API server; people wait meanwhile, agents do not."""
         resting = self.load.resting(cluster) if cluster != BROKER else asyncio.Lock()
         async with resting:
-            await self.agents.stage.ground.restart_server(cluster)
+            await self.agents.scenario.testbed.restart_server(cluster)
         self.story.append(f"the API server of {cluster} was restarted")
 
     async def restore(self, cluster: ClusterId) -> None:
         """Take a cluster back to what it held a few seconds ago, with all that people made then."""
-        ground = self.agents.stage.ground
+        testbed = self.agents.scenario.testbed
         async with self.load.resting(cluster):
-            backup = await ground.back_up(cluster)
+            backup = await testbed.back_up(cluster)
             then = dict(self.load.offers[cluster])
         await self.kill_agents(1)
         await self._a_while(2.0, 4.0)
         async with self.load.resting(cluster):
-            await ground.restore(cluster, backup)
+            await testbed.restore(cluster, backup)
             self.load.offers[cluster] = then
         self.story.append(f"{cluster} was restored from a backup")
 
@@ -133,7 +133,7 @@ async def test_whatever_is_killed_nothing_is_lost_nothing_comes_back_and_all_agr
 ) -> None:
     load = Load(agents, random)
     havoc = Havoc(agents, load, random)
-    restored, restarted = random.sample(agents.stage.names, 2)
+    restored, restarted = random.sample(agents.scenario.names, 2)
 
     async with asyncio.TaskGroup() as group:
         people = group.create_task(load.run(), name="people")
@@ -148,8 +148,8 @@ async def test_whatever_is_killed_nothing_is_lost_nothing_comes_back_and_all_agr
 
     told = "\n".join(havoc.story)
     assert load.deeds > 50, "there was no load to speak of"
-    await agents.stage.eventually(lambda: _all_agree(agents, load.offers, told), within=RECOVERY)
-    await agents.stage.eventually(lambda: _stays_silent(agents), within=RECOVERY)
+    await agents.scenario.eventually(lambda: _all_agree(agents, load.offers, told), within=RECOVERY)
+    await agents.scenario.eventually(lambda: _stays_silent(agents), within=RECOVERY)
     await _all_agree(agents, load.offers, told)
 
 
@@ -160,13 +160,13 @@ async def _all_agree(agents: Federation, offers: Offers, story: str) -> None:
         for name, price in here.items():
             wanted.setdefault(f"copy-of-{name}", {})[cluster] = price
     for cluster, here in offers.items():
-        found = await _objects(agents, cluster, agents.stage.shop)
+        found = await _objects(agents, cluster, agents.scenario.shop)
         made = {n: o.data.get("price", "") for n, o in found.items() if OFFER in o.metadata.labels}
         assert made == here, f"{cluster} holds other offers than its people made\n{story}"
         copies = {n: _prices(o) for n, o in found.items() if n.startswith("copy-of-")}
         assert copies == wanted, f"{cluster} holds other copies than there are offers\n{story}"
     records = set(await _objects(agents, BROKER, HOME)) - {"kube-root-ca.crt"}
-    shop = agents.stage.shop
+    shop = agents.scenario.shop
     assert {r for r in records if not r.startswith("sum.")} == {
         f"{shop}.{name}.{cluster}" for cluster, here in offers.items() for name in here
     }
@@ -186,7 +186,9 @@ async def _stays_silent(agents: Federation) -> None:
 
 async def _versions(agents: Federation) -> dict[tuple[str, str], str]:
     """The version of every object of the scenario, by cluster and name."""
-    places = [(cluster, agents.stage.shop) for cluster in agents.stage.names] + [(BROKER, HOME)]
+    places = [(cluster, agents.scenario.shop) for cluster in agents.scenario.names] + [
+        (BROKER, HOME)
+    ]
     return {
         (cluster, name): obj.metadata.resource_version
         for cluster, space in places
@@ -195,7 +197,7 @@ async def _versions(agents: Federation) -> dict[tuple[str, str], str]:
 
 
 async def _objects(agents: Federation, cluster: ClusterId, space: str) -> dict[str, ConfigMap]:
-    listed = await agents.stage.person(cluster).list(ConfigMap, namespace=space)
+    listed = await agents.scenario.admin(cluster).list(ConfigMap, namespace=space)
     return {obj.metadata.name: obj for obj in listed.objects}
 
 

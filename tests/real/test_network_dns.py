@@ -31,9 +31,9 @@ from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from tests.scenarios.city import HERE, City, made
-from tests.support.stage import Check, Stage
-from tests.support.stage_kubernetes import kubernetes_ground
+from tests.scenarios.networks import HERE, NetworksScenario, made
+from tests.support.scenario import Check, Scenario
+from tests.support.testbed_kubernetes import kubernetes_testbed
 
 READ = ["list", "watch"]
 Ask = Callable[[str], Awaitable[set[str]]]
@@ -46,20 +46,20 @@ BY_HAND: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture
-async def city(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[City]:
+async def tenancy(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[NetworksScenario]:
     agent = f"system:serviceaccount:named-city-system:agent-of-{HERE}"
     options = NetworksOptions(agents=(agent,))
     async with (
-        kubernetes_ground(real_clusters, tmp_path) as ground,
-        Stage(ground, "named-city", lambda: (Networks(options),)) as stage,
+        kubernetes_testbed(real_clusters, tmp_path) as testbed,
+        Scenario(testbed, "named-city", lambda: (Networks(options),)) as scenario,
     ):
-        city = City(stage, 7)
-        await city.open()
-        await stage.start_agent(HERE)
-        yield city
-        await stage.kill_agent(HERE)
-        await city.close()
-        await city.clean_up()
+        tenancy = NetworksScenario(scenario, 7)
+        await tenancy.open()
+        await scenario.start_agent(HERE)
+        yield tenancy
+        await scenario.kill_agent(HERE)
+        await tenancy.close()
+        await tenancy.clean_up()
 
 
 def asking(port: int) -> Ask:
@@ -105,19 +105,19 @@ async def way_in(
 
 @asynccontextmanager
 async def coredns(
-    fleet: RealFleet, city: City, name: NetworkName, folder: Path
+    fleet: RealFleet, tenancy: NetworksScenario, name: NetworkName, folder: Path
 ) -> AsyncIterator[Ask]:
     """CoreDNS with the Corefile that is generated, and the rights that it must be given."""
     program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
     [port] = free_ports(1)
     spaces = [
         s.metadata.name
-        for s in (await city.person.list(Namespace)).objects
+        for s in (await tenancy.admin.list(Namespace)).objects
         if s.metadata.labels.get(TENANT) == name.tenant
     ]
     text = corefile(name, DOMAIN, spaces)
     kubeconfig, _ = await way_in(fleet, name, folder, *BY_HAND)
-    city.roles.append(f"{name.dns_namespace}:{name.kube_dns}")
+    tenancy.roles.append(f"{name.dns_namespace}:{name.kube_dns}")
     where = f"        kubeconfig {kubeconfig} {HERE}\n        pods verified\n"
     local = text.replace(".:53 {", f".:{port} {{\n    bind 127.0.0.1")
     local = local.replace("        pods verified\n", where)
@@ -134,13 +134,13 @@ async def coredns(
 
 @asynccontextmanager
 async def our_own(
-    fleet: RealFleet, city: City, name: NetworkName, folder: Path
+    fleet: RealFleet, tenancy: NetworksScenario, name: NetworkName, folder: Path
 ) -> AsyncIterator[Ask]:
     """Our server as the agent deployed it: by the same command, with the same account."""
     [port] = free_ports(1)
     kubeconfig, access = await way_in(fleet, name, folder)
     await _sees_its_tenant_alone(access, name)
-    deployed = await city.person.read(Deployment, name.kube_dns, name.dns_namespace)
+    deployed = await tenancy.admin.read(Deployment, name.kube_dns, name.dns_namespace)
     told = deployed.spec.template["spec"]["containers"][0]["args"]
     command, listening = told[: told.index("--listen")], ("--listen", f"127.0.0.1:{port}")
     program = (sys.executable, "-c", "from hanse.cli import main; main()")
@@ -164,33 +164,33 @@ async def _sees_its_tenant_alone(access: Access, name: NetworkName) -> None:
 
 
 async def test_both_know_the_network_and_no_other(
-    real_clusters: RealFleet, city: City, tmp_path: Path
+    real_clusters: RealFleet, tenancy: NetworksScenario, tmp_path: Path
 ) -> None:
-    acme = await city.welcome()
+    acme = await tenancy.welcome()
     lab = NetworkName(acme, "lab")
-    space = await city.space(acme)
-    await city.build(acme, "lab")
-    await city.stage.eventually(city.is_(str(lab), "Ready"))
+    space = await tenancy.space(acme)
+    await tenancy.build(acme, "lab")
+    await tenancy.scenario.eventually(tenancy.is_(str(lab), "Ready"))
     marks = {TENANT: acme, NETWORK: "lab"}
     ports = {"ports": [{"name": "http", "port": 80}]}
-    web = await city.person.create(made(Service, "web", space, labels=marks, spec=ports))
+    web = await tenancy.admin.create(made(Service, "web", space, labels=marks, spec=ports))
     there = {"type": "ExternalName", "externalName": f"web.{space}.svc.{DOMAIN}"}
-    await city.person.create(made(Service, "alias", space, labels=marks, spec=there))
+    await tenancy.admin.create(made(Service, "alias", space, labels=marks, spec=there))
     other = {TENANT: acme, NETWORK: "default"}
-    await city.person.create(made(Service, "secret", space, labels=other, spec=ports))
+    await tenancy.admin.create(made(Service, "secret", space, labels=other, spec=ports))
     headless = {**ports, "clusterIP": "None"}
-    await city.person.create(made(Service, "db", space, labels=marks, spec=headless))
+    await tenancy.admin.create(made(Service, "db", space, labels=marks, spec=headless))
     piece = {
         "labels": {**marks, "kubernetes.io/service-name": "db"},
         "addressType": "IPv4",
         "ports": [{"name": "http", "port": 80}],
         "endpoints": [{"addresses": ["10.9.8.7"], "hostname": "db-0"}],
     }
-    await city.person.create(made(EndpointSlice, "db-1", space, **piece))
-    await city.run(space, "worker", "lab")
-    pod = await city.stage.eventually(_placed(city, space))
-    alias = await city.person.read(Service, lab.kubernetes, lab.alias_namespace)
-    dns_of = await city.person.read(Service, lab.kube_dns, lab.dns_namespace)
+    await tenancy.admin.create(made(EndpointSlice, "db-1", space, **piece))
+    await tenancy.run(space, "worker", "lab")
+    pod = await tenancy.scenario.eventually(_placed(tenancy, space))
+    alias = await tenancy.admin.read(Service, lab.kubernetes, lab.alias_namespace)
+    dns_of = await tenancy.admin.read(Service, lab.kube_dns, lab.dns_namespace)
     wanted = {
         f"web.{space}.svc": {web.spec.cluster_ip},
         f"alias.{space}.svc": {f"web.{space}.svc.{DOMAIN}.", web.spec.cluster_ip},
@@ -203,16 +203,16 @@ async def test_both_know_the_network_and_no_other(
         f"10-1-2-3.{space}.pod": {"NXDOMAIN"},
         "kubernetes.kube-system.svc": {"NXDOMAIN"},
     }
-    await city.stage.settled()
+    await tenancy.scenario.settled()
 
     for server in (our_own, coredns):
-        async with server(real_clusters, city, lab, tmp_path) as ask:
-            await city.stage.eventually(_answers(ask, wanted))
+        async with server(real_clusters, tenancy, lab, tmp_path) as ask:
+            await tenancy.scenario.eventually(_answers(ask, wanted))
 
 
-def _placed(city: City, space: str) -> Check[str]:
+def _placed(tenancy: NetworksScenario, space: str) -> Check[str]:
     async def check() -> str:
-        pod = await city.person.read(Pod, "worker", space)
+        pod = await tenancy.admin.read(Pod, "worker", space)
         assert pod.status.pod_ip, "no address yet"
         return pod.status.pod_ip
 

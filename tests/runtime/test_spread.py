@@ -15,7 +15,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.runtime.leaders import PACE
-from tests.support.assembly import Assembly
+from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
@@ -31,69 +31,69 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-async def holders(assembly: Assembly) -> dict[ClusterId, tuple[str, int]]:
+async def holders(world: SupervisedWorld) -> dict[ClusterId, tuple[str, int]]:
     """Who holds the Lease of each member, and how often that has changed."""
     found = {}
-    for name in assembly.names:
-        lease = await assembly.person(name).read(Lease, name, SYSTEM)
+    for name in world.names:
+        lease = await world.admin(name).read(Lease, name, SYSTEM)
         holder = lease.spec.holder_identity.partition("_")[0]
         found[name] = (holder, lease.spec.lease_transitions)
     return found
 
 
-def best(assembly: Assembly) -> dict[ClusterId, ClusterId]:
+def best(world: SupervisedWorld) -> dict[ClusterId, ClusterId]:
     """The first of those that run, in each member's order."""
     return {
-        name: next(chief for chief in assembly.turns(name) if chief in assembly.supervisors)
-        for name in assembly.names
+        name: next(chief for chief in world.turns(name) if chief in world.supervisors)
+        for name in world.names
     }
 
 
-async def converged(assembly: Assembly) -> dict[ClusterId, tuple[str, int]]:
-    moves = len(assembly.names) * PACE.total_seconds()
+async def converged(world: SupervisedWorld) -> dict[ClusterId, tuple[str, int]]:
+    moves = len(world.names) * PACE.total_seconds()
     await asyncio.sleep(2 * STEADY.total_seconds() + moves + 30)
-    found = await holders(assembly)
-    assert {name: holder for name, (holder, _) in found.items()} == best(assembly)
+    found = await holders(world)
+    assert {name: holder for name, (holder, _) in found.items()} == best(world)
     return found
 
 
 async def test_who_comes_back_gets_its_members_one_after_the_other_and_then_nobody_moves() -> None:
-    assembly = Assembly(NAMES, SUPERVISORS, lambda: ())
-    await assembly.open()
-    async with assembly.running():
+    world = SupervisedWorld(NAMES, SUPERVISORS, lambda: ())
+    await world.open()
+    async with world.running():
         await asyncio.sleep(20)
-        before = await holders(assembly)
-        await assembly.kill("lubeck")
+        before = await holders(world)
+        await world.kill("lubeck")
         await asyncio.sleep(30)
-        assert "lubeck" not in {holder for holder, _ in (await holders(assembly)).values()}
+        assert "lubeck" not in {holder for holder, _ in (await holders(world)).values()}
 
-        assembly.start("lubeck")
+        world.start("lubeck")
         await asyncio.sleep(STEADY.total_seconds() - 5)
-        assert not assembly.supervisors["lubeck"].leads, "it has to stand by for a while"
+        assert not world.supervisors["lubeck"].leads, "it has to stand by for a while"
         await asyncio.sleep(5 + PACE.total_seconds() / 2)
-        assert len(assembly.supervisors["lubeck"].leads) == 1, "one at a time"
+        assert len(world.supervisors["lubeck"].leads) == 1, "one at a time"
 
-        after = await converged(assembly)
+        after = await converged(world)
         assert {n: h for n, (h, _) in after.items()} == {n: h for n, (h, _) in before.items()}
         assert Counter(h for h, _ in after.values()) == {"lubeck": 2, "hamburg": 1, "bergen": 1}
         await asyncio.sleep(2 * STEADY.total_seconds())
-        assert await holders(assembly) == after
+        assert await holders(world) == after
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SCHEDULES))
 async def test_whatever_happened_leaders_are_spread_in_the_end_and_stay(seed: int) -> None:
     random = Random(seed)
-    assembly = Assembly(NAMES, SUPERVISORS, lambda: (), seed=seed)
-    await assembly.open()
-    async with assembly.running():
+    world = SupervisedWorld(NAMES, SUPERVISORS, lambda: (), seed=seed)
+    await world.open()
+    async with world.running():
         for _ in range(5):
             await asyncio.sleep(random.uniform(1, 1.2 * STEADY.total_seconds()))
-            name = random.choice(assembly.chiefs)
-            if name not in assembly.supervisors:
-                assembly.start(name)
-            elif len(assembly.supervisors) > 1:
-                await assembly.kill(name)
-        after = await converged(assembly)
+            name = random.choice(world.supervisor_names)
+            if name not in world.supervisors:
+                world.start(name)
+            elif len(world.supervisors) > 1:
+                await world.kill(name)
+        after = await converged(world)
         await asyncio.sleep(1.5 * STEADY.total_seconds())
 
-        assert await holders(assembly) == after
+        assert await holders(world) == after

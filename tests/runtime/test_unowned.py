@@ -55,28 +55,28 @@ class Founder:
 
 async def test_what_is_missing_is_made_and_stays_when_it_is_no_longer_wanted() -> None:
     world = World(("lubeck",), lambda: (Founder(),))
-    person = world.client("lubeck")
+    admin = world.client("lubeck")
     async with world.agents_running():
-        await person.create(configmap("town"))
+        await admin.create(configmap("town"))
         await world.settle()
-        made = await person.read(Namespace, "town")
+        made = await admin.read(Namespace, "town")
         assert owner_of(made) is None
 
-        await person.delete(ConfigMap, "town", "default")
+        await admin.delete(ConfigMap, "town", "default")
         await world.settle()
 
-        assert (await person.read(Namespace, "town")).metadata.uid == made.metadata.uid
+        assert (await admin.read(Namespace, "town")).metadata.uid == made.metadata.uid
 
 
 async def test_what_stands_already_is_left_as_it_is() -> None:
     world = World(("lubeck",), lambda: (Founder(),))
-    person = world.client("lubeck")
-    before = await person.create(namespace("town"))
-    await person.create(configmap("town"))
+    admin = world.client("lubeck")
+    before = await admin.create(namespace("town"))
+    await admin.create(configmap("town"))
     async with world.agents_running():
         await world.settle()
 
-        assert await person.read(Namespace, "town") == before
+        assert await admin.read(Namespace, "town") == before
 
 
 async def test_a_patch_that_all_agree_on_is_left_to_the_first_in_the_order() -> None:

@@ -64,22 +64,22 @@ class Giver:
 
 async def test_a_notice_goes_with_the_write_of_another_object_even_about_what_is_absent() -> None:
     world = World((HOME,), lambda: (Giver(),))
-    person = world.client(HOME)
-    await person.create(namespace(SHOP))
+    admin = world.client(HOME)
+    await admin.create(namespace(SHOP))
     async with world.agents_running():
-        await person.create(configmap("order", SHOP, of="bread"))
+        await admin.create(configmap("order", SHOP, of="bread"))
         await asyncio.sleep(5)
 
-    told = {e.reason: e.involved_object.name for e in (await person.list(Event)).objects}
+    told = {e.reason: e.involved_object.name for e in (await admin.list(Event)).objects}
     assert told == {"Made": "gift", "Missing": "missing"}
 
 
 async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
     world = World((HOME,), lambda: ())
-    person = world.client(HOME)
-    await person.create(namespace(SHOP))
-    seen = await person.create(configmap("gift", SHOP, of="bread"))
-    await person.patch(ConfigMap, "gift", SHOP, {"data": {"of": "salt"}})
+    admin = world.client(HOME)
+    await admin.create(namespace(SHOP))
+    seen = await admin.create(configmap("gift", SHOP, of="bread"))
+    await admin.patch(ConfigMap, "gift", SHOP, {"data": {"of": "salt"}})
 
     engine = world.engine(HOME)
     deleting = [
@@ -88,12 +88,12 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
     ]
     first = await engine._writer.carry_out(deleting[:1])
     assert [w.result for w in first] == ["Failed"]
-    assert (await person.read(ConfigMap, "gift", SHOP)).data == {"of": "salt"}
+    assert (await admin.read(ConfigMap, "gift", SHOP)).data == {"of": "salt"}
 
     second = await engine._writer.carry_out(deleting[1:])
     assert [w.result for w in second] == ["Done"]
     with pytest.raises(NotFound):
-        await person.read(ConfigMap, "gift", SHOP)
+        await admin.read(ConfigMap, "gift", SHOP)
 
 
 def test_a_removal_says_whether_it_must_be_as_seen() -> None:

@@ -8,15 +8,15 @@ import pytest
 from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.model.verdict import Hook
-from tests.scenarios.cities import *  # noqa: F403 - its fixtures
 from tests.scenarios.engines import missing
-from tests.scenarios.harbour import Harbour
-from tests.scenarios.market import Market, shop_of
-from tests.scenarios.shipyards import *  # noqa: F403 - its fixture
-from tests.support.ground import Ground
-from tests.support.stage import Features, Stage
-from tests.support.stage_embedded import embedded_ground
-from tests.support.stage_kubernetes import kubernetes_ground
+from tests.scenarios.network_fixtures import *  # noqa: F403 - its fixtures
+from tests.scenarios.services import ServicesScenario
+from tests.scenarios.statefulset_fixtures import *  # noqa: F403 - its fixture
+from tests.scenarios.toy_offers import OffersScenario, shop_of
+from tests.support.scenario import Features, Scenario
+from tests.support.testbed import Testbed
+from tests.support.testbed_embedded import embedded_testbed
+from tests.support.testbed_kubernetes import kubernetes_testbed
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import Toy
 
@@ -63,12 +63,12 @@ def fleet(engine: str, request: pytest.FixtureRequest) -> RealFleet | None:
 
 
 @pytest.fixture
-async def ground(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[Ground]:
+async def testbed(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[Testbed]:
     if fleet is None:
-        async with embedded_ground() as embedded:
+        async with embedded_testbed() as embedded:
             yield embedded
     else:
-        async with kubernetes_ground(fleet, tmp_path) as kubernetes:
+        async with kubernetes_testbed(fleet, tmp_path) as kubernetes:
             yield kubernetes
 
 
@@ -85,37 +85,39 @@ def hooks() -> tuple[Hook, ...]:
 
 
 @pytest.fixture
-async def stage(
-    ground: Ground,
+async def scenario(
+    testbed: Testbed,
     features: Features,
     hooks: tuple[Hook, ...],
     request: pytest.FixtureRequest,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Scenario]:
     """Three clusters and a broker, no agent yet, and a namespace of the scenario's own."""
-    async with Stage(ground, shop_of(request.node.nodeid), features, hooks=hooks) as stage:
-        yield stage
+    async with Scenario(testbed, shop_of(request.node.nodeid), features, hooks=hooks) as scenario:
+        yield scenario
 
 
 @pytest.fixture
-async def market(stage: Stage) -> AsyncIterator[Market]:
+async def toy_offers(scenario: Scenario) -> AsyncIterator[OffersScenario]:
     """What people offer each other on the stage; every cluster has its agent."""
-    market = Market(stage)
-    await market.open()
-    await stage.start_agents()
-    yield market
-    for actor in list(stage.actors):
-        await stage.kill_agent(actor)
-    await market.clear()
+    toy_offers = OffersScenario(scenario)
+    await toy_offers.open()
+    await scenario.start_agents()
+    yield toy_offers
+    for running in list(scenario.agents):
+        await scenario.kill_agent(running)
+    await toy_offers.clear()
 
 
 @pytest.fixture
-async def harbour(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Harbour]:
+async def services(
+    testbed: Testbed, request: pytest.FixtureRequest
+) -> AsyncIterator[ServicesScenario]:
     """What people export to each other; every cluster has its agent, with that feature alone."""
-    async with Stage(ground, shop_of(request.node.nodeid), lambda: (Services(),)) as stage:
-        harbour = Harbour(stage)
-        await harbour.open()
-        await stage.start_agents()
-        yield harbour
-        for actor in list(stage.actors):
-            await stage.kill_agent(actor)
-        await harbour.close()
+    async with Scenario(testbed, shop_of(request.node.nodeid), lambda: (Services(),)) as scenario:
+        services = ServicesScenario(scenario)
+        await services.open()
+        await scenario.start_agents()
+        yield services
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await services.close()

@@ -23,7 +23,7 @@ from hanse.runtime.api import KubeApi
 from hanse.runtime.fleet import Fleet
 from hanse.runtime.lease_tracker import LeaseTracker
 from tests.dns.fleet import Told, told_in
-from tests.support.stage import Check, Stage
+from tests.support.scenario import Check, Scenario
 
 PATIENCE = 20.0
 
@@ -68,21 +68,21 @@ class _Telling:
 
 
 @asynccontextmanager
-async def names_of(stage: Stage, cluster: ClusterId, view: View) -> AsyncIterator[Asked]:
+async def names_of(scenario: Scenario, cluster: ClusterId, view: View) -> AsyncIterator[Asked]:
     """Serve a view of a cluster until the block ends."""
     zone = ServiceZone(view)
     alive = Watch(Role.BROKER, Lease, namespace=BROKER_NAMESPACE)
-    fleet = Fleet([*zone.watches, alive], Facts(), stage.ground.clock, cluster)
+    fleet = Fleet([*zone.watches, alive], Facts(), scenario.testbed.clock, cluster)
     compiler, listeners = Compiler(view, [zone]), bound("127.0.0.1", 0, 1)
     async with AsyncExitStack() as stack:
         stack.callback(listeners.close)
         for where, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
-            transport = stage.ground.connect(where)
+            transport = scenario.testbed.connect(where)
             stack.push_async_callback(transport.close)
-            fleet.join(where, {role}, KubeApi(Client(transport), stage.random))
+            fleet.join(where, {role}, KubeApi(Client(transport), scenario.random))
         server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
         feed = Feed(compiler, server, fleet.snapshot)
-        fleet.listener = _Telling(feed, LeaseTracker(fleet, stage.ground.clock))
+        fleet.listener = _Telling(feed, LeaseTracker(fleet, scenario.testbed.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())
         yield Asked(*listeners.address)

@@ -13,8 +13,8 @@ from hanse.dns.zone import View
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.fleet import NODATA, NXDOMAIN
-from tests.scenarios.harbour import Harbour
 from tests.scenarios.names import Asked, names_of
+from tests.scenarios.services import ServicesScenario
 
 ZONE = "clusterset.local"
 NOBODY = View("all")
@@ -25,50 +25,50 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def served(harbour: Harbour, cluster: str, name: str, ports: dict[str, int]) -> str:
+async def served(services: ServicesScenario, cluster: str, name: str, ports: dict[str, int]) -> str:
     """Export a Service with one ready pod; gives its address."""
-    service: Service = await harbour.serve(cluster, name, ports)
-    await harbour.pods(cluster, name, True)
-    await harbour.export(cluster, name)
+    service: Service = await services.serve(cluster, name, ports)
+    await services.pods(cluster, name, True)
+    await services.export(cluster, name)
     return service.spec.cluster_ip
 
 
-async def test_names_of_services_with_addresses(harbour: Harbour) -> None:
-    stage = harbour.stage
-    web = f"web.{stage.shop}.svc.{ZONE}"
+async def test_names_of_services_with_addresses(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    web = f"web.{scenario.shop}.svc.{ZONE}"
     async with AsyncExitStack() as stack:
-        ask = await stack.enter_async_context(names_of(stage, "hamburg", NOBODY))
+        ask = await stack.enter_async_context(names_of(scenario, "hamburg", NOBODY))
         near = await stack.enter_async_context(
-            names_of(stage, "lubeck", View("lubeck", local="lubeck"))
+            names_of(scenario, "lubeck", View("lubeck", local="lubeck"))
         )
-        await stage.eventually(ask.answers(web, "A", code=NXDOMAIN))
-        own = await harbour.serve("lubeck", "web", {"http": 80, "tls": 443})
+        await scenario.eventually(ask.answers(web, "A", code=NXDOMAIN))
+        own = await services.serve("lubeck", "web", {"http": 80, "tls": 443})
         for slot in ("a", "b"):  # addresses of two clusters may be alike on embedded ones
-            await harbour.pods("lubeck", "web", True, slot=slot)
-        await harbour.export("lubeck")
-        other = await served(harbour, "bergen", "web", {"http": 80, "tls": 443})
+            await services.pods("lubeck", "web", True, slot=slot)
+        await services.export("lubeck")
+        other = await served(services, "bergen", "web", {"http": 80, "tls": 443})
         lubeck = own.spec.cluster_ip
-        await stage.eventually(ask.answers(f"bergen.{web}", "A", other))
-        await stage.eventually(ask.answers(f"lubeck.{web}", "A", lubeck))
+        await scenario.eventually(ask.answers(f"bergen.{web}", "A", other))
+        await scenario.eventually(ask.answers(f"lubeck.{web}", "A", lubeck))
 
         async def in_turn() -> None:
             turns = Counter([(await ask(web)).records for _ in range(20)])
             fair = {(lubeck,): 10, (other,): 10} if lubeck != other else {(lubeck,): 20}
             assert turns == fair, "each as often as the others, once nothing changes"
 
-        await stage.eventually(in_turn)
+        await scenario.eventually(in_turn)
         assert {(await near(web)).records for _ in range(4)} == {(lubeck,)}, "local first"
 
         for name, owner in ((web, web), (f"bergen.{web}", f"bergen.{web}")):
-            await stage.eventually(ask.answers(f"_tls._tcp.{name}", "SRV", f"0 50 443 {owner}."))
+            await scenario.eventually(ask.answers(f"_tls._tcp.{name}", "SRV", f"0 50 443 {owner}."))
             both = (f"0 50 443 {owner}.", f"0 50 80 {owner}.")
-            await stage.eventually(ask.answers(name, "SRV", *both))
+            await scenario.eventually(ask.answers(name, "SRV", *both))
         await _negative(ask, web)
 
-        await harbour.pods("lubeck", "web", False, slot="a")
-        await harbour.pods("lubeck", "web", False, slot="b")
-        await stage.eventually(near.answers(web, "A", other))
-        await stage.eventually(ask.answers(f"lubeck.{web}", "A", code=NODATA))
+        await services.pods("lubeck", "web", False, slot="a")
+        await services.pods("lubeck", "web", False, slot="b")
+        await scenario.eventually(near.answers(web, "A", other))
+        await scenario.eventually(ask.answers(f"lubeck.{web}", "A", code=NODATA))
 
 
 async def _negative(ask: Asked, web: str) -> None:
@@ -94,35 +94,35 @@ async def _negative(ask: Asked, web: str) -> None:
         assert (await ask(name, rtype, tcp=True)).code == "REFUSED"
 
 
-async def test_names_of_pods(harbour: Harbour) -> None:
-    stage = harbour.stage
-    db = f"db.{stage.shop}.svc.{ZONE}"
+async def test_names_of_pods(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    db = f"db.{scenario.shop}.svc.{ZONE}"
     for cluster, slot in (("bergen", "c"), ("hamburg", "d")):
-        await harbour.serve(cluster, "db", headless=True)
-        await harbour.export(cluster, "db")
+        await services.serve(cluster, "db", headless=True)
+        await services.export(cluster, "db")
         hostnames = ("db-0", "db-1") if cluster == "bergen" else ()
-        await harbour.pods(cluster, "db", True, True, slot=slot, hostnames=hostnames)
+        await services.pods(cluster, "db", True, True, slot=slot, hostnames=hostnames)
     first, second = "10.200.99.1", "10.200.99.2"
     third, fourth = "10.200.100.1", "10.200.100.2"
-    async with names_of(stage, "lubeck", View("lubeck", local="lubeck")) as ask:
-        await stage.eventually(ask.answers(db, "A", first, second, third, fourth))
-        await stage.eventually(ask.answers(f"bergen.{db}", "A", first, second))
-        await stage.eventually(ask.answers(f"db-1.bergen.{db}", "A", second))
-        await stage.eventually(ask.answers(f"10-200-100-1.hamburg.{db}", "A", third))
+    async with names_of(scenario, "lubeck", View("lubeck", local="lubeck")) as ask:
+        await scenario.eventually(ask.answers(db, "A", first, second, third, fourth))
+        await scenario.eventually(ask.answers(f"bergen.{db}", "A", first, second))
+        await scenario.eventually(ask.answers(f"db-1.bergen.{db}", "A", second))
+        await scenario.eventually(ask.answers(f"10-200-100-1.hamburg.{db}", "A", third))
         assert (await ask(f"db-0.hamburg.{db}")).code == NXDOMAIN
         pods = [f"db-{n}.bergen.{db}." for n in (0, 1)]
         pods += [f"10-200-100-{n}.hamburg.{db}." for n in (1, 2)]
         everyone = [f"0 50 8080 {pod}" for pod in pods]
-        await stage.eventually(ask.answers(f"_http._tcp.{db}", "SRV", *everyone))
-        await stage.eventually(ask.answers(db, "SRV", *everyone))
-        await stage.eventually(ask.answers(f"_http._tcp.bergen.{db}", "SRV", *everyone[:2]))
+        await scenario.eventually(ask.answers(f"_http._tcp.{db}", "SRV", *everyone))
+        await scenario.eventually(ask.answers(db, "SRV", *everyone))
+        await scenario.eventually(ask.answers(f"_http._tcp.bergen.{db}", "SRV", *everyone[:2]))
 
         firsts = {str((await _message(ask, db))[0]) for _ in range(8)}
         assert firsts == {first, second, third, fourth}, "each is first in its turn"
 
-        await harbour.pods("bergen", "db", False, True, slot="c", hostnames=("db-0", "db-1"))
-        await stage.eventually(ask.answers(db, "A", second, third, fourth))
-        await stage.eventually(ask.answers(f"db-0.bergen.{db}", "A", code=NXDOMAIN))
+        await services.pods("bergen", "db", False, True, slot="c", hostnames=("db-0", "db-1"))
+        await scenario.eventually(ask.answers(db, "A", second, third, fourth))
+        await scenario.eventually(ask.answers(f"db-0.bergen.{db}", "A", code=NXDOMAIN))
 
 
 async def _message(ask: Asked, name: str) -> list[object]:
@@ -131,36 +131,36 @@ async def _message(ask: Asked, name: str) -> list[object]:
     return list(told.message.answer[0])
 
 
-async def test_names_in_the_profile_of_the_kep(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.follow("kep-1645")
-    web = f"web.{stage.shop}.svc.{ZONE}"
-    await served(harbour, "bergen", "web", {"http": 80})
-    await stage.eventually(harbour.imports("lubeck", "web", "bergen"))
+async def test_names_in_the_profile_of_the_kep(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    await services.follow("kep-1645")
+    web = f"web.{scenario.shop}.svc.{ZONE}"
+    await served(services, "bergen", "web", {"http": 80})
+    await scenario.eventually(services.imports("lubeck", "web", "bergen"))
 
     async def addresses() -> tuple[str, ...]:
-        found = await harbour.found("lubeck", ServiceImport)
+        found = await services.found("lubeck", ServiceImport)
         assert found is not None
         assert found.spec.ips, "an address of its own is given to it"
         return found.spec.ips
 
-    ips = await stage.eventually(addresses)
-    async with names_of(stage, "lubeck", View("lubeck", local="lubeck")) as ask:
-        await stage.eventually(ask.answers(web, "A", *ips))
-        await stage.eventually(ask.answers(f"_http._tcp.{web}", "SRV", f"0 50 80 {web}."))
+    ips = await scenario.eventually(addresses)
+    async with names_of(scenario, "lubeck", View("lubeck", local="lubeck")) as ask:
+        await scenario.eventually(ask.answers(web, "A", *ips))
+        await scenario.eventually(ask.answers(f"_http._tcp.{web}", "SRV", f"0 50 80 {web}."))
         assert (await ask(f"bergen.{web}")).code == NXDOMAIN, "clusters are not named there"
 
 
-async def test_a_dead_cluster_leaves_the_answers(harbour: Harbour) -> None:
-    stage = harbour.stage
-    web = f"web.{stage.shop}.svc.{ZONE}"
-    lubeck = await served(harbour, "lubeck", "web", {"http": 80})
-    bergen = await served(harbour, "bergen", "web", {"http": 80})
-    async with names_of(stage, "hamburg", NOBODY) as ask:
-        await stage.eventually(ask.answers(f"bergen.{web}", "A", bergen))
-        await stage.eventually(ask.answers(f"lubeck.{web}", "A", lubeck))
+async def test_a_dead_cluster_leaves_the_answers(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    web = f"web.{scenario.shop}.svc.{ZONE}"
+    lubeck = await served(services, "lubeck", "web", {"http": 80})
+    bergen = await served(services, "bergen", "web", {"http": 80})
+    async with names_of(scenario, "hamburg", NOBODY) as ask:
+        await scenario.eventually(ask.answers(f"bergen.{web}", "A", bergen))
+        await scenario.eventually(ask.answers(f"lubeck.{web}", "A", lubeck))
 
-        await stage.kill_agent("bergen")
+        await scenario.kill_agent("bergen")
 
         lease = timedelta(seconds=3)
         within = lease + timedelta(seconds=2)
@@ -169,5 +169,5 @@ async def test_a_dead_cluster_leaves_the_answers(harbour: Harbour) -> None:
             told = await ask(f"bergen.{web}")
             assert told.code in (NODATA, NXDOMAIN), told
 
-        await stage.eventually(gone, within=within)
+        await scenario.eventually(gone, within=within)
         assert {(await ask(web)).records for _ in range(4)} == {(lubeck,)}

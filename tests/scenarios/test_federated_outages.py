@@ -9,8 +9,8 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
-from tests.scenarios.guild import Guild, address, guild_on
-from tests.support.stage import Features, Stage, all_of
+from tests.scenarios.federated import FederatedScenario, address, federated_scenario
+from tests.support.scenario import Features, Scenario, all_of
 
 A_WHILE = timedelta(seconds=10)
 L1, L2 = address("lubeck", 1), address("lubeck", 2)
@@ -24,114 +24,124 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def guild(stage: Stage) -> AsyncIterator[Guild]:
+async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
     """A federated Service with a member in each of two clusters."""
-    async with guild_on(stage) as guild:
-        await guild.join("lubeck", 1)
-        await guild.join("bergen", 1)
-        await stage.eventually(guild.everywhere(lubeck=[L1], bergen=[B1]))
-        yield guild
+    async with federated_scenario(scenario) as federated:
+        await federated.join("lubeck", 1)
+        await federated.join("bergen", 1)
+        await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))
+        yield federated
 
 
-async def test_another_supervisor_goes_on_where_a_leader_died(guild: Guild) -> None:
-    stage = guild.stage
-    leader = await guild.league.is_led("bergen")()
-    [other] = [s for s in guild.league.supervisors if s != leader]
+async def test_another_supervisor_goes_on_where_a_leader_died(federated: FederatedScenario) -> None:
+    scenario = federated.scenario
+    leader = await federated.membership.is_led("bergen")()
+    [other] = [s for s in federated.membership.supervisors if s != leader]
 
-    await stage.kill_agent(leader)
-    await guild.pods("bergen", 1, 2)
+    await scenario.kill_agent(leader)
+    await federated.pods("bergen", 1, 2)
 
-    await stage.eventually(guild.league.is_led("bergen", other))
-    await stage.eventually(guild.everywhere(lubeck=[L1], bergen=[B1, B2]))
+    await scenario.eventually(federated.membership.is_led("bergen", other))
+    await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1, B2]))
 
 
-async def test_a_member_out_of_reach_empties_nobody_and_catches_up(guild: Guild) -> None:
-    stage = guild.stage
-    for supervisor in guild.league.supervisors:
-        stage.network.cut(supervisor, "bergen")
-    await guild.pods("lubeck", 1, 2)
+async def test_a_member_out_of_reach_empties_nobody_and_catches_up(
+    federated: FederatedScenario,
+) -> None:
+    scenario = federated.scenario
+    for supervisor in federated.membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
+    await federated.pods("lubeck", 1, 2)
     for cluster in ("lubeck", "hamburg"):
-        await stage.eventually(guild.has(cluster, lubeck=[L1, L2], bergen=[B1]))
-    await stage.always(guild.has("bergen", lubeck=[L1], bergen=[B1]), A_WHILE)
-    await guild.pods("bergen", 1, 2)
+        await scenario.eventually(federated.has(cluster, lubeck=[L1, L2], bergen=[B1]))
+    await scenario.always(federated.has("bergen", lubeck=[L1], bergen=[B1]), A_WHILE)
+    await federated.pods("bergen", 1, 2)
 
-    stage.network.heal_all()
+    scenario.network.heal_all()
 
-    await stage.eventually(guild.everywhere(lubeck=[L1, L2], bergen=[B1, B2]))
+    await scenario.eventually(federated.everywhere(lubeck=[L1, L2], bergen=[B1, B2]))
 
 
 async def test_leaders_that_restart_while_a_member_is_out_of_reach_keep_what_came_from_it(
-    guild: Guild,
+    federated: FederatedScenario,
 ) -> None:
-    stage = guild.stage
-    for supervisor in guild.league.supervisors:
-        stage.network.cut(supervisor, "bergen")
-        await stage.kill_agent(supervisor)
-    for supervisor in guild.league.supervisors:
-        await stage.start_agent(supervisor)
+    scenario = federated.scenario
+    for supervisor in federated.membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
+        await scenario.kill_agent(supervisor)
+    for supervisor in federated.membership.supervisors:
+        await scenario.start_agent(supervisor)
 
     for cluster in ("lubeck", "hamburg"):
-        await stage.eventually(guild.league.is_led(cluster))
-    standing = [guild.has(cluster, lubeck=[L1], bergen=[B1]) for cluster in ("lubeck", "hamburg")]
-    await stage.always(all_of(*standing), A_WHILE)
-    await guild.join("hamburg", 1)
+        await scenario.eventually(federated.membership.is_led(cluster))
+    standing = [
+        federated.has(cluster, lubeck=[L1], bergen=[B1]) for cluster in ("lubeck", "hamburg")
+    ]
+    await scenario.always(all_of(*standing), A_WHILE)
+    await federated.join("hamburg", 1)
     for cluster in ("lubeck", "hamburg"):
-        await stage.eventually(guild.has(cluster, lubeck=[L1], bergen=[B1], hamburg=[H1]))
+        await scenario.eventually(federated.has(cluster, lubeck=[L1], bergen=[B1], hamburg=[H1]))
 
 
-async def test_both_sides_of_a_partition_work_on_and_agree_when_it_heals(guild: Guild) -> None:
-    stage = guild.stage
+async def test_both_sides_of_a_partition_work_on_and_agree_when_it_heals(
+    federated: FederatedScenario,
+) -> None:
+    scenario = federated.scenario
     sides = {"lubeck": "hamburg", "hamburg": "lubeck"}
     for one, other in sides.items():
-        stage.network.cut(one, other)
-    stage.network.cut("lubeck", "bergen")
-    await guild.join("hamburg", 1)
-    await guild.pods("bergen", 1, 2)
+        scenario.network.cut(one, other)
+    scenario.network.cut("lubeck", "bergen")
+    await federated.join("hamburg", 1)
+    await federated.pods("bergen", 1, 2)
     for cluster in ("hamburg", "bergen"):
-        await stage.eventually(guild.has(cluster, lubeck=[L1], bergen=[B1, B2], hamburg=[H1]))
-    await guild.pods("lubeck", 1, 2)
-    await stage.eventually(guild.has("lubeck", lubeck=[L1, L2], bergen=[B1]))
+        await scenario.eventually(
+            federated.has(cluster, lubeck=[L1], bergen=[B1, B2], hamburg=[H1])
+        )
+    await federated.pods("lubeck", 1, 2)
+    await scenario.eventually(federated.has("lubeck", lubeck=[L1, L2], bergen=[B1]))
 
-    stage.network.heal_all()
+    scenario.network.heal_all()
 
-    await stage.eventually(guild.everywhere(lubeck=[L1, L2], bergen=[B1, B2], hamburg=[H1]))
+    await scenario.eventually(federated.everywhere(lubeck=[L1, L2], bergen=[B1, B2], hamburg=[H1]))
 
 
 async def test_a_member_that_leaves_takes_its_endpoints_along_and_is_left_clean(
-    guild: Guild,
+    federated: FederatedScenario,
 ) -> None:
-    stage = guild.stage
-    for supervisor in guild.league.supervisors:
-        await guild.league.name_members(supervisor, "lubeck", "hamburg")
+    scenario = federated.scenario
+    for supervisor in federated.membership.supervisors:
+        await federated.membership.name_members(supervisor, "lubeck", "hamburg")
 
     for cluster in ("lubeck", "hamburg"):
-        await stage.eventually(guild.has(cluster, lubeck=[L1]))
-    await stage.eventually(guild.has("bergen"))
-    assert await guild.find("bergen", Service, "web", guild.shop) is not None
+        await scenario.eventually(federated.has(cluster, lubeck=[L1]))
+    await scenario.eventually(federated.has("bergen"))
+    assert await federated.find("bergen", Service, "web", federated.shop) is not None
 
 
-async def test_what_somebody_deletes_or_edits_is_put_back(guild: Guild) -> None:
-    stage = guild.stage
-    await guild.person("bergen").delete(Service, guild.web, "antrea-plus-system")
-    await stage.eventually(guild.has("bergen", lubeck=[L1], bergen=[B1]))
+async def test_what_somebody_deletes_or_edits_is_put_back(federated: FederatedScenario) -> None:
+    scenario = federated.scenario
+    await federated.admin("bergen").delete(Service, federated.web, "antrea-plus-system")
+    await scenario.eventually(federated.has("bergen", lubeck=[L1], bergen=[B1]))
 
     change = {"spec": {"sessionAffinity": "ClientIP"}}
-    await guild.edit("hamburg", Service, guild.web, change, space="antrea-plus-system")
+    await federated.edit("hamburg", Service, federated.web, change, space="antrea-plus-system")
 
     async def put_back() -> None:
-        found = await guild.find("hamburg", Service, guild.web)
+        found = await federated.find("hamburg", Service, federated.web)
         assert found is not None
         assert found.spec.session_affinity == "None"
 
-    await stage.eventually(put_back)
+    await scenario.eventually(put_back)
 
 
-async def test_a_member_that_was_restored_from_a_backup_empties_nobody(guild: Guild) -> None:
-    stage = guild.stage
-    backup = await stage.ground.back_up("bergen")
-    await guild.pods("bergen", 1, 2)
-    await stage.eventually(guild.everywhere(lubeck=[L1], bergen=[B1, B2]))
+async def test_a_member_that_was_restored_from_a_backup_empties_nobody(
+    federated: FederatedScenario,
+) -> None:
+    scenario = federated.scenario
+    backup = await scenario.testbed.back_up("bergen")
+    await federated.pods("bergen", 1, 2)
+    await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1, B2]))
 
-    await stage.ground.restore("bergen", backup)
+    await scenario.testbed.restore("bergen", backup)
 
-    await stage.eventually(guild.everywhere(lubeck=[L1], bergen=[B1]))
+    await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))

@@ -19,9 +19,9 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from tests.support.stage import Check, Features, Stage, told
-from tests.support.stage_federation import CRDS, define, put
-from tests.support.stage_sites import Sites, balance
+from tests.support.federation import CRDS, define, put
+from tests.support.gslb_sites import Sites, balance
+from tests.support.scenario import Check, Features, Scenario, told
 
 pytestmark = pytest.mark.anyio
 
@@ -43,103 +43,105 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def sites(stage: Stage) -> AsyncIterator[Sites]:
+async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
     """Lubeck leads hamburg and bergen; every cluster has its agent."""
-    made = await balance(stage)
+    made = await balance(scenario)
     await made.policy("lubeck", controlPlaneHmOnly=True)
-    await stage.start_agents()
+    await scenario.start_agents()
     yield made
-    for actor in list(stage.actors):
-        await stage.kill_agent(actor)
+    for running in list(scenario.agents):
+        await scenario.kill_agent(running)
 
 
 async def test_followers_get_all_that_the_leader_has_and_it_says_so(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.rule("lubeck", ttl=9)
 
     for follower in ("hamburg", "bergen"):
-        await stage.eventually(sites.has(follower, GSLBConfig, "gc-1"))
-        await stage.eventually(sites.has(follower, GlobalDeploymentPolicy, "gdp"))
-        (rule,) = await stage.eventually(sites.has(follower, GSLBHostRule, "rule"))
+        await scenario.eventually(sites.has(follower, GSLBConfig, "gc-1"))
+        await scenario.eventually(sites.has(follower, GlobalDeploymentPolicy, "gdp"))
+        (rule,) = await scenario.eventually(sites.has(follower, GSLBHostRule, "rule"))
         assert rule.spec.ttl == 9
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.tells("hamburg", current="won't federate objects"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("hamburg", current="won't federate objects"))
 
 
 async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.serve("lubeck", "192.0.2.11")
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.answers("lubeck", "192.0.2.11"))
-    await stage.settled()
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.answers("lubeck", "192.0.2.11"))
+    await scenario.settled()
 
-    await stage.kill_agent("lubeck")
-    await stage.kill_agent("hamburg")
-    start = len(stage.network.sent)
-    await stage.start_agents()
-    await stage.settled()
+    await scenario.kill_agent("lubeck")
+    await scenario.kill_agent("hamburg")
+    start = len(scenario.network.sent)
+    await scenario.start_agents()
+    await scenario.settled()
 
-    assert told(stage.writes_since(start)) == []
+    assert told(scenario.writes_since(start)) == []
 
 
-async def test_drift_is_repaired_strays_go_and_deletions_follow(sites: Sites, stage: Stage) -> None:
-    await stage.eventually(sites.has("hamburg", GSLBConfig, "gc-1"))
-    person = sites.person("hamburg")
+async def test_drift_is_repaired_strays_go_and_deletions_follow(
+    sites: Sites, scenario: Scenario
+) -> None:
+    await scenario.eventually(sites.has("hamburg", GSLBConfig, "gc-1"))
+    admin = sites.admin("hamburg")
 
-    await person.patch(GSLBConfig, "gc-1", NAMESPACE, {"spec": {"logLevel": "DEBUG"}})
-    await put(person, sites.config("stray"))
+    await admin.patch(GSLBConfig, "gc-1", NAMESPACE, {"spec": {"logLevel": "DEBUG"}})
+    await put(admin, sites.config("stray"))
     await sites.rule("hamburg", "stray-rule")
 
     async def repaired() -> None:
         (config,) = await sites.has("hamburg", GSLBConfig, "gc-1")()
         assert config.spec.log_level == "INFO"
 
-    await stage.eventually(repaired)
-    await stage.eventually(sites.has("hamburg", GSLBHostRule))
+    await scenario.eventually(repaired)
+    await scenario.eventually(sites.has("hamburg", GSLBHostRule))
 
-    await sites.person("lubeck").delete(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+    await sites.admin("lubeck").delete(GlobalDeploymentPolicy, "gdp", NAMESPACE)
 
     for follower in ("hamburg", "bergen"):
-        await stage.eventually(sites.has(follower, GlobalDeploymentPolicy))
+        await scenario.eventually(sites.has(follower, GlobalDeploymentPolicy))
 
 
 async def test_what_goes_with_its_kind_where_it_was_made_stays_with_the_followers(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", "192.0.2.3")
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.answers("hamburg", "192.0.2.3"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.answers("hamburg", "192.0.2.3"))
 
     paths = [f"{CRDS}/{k.kind.plural}.{k.kind.group}" for k in (GSLBConfig, GlobalDeploymentPolicy)]
     for path in paths:
-        await sites.person("lubeck").send(Request("DELETE", path))
+        await sites.admin("lubeck").send(Request("DELETE", path))
 
-    reasons = await stage.eventually(sites.tells("lubeck", current="invalid AMKOCluster object"))
+    reasons = await scenario.eventually(sites.tells("lubeck", current="invalid AMKOCluster object"))
     assert "followers keep what they have" in reasons["current AMKOCluster Validation"]
     for path in paths:
-        await stage.eventually(_gone(sites.person("lubeck"), path))
+        await scenario.eventually(_gone(sites.admin("lubeck"), path))
     for kind in (GSLBConfig, GlobalDeploymentPolicy):
-        await define(stage, "lubeck", kind)
-    reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
+        await define(scenario, "lubeck", kind)
+    reasons = await scenario.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
     assert "gc-1, which nobody deleted here: create it here" in reasons["GSLBConfig Federation"]
     for follower in ("hamburg", "bergen"):
         await sites.has(follower, GSLBConfig, "gc-1")()
         await sites.has(follower, GlobalDeploymentPolicy, "gdp")()
         await sites.answers(follower, "192.0.2.3")()
 
-    await put(sites.person("lubeck"), sites.config())
+    await put(sites.admin("lubeck"), sites.config())
     await sites.policy("lubeck", controlPlaneHmOnly=True)
 
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.answers("hamburg", "192.0.2.3"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.answers("hamburg", "192.0.2.3"))
 
 
-def _gone(person: Client, path: str) -> Check[None]:
+def _gone(admin: Client, path: str) -> Check[None]:
     async def check() -> None:
         try:
-            await person.send(Request("GET", path))
+            await admin.send(Request("GET", path))
         except NotFound:
             return
         raise AssertionError(f"{path} is there")
@@ -148,78 +150,80 @@ def _gone(person: Client, path: str) -> Check[None]:
 
 
 async def test_two_configurations_are_an_error_and_nothing_is_copied_or_deleted(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
 
-    await put(sites.person("lubeck"), sites.config("second"))
+    await put(sites.admin("lubeck"), sites.config("second"))
 
-    reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
+    reasons = await scenario.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
     assert "gc-1, second" in reasons["GSLBConfig Federation"]
     await sites.has("hamburg", GSLBConfig, "gc-1")()
-    await sites.person("lubeck").delete(GSLBConfig, "gc-1", NAMESPACE)
-    await stage.eventually(sites.has("hamburg", GSLBConfig, "second"))
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await sites.admin("lubeck").delete(GSLBConfig, "gc-1", NAMESPACE)
+    await scenario.eventually(sites.has("hamburg", GSLBConfig, "second"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
 
 
 async def test_a_member_with_another_version_is_left_out_until_it_is_upgraded(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
     await sites.amko("hamburg", version="1.4.2")
     some = "error in validating some member clusters"
-    reasons = await stage.eventually(sites.tells("lubeck", **{"member cluster validation": some}))
+    reasons = await scenario.eventually(
+        sites.tells("lubeck", **{"member cluster validation": some})
+    )
     assert reasons["member cluster validation"] == (
         "version mismatch, current AMKO: 1.5.1, AMKO in cluster hamburg: 1.4.2"
     )
 
     await sites.rule("lubeck")
 
-    await stage.eventually(sites.has("bergen", GSLBHostRule, "rule"))
+    await scenario.eventually(sites.has("bergen", GSLBHostRule, "rule"))
     await sites.has("hamburg", GSLBHostRule)()
     await sites.amko("hamburg")
-    await stage.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
+    await scenario.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
 
 
 async def test_a_member_that_cannot_be_reached_is_told_and_catches_up(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    stage.network.cut("lubeck", site_of("hamburg"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    scenario.network.cut("lubeck", site_of("hamburg"))
     some = "some member cluster clients couldn't be fetched"
-    reasons = await stage.eventually(
+    reasons = await scenario.eventually(
         sites.tells("lubeck", **{"member cluster initialisation": some})
     )
     assert reasons["member cluster initialisation"].startswith("cluster hamburg cannot be reached")
     await sites.rule("lubeck")
-    await stage.eventually(sites.has("bergen", GSLBHostRule, "rule"))
+    await scenario.eventually(sites.has("bergen", GSLBHostRule, "rule"))
 
-    stage.network.heal("lubeck", site_of("hamburg"))
+    scenario.network.heal("lubeck", site_of("hamburg"))
 
-    await stage.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
 
 
 async def test_a_secret_that_was_rotated_counts_without_a_restart(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await put(sites.person("lubeck"), await sites.contexts("hamburg", "bergen", broken=["bergen"]))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await put(sites.admin("lubeck"), await sites.contexts("hamburg", "bergen", broken=["bergen"]))
     some = "some member cluster clients couldn't be fetched"
-    reasons = await stage.eventually(
+    reasons = await scenario.eventually(
         sites.tells("lubeck", **{"member cluster initialisation": some})
     )
     assert "exec is refused" in reasons["member cluster initialisation"]
 
-    await put(sites.person("lubeck"), await sites.contexts("hamburg", "bergen"))
+    await put(sites.admin("lubeck"), await sites.contexts("hamburg", "bergen"))
 
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
 
 
 async def test_a_cluster_that_refuses_a_copy_is_told_and_gets_it_when_it_can(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
 
     async with AsyncExitStack() as stack:
         for follower, status in (
@@ -227,13 +231,13 @@ async def test_a_cluster_that_refuses_a_copy_is_told_and_gets_it_when_it_can(
             ("bergen", "failure in federation"),
         ):
             await stack.enter_async_context(_taking_one_member_only(sites, follower))
-            await stage.eventually(_refuses(sites, follower))
-            await sites.person(follower).delete(GSLBConfig, "gc-1", NAMESPACE)
-            reasons = await stage.eventually(sites.tells("lubeck", GSLBConfig=status))
+            await scenario.eventually(_refuses(sites, follower))
+            await sites.admin(follower).delete(GSLBConfig, "gc-1", NAMESPACE)
+            reasons = await scenario.eventually(sites.tells("lubeck", GSLBConfig=status))
             assert f"cluster {follower}: " in reasons["GSLBConfig Federation"]
             assert "memberClusters" in reasons["GSLBConfig Federation"]
 
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
     await sites.has("hamburg", GSLBConfig, "gc-1")()
 
 
@@ -248,7 +252,7 @@ async def _taking_one_member_only(sites: Sites, cluster: str) -> AsyncIterator[N
         name = "gslbconfigs.amko.vmware.com"
         content = "application/json-patch+json"
         request = Request("PATCH", f"{CRDS}/{name}", body=body, content_type=content)
-        await sites.person(cluster).send(request)
+        await sites.admin(cluster).send(request)
 
     await allow(1)
     try:
@@ -260,10 +264,10 @@ async def _taking_one_member_only(sites: Sites, cluster: str) -> AsyncIterator[N
 def _refuses(sites: Sites, cluster: str) -> Check[None]:
     async def check() -> None:
         try:
-            await sites.person(cluster).create(sites.config("probe"))
+            await sites.admin(cluster).create(sites.config("probe"))
         except Invalid:
             return
-        await sites.person(cluster).delete(GSLBConfig, "probe", NAMESPACE)
+        await sites.admin(cluster).delete(GSLBConfig, "probe", NAMESPACE)
         raise AssertionError(f"{cluster} takes it still")
 
     return check
@@ -273,25 +277,25 @@ def _refuses(sites: Sites, cluster: str) -> Check[None]:
 
 
 async def test_site_failure_another_cluster_leads_with_another_controller(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.serve("hamburg", "192.0.2.12")
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.eventually(sites.answers("hamburg", "192.0.2.12"))
-    await stage.kill_agent("lubeck")
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.answers("hamburg", "192.0.2.12"))
+    await scenario.kill_agent("lubeck")
     for other in ("hamburg", "bergen"):
-        stage.network.cut(other, site_of("lubeck"))
+        scenario.network.cut(other, site_of("lubeck"))
 
     leader = {"spec": {"gslbLeader": {"controllerIP": "10.9.9.9"}}}
-    await sites.person("hamburg").patch(GSLBConfig, "gc-1", NAMESPACE, leader)
+    await sites.admin("hamburg").patch(GSLBConfig, "gc-1", NAMESPACE, leader)
     await sites.lead("hamburg")
 
     async def follows() -> None:
         (config,) = await sites.has("bergen", GSLBConfig, "gc-1")()
         assert config.spec.gslb_leader.controller_ip == "10.9.9.9"
 
-    await stage.eventually(follows)
-    reasons = await stage.eventually(
+    await scenario.eventually(follows)
+    reasons = await scenario.eventually(
         sites.tells("hamburg", current="valid AMKOCluster object", GSLBConfig=FEDERATED)
     )
     assert "lubeck cannot be reached" in reasons["member cluster initialisation"]
@@ -299,21 +303,21 @@ async def test_site_failure_another_cluster_leads_with_another_controller(
 
 
 async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.serve("hamburg", "192.0.2.12")
     await sites.serve("bergen", "192.0.2.13")
     both = sites.answers("hamburg", "192.0.2.12", "192.0.2.13")
-    await stage.eventually(both)
-    await stage.kill_agent("lubeck")
-    stage.network.cut("hamburg", site_of("lubeck"))
+    await scenario.eventually(both)
+    await scenario.kill_agent("lubeck")
+    scenario.network.cut("hamburg", site_of("lubeck"))
 
     await sites.lead("hamburg")
-    await stage.always(both, CALM)
+    await scenario.always(both, CALM)
 
     await sites.policy("hamburg", ttl=3)
-    (copy,) = await stage.eventually(sites.has("bergen", GlobalDeploymentPolicy, "gdp"))
-    await stage.eventually(_ttl_of(sites, "bergen", 3))
+    (copy,) = await scenario.eventually(sites.has("bergen", GlobalDeploymentPolicy, "gdp"))
+    await scenario.eventually(_ttl_of(sites, "bergen", 3))
     assert copy.metadata.annotations["gslb.hanse.dev/leader"].endswith("/hamburg")
 
 
@@ -326,62 +330,62 @@ def _ttl_of(sites: Sites, cluster: str, ttl: int) -> Check[None]:
 
 
 async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", "192.0.2.13")
-    await stage.eventually(sites.answers("bergen", "192.0.2.13"))
-    await stage.kill_agent("lubeck")
-    stage.network.cut("hamburg", site_of("lubeck"))
+    await scenario.eventually(sites.answers("bergen", "192.0.2.13"))
+    await scenario.kill_agent("lubeck")
+    scenario.network.cut("hamburg", site_of("lubeck"))
     await sites.lead("hamburg")
-    await stage.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
+    await scenario.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
 
-    stage.network.heal("hamburg", site_of("lubeck"))
-    await stage.start_agent("lubeck")
+    scenario.network.heal("hamburg", site_of("lubeck"))
+    await scenario.start_agent("lubeck")
 
     stopped = {"member cluster validation": "validation of member clusters failed"}
     for one, other in (("lubeck", "hamburg"), ("hamburg", "lubeck")):
-        reasons = await stage.eventually(sites.tells(one, **stopped))
+        reasons = await scenario.eventually(sites.tells(one, **stopped))
         assert reasons["member cluster validation"] == (
             f"AMKO in cluster {other} is also a leader, conflicting state"
         )
     await sites.policy("lubeck", ttl=77)
     await sites.serve("hamburg", "192.0.2.12")
-    await stage.settled()
+    await scenario.settled()
     await sites.answers("bergen", "192.0.2.13")()
     (copy,) = await sites.has("bergen", GlobalDeploymentPolicy, "gdp")()
     assert copy.spec.ttl is None
 
     await sites.lead("lubeck", False)
 
-    await stage.eventually(sites.tells("hamburg", **GOOD))
-    await stage.eventually(sites.answers("bergen", "192.0.2.13", "192.0.2.12"))
-    await stage.eventually(sites.tells("lubeck", current="won't federate objects"))
+    await scenario.eventually(sites.tells("hamburg", **GOOD))
+    await scenario.eventually(sites.answers("bergen", "192.0.2.13", "192.0.2.12"))
+    await scenario.eventually(sites.tells("lubeck", current="won't federate objects"))
     (config,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
     assert "gslb.hanse.dev/epoch" not in config.metadata.annotations
 
 
 async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
-    await stage.kill_agent("lubeck")
-    stage.network.cut("hamburg", site_of("lubeck"))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.kill_agent("lubeck")
+    scenario.network.cut("hamburg", site_of("lubeck"))
     await sites.lead("hamburg")
-    await stage.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
+    await scenario.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
     await sites.policy("hamburg", ttl=5)
-    await stage.eventually(_ttl_of(sites, "bergen", 5))
+    await scenario.eventually(_ttl_of(sites, "bergen", 5))
 
-    stage.network.cut("lubeck", site_of("hamburg"))
-    await stage.start_agent("lubeck")
+    scenario.network.cut("lubeck", site_of("hamburg"))
+    await scenario.start_agent("lubeck")
 
     stopped = {"member cluster validation": "validation of member clusters failed"}
-    reasons = await stage.eventually(sites.tells("lubeck", **stopped))
+    reasons = await scenario.eventually(sites.tells("lubeck", **stopped))
     assert "cluster hamburg leads since epoch 2" in reasons["member cluster validation"]
-    await stage.always(_ttl_of(sites, "bergen", 5), CALM)
+    await scenario.always(_ttl_of(sites, "bergen", 5), CALM)
 
 
 async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     async def follows() -> None:
         (own,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
@@ -389,22 +393,22 @@ async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
         assert "gslb.hanse.dev/epoch" not in own.metadata.annotations
 
     for _ in range(12):
-        await stage.eventually(sites.tells("lubeck", **GOOD), within=SECONDS)
+        await scenario.eventually(sites.tells("lubeck", **GOOD), within=SECONDS)
         await sites.lead("lubeck", False)
-        await stage.eventually(follows, within=SECONDS)
+        await scenario.eventually(follows, within=SECONDS)
         await sites.lead("lubeck")
 
 
 async def test_however_often_a_person_changes_who_leads_it_is_told_at_once(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.tells("lubeck", **GOOD))
     bad = {"member cluster validation": "validation of member clusters failed"}
 
     for _ in range(9):
         await sites.lead("hamburg")
-        await stage.eventually(sites.tells("lubeck", **bad), SECONDS)
+        await scenario.eventually(sites.tells("lubeck", **bad), SECONDS)
         await sites.lead("hamburg", False)
-        await stage.eventually(sites.tells("lubeck", **GOOD), SECONDS)
+        await scenario.eventually(sites.tells("lubeck", **GOOD), SECONDS)
         follows = sites.tells("hamburg", current="won't federate objects")
-        await stage.eventually(follows, SECONDS)
+        await scenario.eventually(follows, SECONDS)

@@ -13,9 +13,9 @@ from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.objects import Meta
-from tests.support.stage import Check, Features, Stage
-from tests.support.stage_federation import define, put
-from tests.support.stage_sites import HOST, Sites, balance
+from tests.support.federation import define, put
+from tests.support.gslb_sites import HOST, Sites, balance
+from tests.support.scenario import Check, Features, Scenario
 
 pytestmark = pytest.mark.anyio
 
@@ -30,90 +30,96 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def sites(stage: Stage) -> AsyncIterator[Sites]:
+async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
     """One host in three clusters; lubeck leads and watches them every second."""
-    made = await balance(stage)
+    made = await balance(scenario)
     quick = ConfigMap(metadata=Meta(name="quick", namespace=NAMESPACE), data=QUICK)
-    await put(made.person("lubeck"), quick)
+    await put(made.admin("lubeck"), quick)
     await made.policy("lubeck", healthMonitorTemplate="quick")
     for cluster, address in zip(made.members, (LUBECK, HAMBURG, BERGEN), strict=True):
         await made.serve(cluster, address)
-    await stage.start_agents()
-    await stage.eventually(made.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    await scenario.start_agents()
+    await scenario.eventually(made.answers("lubeck", LUBECK, HAMBURG, BERGEN))
     yield made
-    for actor in list(stage.actors):
-        await stage.kill_agent(actor)
+    for running in list(scenario.agents):
+        await scenario.kill_agent(running)
 
 
-async def test_weights_are_met_and_every_cluster_answers_alike(sites: Sites, stage: Stage) -> None:
+async def test_weights_are_met_and_every_cluster_answers_alike(
+    sites: Sites, scenario: Scenario
+) -> None:
     split = [{"cluster": "lubeck", "weight": 3}, {"cluster": "hamburg", "weight": 1}]
     split.append({"cluster": "bergen", "weight": 1, "priority": 1})
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=split)
 
     for cluster in ("lubeck", "bergen"):
-        await stage.eventually(sites.answers(cluster, LUBECK, HAMBURG))
+        await scenario.eventually(sites.answers(cluster, LUBECK, HAMBURG))
         counted = Counter(told for _ in range(400) for told in sites.ask(cluster)[:1])
         assert counted == {LUBECK: 300, HAMBURG: 100}
 
 
 async def test_the_next_priority_serves_when_all_above_it_are_down_and_gives_way_again(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     split = [{"cluster": "lubeck", "priority": 20}]
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=split)
-    await stage.eventually(sites.answers("hamburg", LUBECK))
+    await scenario.eventually(sites.answers("hamburg", LUBECK))
 
     sites.hosts.down.add(LUBECK)
-    await stage.eventually(sites.answers("hamburg", HAMBURG, BERGEN))
+    await scenario.eventually(sites.answers("hamburg", HAMBURG, BERGEN))
     (service,) = await sites.has("hamburg", GlobalService, HOST)()
     down = [h for h in service.status.members if not h.up]
     assert [h.cluster for h in down] == ["lubeck"]
     assert "Connection refused" in down[0].reason
 
     sites.hosts.down.clear()
-    await stage.eventually(sites.answers("hamburg", LUBECK))
+    await scenario.eventually(sites.answers("hamburg", LUBECK))
 
 
-async def test_a_new_leader_watches_members_as_the_old_one_did(sites: Sites, stage: Stage) -> None:
-    await stage.eventually(_has_monitor(sites, "hamburg"))
-    await stage.kill_agent("lubeck")
-    stage.network.cut("hamburg", site_of("lubeck"))
+async def test_a_new_leader_watches_members_as_the_old_one_did(
+    sites: Sites, scenario: Scenario
+) -> None:
+    await scenario.eventually(_has_monitor(sites, "hamburg"))
+    await scenario.kill_agent("lubeck")
+    scenario.network.cut("hamburg", site_of("lubeck"))
     await sites.lead("hamburg")
 
     sites.hosts.down.add(BERGEN)
 
-    await stage.eventually(sites.answers("hamburg", LUBECK, HAMBURG))
+    await scenario.eventually(sites.answers("hamburg", LUBECK, HAMBURG))
     (found,) = await sites.has("hamburg", GlobalDeploymentPolicy, "gdp")()
     assert found.status.error_status == ""
 
 
 def _has_monitor(sites: Sites, cluster: str) -> Check[None]:
     async def check() -> None:
-        found = await sites.person(cluster).read(ConfigMap, "quick", NAMESPACE)
+        found = await sites.admin(cluster).read(ConfigMap, "quick", NAMESPACE)
         assert found.data == QUICK
 
     return check
 
 
 async def test_a_member_that_comes_back_for_a_moment_is_not_trusted_yet(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     slow = {**QUICK, "up": "5", "interval": "1"}
     await put(
-        sites.person("lubeck"),
+        sites.admin("lubeck"),
         ConfigMap(metadata=Meta(name="slow", namespace=NAMESPACE), data=slow),
     )
     await sites.policy("lubeck", healthMonitorTemplate="slow")
     sites.hosts.down.add(BERGEN)
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
 
     sites.hosts.down.clear()
 
-    await stage.always(sites.answers("lubeck", LUBECK, HAMBURG), timedelta(seconds=2))
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    await scenario.always(sites.answers("lubeck", LUBECK, HAMBURG), timedelta(seconds=2))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
 
 
-async def test_a_consistent_hash_gives_a_client_always_the_same(sites: Sites, stage: Stage) -> None:
+async def test_a_consistent_hash_gives_a_client_always_the_same(
+    sites: Sites, scenario: Scenario
+) -> None:
     settings = {"lbAlgorithm": "GSLB_ALGORITHM_CONSISTENT_HASH", "hashMask": 24}
     await sites.policy("lubeck", healthMonitorTemplate="quick", poolAlgorithmSettings=settings)
 
@@ -126,20 +132,20 @@ async def test_a_consistent_hash_gives_a_client_always_the_same(sites: Sites, st
         assert all(len(told) == 1 for told in chosen.values()), chosen
         assert set().union(*chosen.values()) == {LUBECK, HAMBURG, BERGEN}
 
-    await stage.eventually(always_one)
+    await scenario.eventually(always_one)
 
 
-async def test_clients_get_the_cluster_near_to_them(sites: Sites, stage: Stage) -> None:
+async def test_clients_get_the_cluster_near_to_them(sites: Sites, scenario: Scenario) -> None:
     sites.regions = (("198.51.100.0/24", "bergen"),)
     settings = {"lbAlgorithm": "GSLB_ALGORITHM_GEO"}
     await sites.policy("lubeck", healthMonitorTemplate="quick", poolAlgorithmSettings=settings)
 
-    await stage.eventually(sites.answers("lubeck", BERGEN, client="198.51.100.7"))
+    await scenario.eventually(sites.answers("lubeck", BERGEN, client="198.51.100.7"))
     await sites.answers("lubeck", LUBECK, HAMBURG, BERGEN, client="203.0.113.1")()
 
 
 async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.rule(
         "lubeck",
@@ -148,43 +154,43 @@ async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
         trafficSplit=[{"cluster": "hamburg", "priority": 1}],
     )
 
-    await stage.eventually(sites.answers("lubeck", "192.0.2.1", BERGEN, "198.51.100.1"))
-    await stage.eventually(_rule_says(sites, "Accepted", ""))
+    await scenario.eventually(sites.answers("lubeck", "192.0.2.1", BERGEN, "198.51.100.1"))
+    await scenario.eventually(_rule_says(sites, "Accepted", ""))
 
-    await sites.person("lubeck").delete(GSLBHostRule, "rule", NAMESPACE)
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    await sites.admin("lubeck").delete(GSLBHostRule, "rule", NAMESPACE)
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
 
 
 async def test_what_makes_no_sense_is_told_and_only_who_is_ready_changes_answers(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=[{"cluster": "paris"}])
 
     async def told() -> None:
-        found = await sites.person("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+        found = await sites.admin("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
         assert found.status.error_status.startswith("spec.trafficSplit[0].cluster: paris")
 
-    await stage.eventually(told)
-    await stage.always(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN), CALM)
+    await scenario.eventually(told)
+    await scenario.always(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN), CALM)
     await sites.stop_serving("bergen")
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
 
     mended = {"spec": {"trafficSplit": None}}
-    await sites.person("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, mended)
+    await sites.admin("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, mended)
 
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
     await sites.rule("lubeck", publicIP=[{"cluster": "paris", "ip": "192.0.2.1"}])
-    await stage.eventually(_rule_says(sites, "Rejected", "spec.publicIP[0].cluster: paris"))
+    await scenario.eventually(_rule_says(sites, "Rejected", "spec.publicIP[0].cluster: paris"))
     await sites.answers("lubeck", LUBECK, HAMBURG)()
     await sites.stop_serving("hamburg")
-    await stage.eventually(sites.answers("lubeck", LUBECK))
+    await scenario.eventually(sites.answers("lubeck", LUBECK))
     await sites.serve("hamburg", HAMBURG)
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
 
 
 def _rule_says(sites: Sites, status: str, error: str) -> Check[None]:
     async def check() -> None:
-        rule = await sites.person("lubeck").read(GSLBHostRule, "rule", NAMESPACE)
+        rule = await sites.admin("lubeck").read(GSLBHostRule, "rule", NAMESPACE)
         assert rule.status.status == status, rule.status
         assert rule.status.error.startswith(error), rule.status
 
@@ -192,27 +198,27 @@ def _rule_says(sites: Sites, status: str, error: str) -> Check[None]:
 
 
 async def test_a_cluster_that_cannot_be_seen_keeps_its_members_through_a_restart(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    stage.network.cut("lubeck", site_of("bergen"))
-    await stage.kill_agent("lubeck")
-    await stage.start_agent("lubeck")
+    scenario.network.cut("lubeck", site_of("bergen"))
+    await scenario.kill_agent("lubeck")
+    await scenario.start_agent("lubeck")
 
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
     await sites.stop_serving("hamburg")
 
-    await stage.eventually(sites.answers("lubeck", LUBECK, BERGEN))
-    await stage.always(sites.answers("lubeck", LUBECK, BERGEN), CALM)
+    await scenario.eventually(sites.answers("lubeck", LUBECK, BERGEN))
+    await scenario.always(sites.answers("lubeck", LUBECK, BERGEN), CALM)
 
 
 async def test_the_last_member_takes_the_service_with_it_everywhere(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     for cluster in sites.members:
         await sites.stop_serving(cluster)
 
     for cluster in sites.members:
-        await stage.eventually(sites.has(cluster, GlobalService))
+        await scenario.eventually(sites.has(cluster, GlobalService))
 
 
 DOWN = "GSLB_SERVICE_DOWN_RESPONSE_"
@@ -223,86 +229,86 @@ RESPONSES: tuple[tuple[dict[str, str | None], list[str]], ...] = (
 )
 
 
-async def test_when_all_are_down_the_answer_is_as_said(sites: Sites, stage: Stage) -> None:
+async def test_when_all_are_down_the_answer_is_as_said(sites: Sites, scenario: Scenario) -> None:
     sites.hosts.down |= {LUBECK, HAMBURG, BERGEN}
 
     async def all_down() -> None:
         (service,) = await sites.has("lubeck", GlobalService, HOST)()
         assert service.status.up == "0/3"
 
-    await stage.eventually(all_down)
+    await scenario.eventually(all_down)
     for response, answer in RESPONSES:
         said = {"spec": {"downResponse": response}}
-        await sites.person("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, said)
-        await stage.eventually(sites.answers("hamburg", *answer))
+        await sites.admin("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, said)
+        await scenario.eventually(sites.answers("hamburg", *answer))
 
 
 async def test_a_load_balancer_that_has_but_a_name_serves_wherever_that_leads(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     sites.names.addresses["lb.example.com"] = [BERGEN]
     await sites.stop_serving("bergen")
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
     await sites.serve("bergen", "lb.example.com")
-    await stage.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
+    await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
 
     sites.names.addresses["lb.example.com"] = ["192.0.2.14"]
-    await stage.eventually(sites.answers("hamburg", LUBECK, HAMBURG, "192.0.2.14"))
+    await scenario.eventually(sites.answers("hamburg", LUBECK, HAMBURG, "192.0.2.14"))
 
     sites.names.silent = True
-    await stage.eventually(_warned(sites, "and that cannot be looked up now"))
+    await scenario.eventually(_warned(sites, "and that cannot be looked up now"))
     await sites.answers("hamburg", LUBECK, HAMBURG, "192.0.2.14")()
 
     sites.names.silent = False
     sites.names.addresses.clear()
-    await stage.eventually(sites.answers("hamburg", LUBECK, HAMBURG))
-    await stage.eventually(_warned(sites, "and that has no address"))
+    await scenario.eventually(sites.answers("hamburg", LUBECK, HAMBURG))
+    await scenario.eventually(_warned(sites, "and that has no address"))
 
 
 async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", BERGEN, host="*.global.test", name="wild")
 
-    await stage.eventually(_warned(sites, "spec.rules[0].host: '*.global.test' is no name"))
+    await scenario.eventually(_warned(sites, "spec.rules[0].host: '*.global.test' is no name"))
 
     async def told_there() -> None:
-        listed = await sites.person("bergen").list(Event, namespace=stage.shop)
+        listed = await sites.admin("bergen").list(Event, namespace=scenario.shop)
         told = [e for e in listed.objects if e.involved_object.name == "wild"]
         assert [(e.reason, e.type) for e in told] == [("NotBalanced", "Warning")]
 
-    await stage.eventually(told_there)
+    await scenario.eventually(told_there)
     await sites.stop_serving("bergen", "wild")
-    await stage.eventually(_warned(sites))
+    await scenario.eventually(_warned(sites))
 
 
 async def test_hosts_of_other_names_serve_the_global_name_that_rules_give_them(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
     everywhere = "everywhere.global.test"
     for cluster, address in (("lubeck", "192.0.2.21"), ("bergen", "192.0.2.23")):
         local = f"local.{cluster}.test"
-        await define(stage, cluster, AkoHostRule)
+        await define(scenario, cluster, AkoHostRule)
         await sites.serve(cluster, address, host=local, name="local")
         host = VirtualHost(fqdn=local, gslb=GlobalName(fqdn=everywhere))
         rule = AkoHostRule(
-            metadata=Meta(name="local", namespace=stage.shop),
+            metadata=Meta(name="local", namespace=scenario.shop),
             spec=AkoHostRuleSpec(virtualhost=host),
         )
-        await put(sites.person(cluster), rule)
+        await put(sites.admin(cluster), rule)
     mapped = {"spec": {"useCustomGlobalFqdn": True}}
-    await sites.person("lubeck").patch(GSLBConfig, "gc-1", NAMESPACE, mapped)
+    await sites.admin("lubeck").patch(GSLBConfig, "gc-1", NAMESPACE, mapped)
 
-    await stage.eventually(sites.answers("hamburg", "192.0.2.21", "192.0.2.23", host=everywhere))
-    await stage.eventually(sites.answers("hamburg"))
+    await scenario.eventually(sites.answers("hamburg", "192.0.2.21", "192.0.2.23", host=everywhere))
+    await scenario.eventually(sites.answers("hamburg"))
 
-    await sites.person("bergen").delete(AkoHostRule, "local", stage.shop)
-    await stage.eventually(sites.answers("hamburg", "192.0.2.21", host=everywhere))
+    await sites.admin("bergen").delete(AkoHostRule, "local", scenario.shop)
+    await scenario.eventually(sites.answers("hamburg", "192.0.2.21", host=everywhere))
 
 
 def _warned(sites: Sites, *words: str) -> Check[None]:
     async def check() -> None:
-        found = await sites.person("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+        found = await sites.admin("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
         told = found.status.warnings
         assert len(told) == len(words), told
         assert all(word in one for word, one in zip(words, told, strict=True)), told

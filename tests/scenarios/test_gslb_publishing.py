@@ -13,9 +13,9 @@ from hanse.kube.request import Request
 from hanse.model.crds import stand_ins
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gslb import NAMESPACE
-from tests.support.stage import Check, Features, Stage
-from tests.support.stage_federation import CRDS
-from tests.support.stage_sites import HOST, Sites, balance
+from tests.support.federation import CRDS
+from tests.support.gslb_sites import HOST, Sites, balance
+from tests.support.scenario import Check, Features, Scenario
 
 pytestmark = pytest.mark.anyio
 
@@ -28,31 +28,31 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def sites(stage: Stage) -> AsyncIterator[Sites]:
+async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
     """Lubeck leads; the host is served by the other two."""
     definition = next(d for d in stand_ins() if d["spec"]["names"]["kind"] == "DNSEndpoint")
-    for cluster in stage.names:
+    for cluster in scenario.names:
         body = msgspec.json.encode(definition)
         with suppress(AlreadyExists):
-            await stage.person(cluster).send(Request("POST", CRDS, body=body))
-    made = await balance(stage)
+            await scenario.admin(cluster).send(Request("POST", CRDS, body=body))
+    made = await balance(scenario)
     await made.policy("lubeck", controlPlaneHmOnly=True, ttl=20)
     await made.serve("hamburg", HAMBURG)
     await made.serve("bergen", BERGEN)
-    await stage.start_agents()
+    await scenario.start_agents()
     yield made
-    for actor in list(stage.actors):
-        await stage.kill_agent(actor)
-    for cluster in stage.names:
+    for running in list(scenario.agents):
+        await scenario.kill_agent(running)
+    for cluster in scenario.names:
         path = f"/apis/externaldns.k8s.io/v1alpha1/namespaces/{NAMESPACE}/dnsendpoints"
-        await stage.person(cluster).send(Request("DELETE", path))
+        await scenario.admin(cluster).send(Request("DELETE", path))
 
 
 def publishes(sites: Sites, cluster: str, *targets: str) -> Check[None]:
     """That a cluster has records of the host with these addresses; none: no object at all."""
 
     async def check() -> None:
-        listed = await sites.person(cluster).list(DNSEndpoint, namespace=NAMESPACE)
+        listed = await sites.admin(cluster).list(DNSEndpoint, namespace=NAMESPACE)
         found = [t for o in listed.objects for r in o.spec.endpoints for t in r.targets]
         assert found == list(targets), f"{cluster} publishes {found}"
         assert bool(listed.objects) == bool(targets)
@@ -60,22 +60,24 @@ def publishes(sites: Sites, cluster: str, *targets: str) -> Check[None]:
     return check
 
 
-async def test_the_leader_alone_publishes_the_merged_record(sites: Sites, stage: Stage) -> None:
-    await stage.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
+async def test_the_leader_alone_publishes_the_merged_record(
+    sites: Sites, scenario: Scenario
+) -> None:
+    await scenario.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
 
     await publishes(sites, "hamburg")()
-    (found,) = (await sites.person("lubeck").list(DNSEndpoint, namespace=NAMESPACE)).objects
+    (found,) = (await sites.admin("lubeck").list(DNSEndpoint, namespace=NAMESPACE)).objects
     (record,) = found.spec.endpoints
     assert (record.dns_name, record.record_type, record.record_ttl) == (HOST, "A", 20)
 
 
 async def test_another_leader_publishes_before_the_first_withdraws(
-    sites: Sites, stage: Stage
+    sites: Sites, scenario: Scenario
 ) -> None:
-    await stage.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
-    await stage.settled()
+    await scenario.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
+    await scenario.settled()
     await sites.lead("lubeck", False)
-    await stage.settled()
+    await scenario.settled()
     await publishes(sites, "lubeck", HAMBURG, BERGEN)()
 
     await sites.lead("hamburg")
@@ -89,4 +91,4 @@ async def test_another_leader_publishes_before_the_first_withdraws(
             return
         raise AssertionError("lubeck publishes still")
 
-    await stage.eventually(handed_over)
+    await scenario.eventually(handed_over)

@@ -7,10 +7,10 @@ from hanse.kube.elector import STEADY
 from hanse.model.facts import Phase
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
-from tests.scenarios.market import shop_of
-from tests.support.flag import COLOURS, Flag
-from tests.support.stage import Check, Features, Stage, told
-from tests.support.stage_federation import League, federate, put
+from tests.scenarios.toy_offers import shop_of
+from tests.support.federation import FederationScenario, federate, put
+from tests.support.scenario import Check, Features, Scenario, told
+from tests.support.toy_leader import COLOURS, Flag
 
 
 @pytest.fixture
@@ -20,46 +20,46 @@ def features(request: pytest.FixtureRequest) -> Features:
 
 
 @pytest.fixture
-async def league(stage: Stage) -> League:
+async def membership(scenario: Scenario) -> FederationScenario:
     """A federation whose agents run, everybody is led, and every flag is red."""
-    league = await federate(stage)
-    for supervisor in league.supervisors:
-        await paint(stage, supervisor, "red")
-    await stage.start_agents()
-    await stage.eventually(league.all_led())
-    await stage.eventually(flies(stage, "red", *league.members))
-    return league
+    membership = await federate(scenario)
+    for supervisor in membership.supervisors:
+        await paint(scenario, supervisor, "red")
+    await scenario.start_agents()
+    await scenario.eventually(membership.all_led())
+    await scenario.eventually(flies(scenario, "red", *membership.members))
+    return membership
 
 
-async def paint(stage: Stage, cluster: ClusterId, colour: str) -> None:
+async def paint(scenario: Scenario, cluster: ClusterId, colour: str) -> None:
     """Let a supervisor fly this colour where it leads."""
-    meta = Meta(name=COLOURS, namespace=stage.shop)
-    await put(stage.person(cluster), ConfigMap(metadata=meta, data={"colour": colour}))
+    meta = Meta(name=COLOURS, namespace=scenario.shop)
+    await put(scenario.admin(cluster), ConfigMap(metadata=meta, data={"colour": colour}))
 
 
-def flies(stage: Stage, colour: str, *clusters: ClusterId) -> Check[None]:
+def flies(scenario: Scenario, colour: str, *clusters: ClusterId) -> Check[None]:
     async def check() -> None:
         for cluster in clusters:
-            flag = await stage.person(cluster).read(ConfigMap, "flag", stage.shop)
+            flag = await scenario.admin(cluster).read(ConfigMap, "flag", scenario.shop)
             assert flag.data == {"colour": colour}, f"{cluster} flies {flag.data}"
 
     return check
 
 
 async def test_every_member_gets_a_leader_and_everybody_is_told(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    for supervisor in league.supervisors:
-        found = await stage.eventually(
-            league.tells(supervisor, Valid="Valid", MembersReachable="AllReachable", Led="Led")
+    for supervisor in membership.supervisors:
+        found = await scenario.eventually(
+            membership.tells(supervisor, Valid="Valid", MembersReachable="AllReachable", Led="Led")
         )
         assert {m.cluster_id: m.reachable for m in found.status.members} == {
             "lubeck": True,
             "hamburg": True,
             "bergen": True,
         }
-    child = await stage.eventually(league.tells("bergen", Valid="Valid", Led="Led"))
-    leaders = await league.all_led()()
+    child = await scenario.eventually(membership.tells("bergen", Valid="Valid", Led="Led"))
+    leaders = await membership.all_led()()
 
     assert leaders["lubeck"] == "lubeck"
     assert child.status.leaders == (leaders["bergen"],)
@@ -67,104 +67,108 @@ async def test_every_member_gets_a_leader_and_everybody_is_told(
 
 
 async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_nothing(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await stage.settled()
-    before = [await league.told(cluster) for cluster in league.members]
+    await scenario.settled()
+    before = [await membership.told(cluster) for cluster in membership.members]
 
-    start = len(stage.network.sent)
+    start = len(scenario.network.sent)
     for name in ("bergen", "hamburg"):
-        await stage.kill_agent(name)
-        await stage.start_agent(name)
-    await stage.settled()
+        await scenario.kill_agent(name)
+        await scenario.start_agent(name)
+    await scenario.settled()
 
-    assert told(stage.writes_since(start)) == []
-    assert [await league.told(cluster) for cluster in league.members] == before
+    assert told(scenario.writes_since(start)) == []
+    assert [await membership.told(cluster) for cluster in membership.members] == before
 
 
-async def test_a_new_token_is_used_without_losing_sight(stage: Stage, league: League) -> None:
-    await stage.settled()
-    agent = stage.agent("lubeck")
-    secret = await league.secret_for("bergen")
+async def test_a_new_token_is_used_without_losing_sight(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    await scenario.settled()
+    agent = scenario.agent("lubeck")
+    secret = await membership.secret_for("bergen")
 
-    await put(league.person("lubeck"), secret)
+    await put(membership.admin("lubeck"), secret)
 
     async def uses_it() -> None:
         road = agent.roads.known["bergen"]
         assert road.access.identity.token == secret.data["token"].decode()
         assert agent.engine.fleet.connections["bergen"].state.phase is Phase.SYNCED
 
-    await stage.eventually(uses_it)
+    await scenario.eventually(uses_it)
 
 
 async def test_when_the_leaders_supervisor_dies_another_takes_over(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    leader = await league.is_led("bergen")()
-    (heir,) = set(league.supervisors) - {leader}
-    await paint(stage, heir, "blue")
+    leader = await membership.is_led("bergen")()
+    (heir,) = set(membership.supervisors) - {leader}
+    await paint(scenario, heir, "blue")
 
-    await stage.kill_agent(leader)
-    for member in league.members:
-        stage.network.cut(leader, member)
+    await scenario.kill_agent(leader)
+    for member in membership.members:
+        scenario.network.cut(leader, member)
 
-    await stage.eventually(league.is_led("bergen", heir), stage.ground.terms.lease * 3)
-    await stage.eventually(flies(stage, "blue", "bergen", heir, leader))
+    await scenario.eventually(membership.is_led("bergen", heir), scenario.testbed.terms.lease * 3)
+    await scenario.eventually(flies(scenario, "blue", "bergen", heir, leader))
 
     async def is_told() -> None:
-        assert (await league.told(heir)).status.leaders == (heir,)
+        assert (await membership.told(heir)).status.leaders == (heir,)
 
-    await stage.eventually(is_told)
+    await scenario.eventually(is_told)
 
 
 @pytest.mark.virtual
 async def test_a_supervisor_that_is_back_gets_its_members_back_after_a_while(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    before = await league.all_led()()
+    before = await membership.all_led()()
     leader = before["bergen"]
-    (heir,) = set(league.supervisors) - {leader}
-    await stage.kill_agent(leader)
-    await stage.eventually(league.is_led("bergen", heir), stage.ground.terms.lease * 3)
-    await stage.eventually(league.is_led(leader, heir), stage.ground.terms.lease * 3)
+    (heir,) = set(membership.supervisors) - {leader}
+    await scenario.kill_agent(leader)
+    await scenario.eventually(membership.is_led("bergen", heir), scenario.testbed.terms.lease * 3)
+    await scenario.eventually(membership.is_led(leader, heir), scenario.testbed.terms.lease * 3)
 
-    await stage.start_agent(leader)
-    await stage.always(league.is_led("bergen", heir), STEADY / 2)
+    await scenario.start_agent(leader)
+    await scenario.always(membership.is_led("bergen", heir), STEADY / 2)
 
     for member in (leader, "bergen"):
-        await stage.eventually(league.is_led(member, leader), 2 * STEADY)
-    await stage.settled()
-    assert await league.all_led()() == before
-    start = len(stage.network.sent)
-    await stage.always(league.all_led(), 2 * STEADY)
-    assert (await league.all_led()(), told(stage.writes_since(start))) == (before, [])
+        await scenario.eventually(membership.is_led(member, leader), 2 * STEADY)
+    await scenario.settled()
+    assert await membership.all_led()() == before
+    start = len(scenario.network.sent)
+    await scenario.always(membership.all_led(), 2 * STEADY)
+    assert (await membership.all_led()(), told(scenario.writes_since(start))) == (before, [])
 
 
 async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
     away = {"lubeck": "hamburg", "hamburg": "lubeck"}
-    leader = await league.is_led("bergen")()
+    leader = await membership.is_led("bergen")()
     other = away[leader]
 
-    stage.network.cut(leader, other)
-    stage.network.cut(other, leader)
-    stage.network.cut(other, "bergen")
-    for supervisor in league.supervisors:
-        await stage.eventually(league.tells(supervisor, MembersReachable="MemberUnreachable"))
-    await paint(stage, leader, "blue")
-    await paint(stage, other, "green")
+    scenario.network.cut(leader, other)
+    scenario.network.cut(other, leader)
+    scenario.network.cut(other, "bergen")
+    for supervisor in membership.supervisors:
+        await scenario.eventually(
+            membership.tells(supervisor, MembersReachable="MemberUnreachable")
+        )
+    await paint(scenario, leader, "blue")
+    await paint(scenario, other, "green")
 
-    await stage.eventually(flies(stage, "blue", leader, "bergen"))
-    await stage.eventually(flies(stage, "green", other))
-    await league.is_led("bergen", leader)()
+    await scenario.eventually(flies(scenario, "blue", leader, "bergen"))
+    await scenario.eventually(flies(scenario, "green", other))
+    await membership.is_led("bergen", leader)()
 
-    stage.network.heal(leader, other)
-    stage.network.heal(other, leader)
-    stage.network.heal(other, "bergen")
+    scenario.network.heal(leader, other)
+    scenario.network.heal(other, leader)
+    scenario.network.heal(other, "bergen")
 
-    for supervisor in league.supervisors:
-        await stage.eventually(league.tells(supervisor, MembersReachable="AllReachable"))
-    await stage.settled()
-    await flies(stage, "blue", leader, "bergen")()
-    await flies(stage, "green", other)()
+    for supervisor in membership.supervisors:
+        await scenario.eventually(membership.tells(supervisor, MembersReachable="AllReachable"))
+    await scenario.settled()
+    await flies(scenario, "blue", leader, "bergen")()
+    await flies(scenario, "green", other)()

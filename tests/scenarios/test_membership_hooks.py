@@ -12,10 +12,10 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.objects import Meta
 from hanse.model.verdict import Hook
-from tests.scenarios.city import refusal
-from tests.support.stage import Check, Features, Stage, told
-from tests.support.stage_federation import NAME as LEAGUE
-from tests.support.stage_federation import League, federate
+from tests.scenarios.networks import refusal
+from tests.support.federation import NAME as LEAGUE
+from tests.support.federation import FederationScenario, federate
+from tests.support.scenario import Check, Features, Scenario, told
 
 
 @pytest.fixture
@@ -29,16 +29,16 @@ def hooks() -> tuple[Hook, ...]:
 
 
 @pytest.fixture
-async def league(stage: Stage) -> League:
+async def membership(scenario: Scenario) -> FederationScenario:
     """A federation with its agents, whose API servers ask."""
-    league = await federate(stage)
-    await stage.start_agents()
-    for cluster in stage.names:
-        await stage.eventually(is_asked(stage, cluster))
-    return league
+    membership = await federate(scenario)
+    await scenario.start_agents()
+    for cluster in scenario.names:
+        await scenario.eventually(is_asked(scenario, cluster))
+    return membership
 
 
-def is_asked(stage: Stage, cluster: str) -> Check[None]:
+def is_asked(scenario: Scenario, cluster: str) -> Check[None]:
     """That a cluster's agent answers its API server: a wrong write is refused in its words."""
 
     path = f"/apis/{ClusterClaim.kind.api_version}/{ClusterClaim.kind.plural}/{CLUSTER_ID}"
@@ -51,70 +51,70 @@ def is_asked(stage: Stage, cluster: str) -> Check[None]:
     )
 
     async def check() -> None:
-        await stage.person(cluster).read(ValidatingWebhookConfiguration, NAME)
-        assert "Federation league exists" in await refusal(stage.person(cluster).send(wrong))
+        await scenario.admin(cluster).read(ValidatingWebhookConfiguration, NAME)
+        assert "Federation league exists" in await refusal(scenario.admin(cluster).send(wrong))
 
     return check
 
 
 async def test_what_must_not_be_is_refused_in_one_sentence_that_names_the_field(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    person = league.person("lubeck")
+    admin = membership.admin("lubeck")
 
     with pytest.raises(ApiError, match="cannot be deleted while Federation league exists"):
-        await person.delete(ClusterClaim, CLUSTER_ID, "")
+        await admin.delete(ClusterClaim, CLUSTER_ID, "")
     with pytest.raises(ApiError, match=r"metadata\.name: Federation league exists"):
-        await person.create(Federation(metadata=Meta(name="second")))
+        await admin.create(Federation(metadata=Meta(name="second")))
     member = {"clusterID": "oslo", "server": "http://a.example", "secret": "oslo"}
     with pytest.raises(ApiError, match=r"spec.members\[0\].server: 'http://a.example'"):
-        await league.edit("lubeck", {"members": [member]})
+        await membership.edit("lubeck", {"members": [member]})
 
-    await person.delete(Federation, LEAGUE, "")
+    await admin.delete(Federation, LEAGUE, "")
 
     async def may_go() -> None:
-        await person.delete(ClusterClaim, CLUSTER_ID, "")
+        await admin.delete(ClusterClaim, CLUSTER_ID, "")
 
-    await stage.eventually(may_go)
+    await scenario.eventually(may_go)
 
 
 async def test_a_certificate_is_made_once_and_nothing_is_written_after_that(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await stage.settled()
-    secret = await league.person("bergen").read(Secret, NAME, stage.system)
+    await scenario.settled()
+    secret = await membership.admin("bergen").read(Secret, NAME, scenario.system)
 
-    start = len(stage.network.sent)
-    await stage.kill_agent("bergen")
-    await stage.start_agent("bergen")
-    await stage.eventually(is_asked(stage, "bergen"))
-    await stage.settled()
+    start = len(scenario.network.sent)
+    await scenario.kill_agent("bergen")
+    await scenario.start_agent("bergen")
+    await scenario.eventually(is_asked(scenario, "bergen"))
+    await scenario.settled()
 
-    after = await league.person("bergen").read(Secret, NAME, stage.system)
-    writes = [w for w in told(stage.writes_since(start)) if "webhookconfigurations" not in w]
+    after = await membership.admin("bergen").read(Secret, NAME, scenario.system)
+    writes = [w for w in told(scenario.writes_since(start)) if "webhookconfigurations" not in w]
     assert writes == []  # the configuration may have another port to name
     assert after.data == secret.data
 
 
 async def test_a_deleted_certificate_comes_back_and_is_trusted(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    person = league.person("bergen")
+    admin = membership.admin("bergen")
 
-    await person.delete(Secret, NAME, stage.system)
-    await stage.eventually(lambda: person.read(Secret, NAME, stage.system))
+    await admin.delete(Secret, NAME, scenario.system)
+    await scenario.eventually(lambda: admin.read(Secret, NAME, scenario.system))
 
-    await stage.eventually(is_asked(stage, "bergen"))
+    await scenario.eventually(is_asked(scenario, "bergen"))
 
 
 async def test_while_the_agent_is_down_ids_are_safe_and_everything_else_goes_on(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await stage.kill_agent("bergen")
+    await scenario.kill_agent("bergen")
 
     with pytest.raises(KubeError):
-        await league.person("bergen").delete(ClusterClaim, CLUSTER_ID, "")
-    await stage.make_namespace("bergen", f"{stage.shop}-more")
+        await membership.admin("bergen").delete(ClusterClaim, CLUSTER_ID, "")
+    await scenario.make_namespace("bergen", f"{scenario.shop}-more")
 
-    await stage.start_agent("bergen")
-    await stage.eventually(is_asked(stage, "bergen"))
+    await scenario.start_agent("bergen")
+    await scenario.eventually(is_asked(scenario, "bergen"))

@@ -5,16 +5,16 @@ import pytest
 from hanse.features.networks.names import TENANT
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.networking import NetworkPolicy
-from tests.scenarios.city import City, made, refusal
+from tests.scenarios.networks import NetworksScenario, made, refusal
 
 
 @pytest.mark.needs("vap")
-async def test_what_the_api_server_refuses_by_itself(city: City) -> None:
-    acme = await city.welcome()
-    space = await city.space(acme)
-    name = await city.build(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
-    await city.stage.eventually(city.is_(name, "Ready"))
-    anna = await city.tenants_way()
+async def test_what_the_api_server_refuses_by_itself(tenancy: NetworksScenario) -> None:
+    acme = await tenancy.welcome()
+    space = await tenancy.space(acme)
+    name = await tenancy.build(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
+    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    anna = await tenancy.tenants_way()
 
     async def guards() -> None:
         grab = made(Namespace, f"{acme}-grab", labels={TENANT: acme})
@@ -23,9 +23,11 @@ async def test_what_the_api_server_refuses_by_itself(city: City) -> None:
         deny = await refusal(anna.delete(NetworkPolicy, "hanse-deny", space))
         assert "is kept by Hanse" in deny
         stolen = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
-        told = await refusal(anna.create(made(Service, "stolen", city.stage.shop, spec=stolen)))
+        told = await refusal(
+            anna.create(made(Service, "stolen", tenancy.scenario.shop, spec=stolen))
+        )
         assert f"is of network {name}" in told
 
-    await city.stage.eventually(guards)
+    await tenancy.scenario.eventually(guards)
     own = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
     await anna.create(made(Service, "mine", space, spec=own))

@@ -10,18 +10,18 @@ from hanse.features.networks.ports import TOLD
 from hanse.features.networks.vpc import port_name
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort
-from tests.scenarios.city import City
-from tests.support.stage import Check, told
+from tests.scenarios.networks import NetworksScenario
+from tests.support.scenario import Check, told
 
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/28"}]
 
 
-async def vpc(city: City, **spec: Any) -> tuple[str, str]:
+async def vpc(tenancy: NetworksScenario, **spec: Any) -> tuple[str, str]:
     """A tenant with a network of its own addresses; gives its namespace and the network."""
-    acme = await city.welcome()
-    space = await city.space(acme)
-    name = await city.build(acme, "lab", "vpc", vpcID="v-1", subnets=SUBNETS, **spec)
-    await city.stage.eventually(city.is_(name, "Ready"))
+    acme = await tenancy.welcome()
+    space = await tenancy.space(acme)
+    name = await tenancy.build(acme, "lab", "vpc", vpcID="v-1", subnets=SUBNETS, **spec)
+    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
     return space, name
 
 
@@ -31,9 +31,9 @@ def gated(nic: str = "") -> dict[str, Any]:
     return {"annotations": notes, "schedulingGates": [{"name": READINESS}]}
 
 
-def released(city: City, space: str, name: str) -> Check[Pod]:
+def released(tenancy: NetworksScenario, space: str, name: str) -> Check[Pod]:
     async def check() -> Pod:
-        pod = await city.person.read(Pod, name, space)
+        pod = await tenancy.admin.read(Pod, name, space)
         assert READINESS not in pod.metadata.annotations, pod.metadata.annotations
         assert pod.spec.scheduling_gates == ()
         return pod
@@ -41,13 +41,13 @@ def released(city: City, space: str, name: str) -> Check[Pod]:
     return check
 
 
-def ports(city: City, network: str, *pods: str) -> Check[dict[str, NetworkPort]]:
+def ports(tenancy: NetworksScenario, network: str, *pods: str) -> Check[dict[str, NetworkPort]]:
     """That exactly these pods have a port of a network, its own DNS aside."""
 
     async def check() -> dict[str, NetworkPort]:
         found = {
             p.spec.pod.name: p
-            for p in (await city.person.list(NetworkPort)).objects
+            for p in (await tenancy.admin.list(NetworkPort)).objects
             if p.spec.network == network and not p.spec.pod.name.startswith("kube-dns-")
         }
         assert sorted(found) == sorted(pods), f"{network} has ports of {sorted(found)}"
@@ -56,167 +56,179 @@ def ports(city: City, network: str, *pods: str) -> Check[dict[str, NetworkPort]]
     return check
 
 
-async def nobodys(city: City, *networks: str) -> str:
+async def nobodys(tenancy: NetworksScenario, *networks: str) -> str:
     """An address that is free in each of these networks, now that their DNS has its own."""
 
     async def taken() -> set[str]:
         found = [
-            p for p in (await city.person.list(NetworkPort)).objects if p.spec.network in networks
+            p for p in (await tenancy.admin.list(NetworkPort)).objects if p.spec.network in networks
         ]
         assert len(found) == 2 * len(networks), f"DNS of {networks} has {len(found)} ports"
         return {p.spec.address for p in found}
 
-    used = await city.stage.eventually(taken)
+    used = await tenancy.scenario.eventually(taken)
     return next(free for n in range(2, 15) if (free := f"10.30.0.{n}") not in used)
 
 
-async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(city: City) -> None:
-    space, network = await vpc(city)
+async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(
+    tenancy: NetworksScenario,
+) -> None:
+    space, network = await vpc(tenancy)
 
-    await city.run(space, "web", "lab", **gated())
+    await tenancy.run(space, "web", "lab", **gated())
 
-    pod = await city.stage.eventually(released(city, space, "web"))
-    (port,) = (await ports(city, network, "web")()).values()
+    pod = await tenancy.scenario.eventually(released(tenancy, space, "web"))
+    (port,) = (await ports(tenancy, network, "web")()).values()
     args = parse_args(pod.metadata.annotations[CNI_ARGS])
     assert args["IPV4"] == port.spec.address
     assert args["MAC"] == port.spec.mac
     assert args["VPCID"] == "v-1"
     assert args["PREFIX"] == "28"
     assert port.spec.pod.uid == pod.metadata.uid
-    await city.stage.settled()
+    await tenancy.scenario.settled()
 
 
-async def test_an_address_asked_for_is_given_and_not_given_to_another(city: City) -> None:
-    space, network = await vpc(city)
-    address = await nobodys(city, network)
+async def test_an_address_asked_for_is_given_and_not_given_to_another(
+    tenancy: NetworksScenario,
+) -> None:
+    space, network = await vpc(tenancy)
+    address = await nobodys(tenancy, network)
     asked = f'{{"subnet": "front", "ip": "{address}"}}'
-    await city.run(space, "first", "lab", **gated(asked))
-    await city.stage.eventually(released(city, space, "first"))
+    await tenancy.run(space, "first", "lab", **gated(asked))
+    await tenancy.scenario.eventually(released(tenancy, space, "first"))
 
-    await city.run(space, "second", "lab", **gated(asked))
+    await tenancy.run(space, "second", "lab", **gated(asked))
 
     async def told() -> None:
-        pod = await city.person.read(Pod, "second", space)
+        pod = await tenancy.admin.read(Pod, "second", space)
         assert f"in use by pod {space}/first" in pod.metadata.annotations.get(TOLD, "")
         assert pod.spec.scheduling_gates
 
-    await city.stage.eventually(told)
-    await city.person.delete(Pod, "first", space)
-    await city.stage.eventually(released(city, space, "second"))
-    (port,) = (await ports(city, network, "second")()).values()
+    await tenancy.scenario.eventually(told)
+    await tenancy.admin.delete(Pod, "first", space)
+    await tenancy.scenario.eventually(released(tenancy, space, "second"))
+    (port,) = (await ports(tenancy, network, "second")()).values()
     assert port.metadata.name == port_name(network, address)
 
 
-async def test_a_full_subnet_makes_pods_wait_until_one_goes(city: City) -> None:
-    space, network = await vpc(city)
+async def test_a_full_subnet_makes_pods_wait_until_one_goes(tenancy: NetworksScenario) -> None:
+    space, network = await vpc(tenancy)
     names = [f"p{n}" for n in range(11)]  # of 16: the range's ends, its gateway and two for DNS
     for name in names:
-        await city.run(space, name, "lab", **gated())
+        await tenancy.run(space, name, "lab", **gated())
     for name in names:
-        await city.stage.eventually(released(city, space, name))
-    found = await ports(city, network, *names)()
+        await tenancy.scenario.eventually(released(tenancy, space, name))
+    found = await ports(tenancy, network, *names)()
     assert len({p.spec.address for p in found.values()}) == len(names)
 
-    await city.run(space, "late", "lab", **gated())
+    await tenancy.run(space, "late", "lab", **gated())
 
     async def told() -> None:
-        pod = await city.person.read(Pod, "late", space)
+        pod = await tenancy.admin.read(Pod, "late", space)
         assert "is free in front (10.30.0.0/28)" in pod.metadata.annotations.get(TOLD, "")
 
-    await city.stage.eventually(told)
-    await city.person.delete(Pod, "p3", space)
-    await city.stage.eventually(released(city, space, "late"))
+    await tenancy.scenario.eventually(told)
+    await tenancy.admin.delete(Pod, "p3", space)
+    await tenancy.scenario.eventually(released(tenancy, space, "late"))
 
 
-async def test_a_port_is_given_back_once_also_when_the_agent_was_away(city: City) -> None:
-    space, network = await vpc(city)
+async def test_a_port_is_given_back_once_also_when_the_agent_was_away(
+    tenancy: NetworksScenario,
+) -> None:
+    space, network = await vpc(tenancy)
     for name in ("stays", "goes"):
-        await city.run(space, name, "lab", **gated())
-        await city.stage.eventually(released(city, space, name))
-    await city.stage.kill_agent("lubeck")
+        await tenancy.run(space, name, "lab", **gated())
+        await tenancy.scenario.eventually(released(tenancy, space, name))
+    await tenancy.scenario.kill_agent("lubeck")
 
-    await city.person.delete(Pod, "goes", space)
-    await city.stage.eventually(city.gone(Pod, "goes", space))
-    start = len(city.stage.network.sent)
-    await city.stage.start_agent("lubeck")
+    await tenancy.admin.delete(Pod, "goes", space)
+    await tenancy.scenario.eventually(tenancy.gone(Pod, "goes", space))
+    start = len(tenancy.scenario.network.sent)
+    await tenancy.scenario.start_agent("lubeck")
 
-    await city.stage.eventually(ports(city, network, "stays"))
-    await city.stage.settled()
-    writes = [w for w in city.stage.writes_since(start) if "/networkports" in w.request.path]
+    await tenancy.scenario.eventually(ports(tenancy, network, "stays"))
+    await tenancy.scenario.settled()
+    writes = [w for w in tenancy.scenario.writes_since(start) if "/networkports" in w.request.path]
     assert [w.request.method for w in writes] == ["DELETE"], told(writes)
 
 
-async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(city: City) -> None:
-    space, network = await vpc(city)
-    await city.run(space, "web", "lab", **gated())
-    await city.stage.eventually(released(city, space, "web"))
-    await city.person.delete(Pod, "web", space)
-    await city.stage.eventually(city.gone(Pod, "web", space))
+async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(
+    tenancy: NetworksScenario,
+) -> None:
+    space, network = await vpc(tenancy)
+    await tenancy.run(space, "web", "lab", **gated())
+    await tenancy.scenario.eventually(released(tenancy, space, "web"))
+    await tenancy.admin.delete(Pod, "web", space)
+    await tenancy.scenario.eventually(tenancy.gone(Pod, "web", space))
 
-    again = await city.run(space, "web", "lab", **gated())
+    again = await tenancy.run(space, "web", "lab", **gated())
 
-    await city.stage.eventually(released(city, space, "web"))
-    found = await city.stage.eventually(ports(city, network, "web"))
+    await tenancy.scenario.eventually(released(tenancy, space, "web"))
+    found = await tenancy.scenario.eventually(ports(tenancy, network, "web"))
     assert found["web"].spec.pod.uid == again.metadata.uid
 
 
-async def test_a_network_goes_after_its_last_port(city: City) -> None:
-    space, network = await vpc(city)
-    await city.run(space, "web", "lab", **gated())
-    await city.stage.eventually(released(city, space, "web"))
+async def test_a_network_goes_after_its_last_port(tenancy: NetworksScenario) -> None:
+    space, network = await vpc(tenancy)
+    await tenancy.run(space, "web", "lab", **gated())
+    await tenancy.scenario.eventually(released(tenancy, space, "web"))
 
-    await city.person.delete(Network, network, "")
-    await city.stage.eventually(city.is_(network, "Terminating", f"Pod {space}/web"))
-    await city.person.delete(Pod, "web", space)
+    await tenancy.admin.delete(Network, network, "")
+    await tenancy.scenario.eventually(tenancy.is_(network, "Terminating", f"Pod {space}/web"))
+    await tenancy.admin.delete(Pod, "web", space)
 
-    await city.stage.eventually(city.gone(Network, network))
-    await ports(city, network)()
-
-
-async def test_two_networks_may_have_the_same_addresses(city: City) -> None:
-    space, network = await vpc(city)
-    acme = (await city.person.read(Network, network)).metadata.name.partition(".")[0]
-    other = await city.build(acme, "twin", "vpc", vpcID="v-2", subnets=SUBNETS)
-    await city.stage.eventually(city.is_(other, "Ready"))
-    asked = f'{{"ip": "{await nobodys(city, network, other)}"}}'
-
-    await city.run(space, "one", "lab", **gated(asked))
-    await city.run(space, "two", "twin", **gated(asked))
-
-    await city.stage.eventually(released(city, space, "one"))
-    await city.stage.eventually(released(city, space, "two"))
+    await tenancy.scenario.eventually(tenancy.gone(Network, network))
+    await ports(tenancy, network)()
 
 
-async def test_a_network_of_a_provider_outside_waits_for_its_word(city: City) -> None:
-    acme = await city.welcome()
-    name = await city.build(acme, "far", "mizar")
-    await city.stage.eventually(city.is_(name, "Pending", "waiting for provider mizar"))
+async def test_two_networks_may_have_the_same_addresses(tenancy: NetworksScenario) -> None:
+    space, network = await vpc(tenancy)
+    acme = (await tenancy.admin.read(Network, network)).metadata.name.partition(".")[0]
+    other = await tenancy.build(acme, "twin", "vpc", vpcID="v-2", subnets=SUBNETS)
+    await tenancy.scenario.eventually(tenancy.is_(other, "Ready"))
+    asked = f'{{"ip": "{await nobodys(tenancy, network, other)}"}}'
+
+    await tenancy.run(space, "one", "lab", **gated(asked))
+    await tenancy.run(space, "two", "twin", **gated(asked))
+
+    await tenancy.scenario.eventually(released(tenancy, space, "one"))
+    await tenancy.scenario.eventually(released(tenancy, space, "two"))
+
+
+async def test_a_network_of_a_provider_outside_waits_for_its_word(
+    tenancy: NetworksScenario,
+) -> None:
+    acme = await tenancy.welcome()
+    name = await tenancy.build(acme, "far", "mizar")
+    await tenancy.scenario.eventually(tenancy.is_(name, "Pending", "waiting for provider mizar"))
     at = "2026-01-01T00:00:00Z"
     told = {"type": "Provisioned", "reason": "X", "message": "", "lastTransitionTime": at}
 
     for status, phase in (("False", "Failed"), ("Unknown", "Unknown"), ("True", "Ready")):
-        standing = (await city.person.read(Network, name)).status.conditions
+        standing = (await tenancy.admin.read(Network, name)).status.conditions
         kept = [c for c in standing if c.type != "Provisioned"]
         change = {"conditions": [*msgspec.to_builtins(kept), {**told, "status": status}]}
-        await city.person.patch(Network, name, "", {"status": change}, subresource="status")
-        await city.stage.eventually(city.is_(name, phase))
+        await tenancy.admin.patch(Network, name, "", {"status": change}, subresource="status")
+        await tenancy.scenario.eventually(tenancy.is_(name, phase))
 
 
-async def test_a_network_with_outside_addresses_is_ready_with_its_dns_address(city: City) -> None:
-    acme = await city.welcome()
-    name = await city.build(acme, "ext", service={"ipam": "External", "cidrs": ["10.31.0.0/24"]})
-    await city.stage.eventually(city.is_(name, "Pending", "status.dnsServiceIP"))
+async def test_a_network_with_outside_addresses_is_ready_with_its_dns_address(
+    tenancy: NetworksScenario,
+) -> None:
+    acme = await tenancy.welcome()
+    name = await tenancy.build(acme, "ext", service={"ipam": "External", "cidrs": ["10.31.0.0/24"]})
+    await tenancy.scenario.eventually(tenancy.is_(name, "Pending", "status.dnsServiceIP"))
 
     change = {"status": {"dnsServiceIP": "10.31.0.53"}}
-    await city.person.patch(Network, name, "", change, subresource="status")
+    await tenancy.admin.patch(Network, name, "", change, subresource="status")
 
-    await city.stage.eventually(city.is_(name, "Ready"))
-    assert (await city.dns_of(name)).spec.cluster_ip == "10.31.0.53"
+    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    assert (await tenancy.dns_of(name)).spec.cluster_ip == "10.31.0.53"
 
 
-async def test_without_kube_ovn_its_networks_say_so(city: City) -> None:
-    acme = await city.welcome()
+async def test_without_kube_ovn_its_networks_say_so(tenancy: NetworksScenario) -> None:
+    acme = await tenancy.welcome()
 
-    name = await city.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
+    name = await tenancy.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
 
-    await city.stage.eventually(city.is_(name, "Failed", "kubeovn.io is not served"))
+    await tenancy.scenario.eventually(tenancy.is_(name, "Failed", "kubeovn.io is not served"))

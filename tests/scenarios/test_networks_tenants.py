@@ -11,30 +11,32 @@ from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network
-from tests.scenarios.city import City, made, refusal
+from tests.scenarios.networks import NetworksScenario, made, refusal
 
 POD = {"containers": [{"name": "main", "image": "none"}]}
 
 
-async def two_tenants(city: City) -> tuple[str, str]:
+async def two_tenants(tenancy: NetworksScenario) -> tuple[str, str]:
     """Two tenants with their networks; gives a namespace of each."""
 
     async def settle(name: str) -> str:
-        tenant = await city.welcome(name)
-        await city.stage.eventually(city.is_(f"{tenant}.default", "Ready"))
-        return await city.space(tenant)
+        tenant = await tenancy.welcome(name)
+        await tenancy.scenario.eventually(tenancy.is_(f"{tenant}.default", "Ready"))
+        return await tenancy.space(tenant)
 
     spaces = await asyncio.gather(settle("acme"), settle("bolt"))
     return spaces[0], spaces[1]
 
 
-async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(guarded: City) -> None:
+async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(
+    guarded: NetworksScenario,
+) -> None:
     space, other = await two_tenants(guarded)
     acme, bolt = space.removesuffix("-web"), other.removesuffix("-web")
     anna = await guarded.tenants_way()
 
     pod = await anna.create(made(Pod, "web", space, spec=POD))
-    network = await guarded.person.read(Network, f"{acme}.default")
+    network = await guarded.admin.read(Network, f"{acme}.default")
     assert pod.metadata.labels == {TENANT: acme, NETWORK: "default"}
     assert pod.spec.dns_policy == "None"
     assert pod.spec.dns_config is not None
@@ -61,11 +63,11 @@ async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(guard
     await anna.patch(Pod, "web", space, {"metadata": {"labels": {"colour": "red"}}})
 
 
-async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: City) -> None:
+async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: NetworksScenario) -> None:
     space, _ = await two_tenants(guarded)
     acme = space.removesuffix("-web")
     anna = await guarded.tenants_way()
-    await guarded.stage.eventually(guarded.there(NetworkPolicy, "hanse-deny", space))
+    await guarded.scenario.eventually(guarded.there(NetworkPolicy, "hanse-deny", space))
     alias = "kubernetes-default-kubernetes"
 
     for kind, name, where in (
@@ -80,11 +82,11 @@ async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: City) -> None:
         assert "is kept by Hanse" in await refusal(anna.patch(kind, name, where, change))
 
 
-async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: City) -> None:
+async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: NetworksScenario) -> None:
     space, other = await two_tenants(guarded)
     anna = await guarded.tenants_way()
-    theirs = await guarded.person.create(made(Pod, "secret", other, spec=POD))
-    address = await guarded.stage.eventually(address_of(guarded, theirs.metadata.name, other))
+    theirs = await guarded.admin.create(made(Pod, "secret", other, spec=POD))
+    address = await guarded.scenario.eventually(address_of(guarded, theirs.metadata.name, other))
 
     hole: Any = {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {}}]}]}
     told = await refusal(anna.create(made(NetworkPolicy, "hole", space, spec=hole)))
@@ -102,11 +104,11 @@ async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: City) 
     assert piece.metadata.labels[NETWORK] == "default"
 
 
-def address_of(city: City, name: str, space: str) -> Any:
+def address_of(tenancy: NetworksScenario, name: str, space: str) -> Any:
     async def check() -> str:
-        pod = await city.person.read(Pod, name, space)
+        pod = await tenancy.admin.read(Pod, name, space)
         assert pod.status.pod_ip, "no address yet"
-        found = city.stage.agent("lubeck").engine.snapshot().get("lubeck", Pod, name, space)
+        found = tenancy.scenario.agent("lubeck").engine.snapshot().get("lubeck", Pod, name, space)
         assert found is not None, "the agent has not seen it"
         assert found.status.pod_ip, "the agent has not seen its address"
         return pod.status.pod_ip
@@ -114,11 +116,13 @@ def address_of(city: City, name: str, space: str) -> Any:
     return check
 
 
-async def test_addresses_come_from_the_networks_own_pool_and_never_twice(guarded: City) -> None:
+async def test_addresses_come_from_the_networks_own_pool_and_never_twice(
+    guarded: NetworksScenario,
+) -> None:
     space, other = await two_tenants(guarded)
     acme = space.removesuffix("-web")
     name = await guarded.build(acme, "own", service={"cidrs": ["10.91.0.0/27"]})
-    await guarded.stage.eventually(guarded.is_(name, "Ready"))
+    await guarded.scenario.eventually(guarded.is_(name, "Ready"))
     anna = await guarded.tenants_way()
     ports = {"ports": [{"port": 80}]}
     mine = {"labels": {NETWORK: "own"}, "spec": ports}
@@ -144,19 +148,21 @@ async def test_addresses_come_from_the_networks_own_pool_and_never_twice(guarded
     )
     stolen = {**ports, "clusterIP": "10.91.0.29"}
     assert "is in a range of network" in await refusal(
-        anna.create(made(Service, "stolen", guarded.stage.shop, spec=stolen))
+        anna.create(made(Service, "stolen", guarded.scenario.shop, spec=stolen))
     )
     for at in range(5):  # 30 usable, two of them the network's own and 24 given
         await attempt(100 + at)
     assert f"no IPv4 address of network {name} is free" in await attempt(200)
 
 
-async def test_a_pod_on_a_provider_network_comes_through_by_itself(guarded: City) -> None:
+async def test_a_pod_on_a_provider_network_comes_through_by_itself(
+    guarded: NetworksScenario,
+) -> None:
     space, _ = await two_tenants(guarded)
     acme = space.removesuffix("-web")
     subnets = [{"name": "front", "cidr": "10.30.0.0/24"}]
     name = await guarded.build(acme, "lab", "vpc", vpcID="v-1", subnets=subnets)
-    await guarded.stage.eventually(guarded.is_(name, "Ready"))
+    await guarded.scenario.eventually(guarded.is_(name, "Ready"))
     anna = await guarded.tenants_way()
 
     pod = await anna.create(made(Pod, "web", space, labels={NETWORK: "lab"}, spec=POD))
@@ -167,51 +173,51 @@ async def test_a_pod_on_a_provider_network_comes_through_by_itself(guarded: City
     assert "cannot be changed" in told
 
     async def runs() -> None:
-        now = await guarded.person.read(Pod, "web", space)
+        now = await guarded.admin.read(Pod, "web", space)
         assert now.spec.scheduling_gates == ()
         assert "VPCID=v-1" in now.metadata.annotations[CNI_ARGS]
         assert now.spec.node_name, "not scheduled yet"
 
-    await guarded.stage.eventually(runs)
+    await guarded.scenario.eventually(runs)
     bad = {"labels": {NETWORK: "lab"}, "annotations": {"arktos.futurewei.com/nic": "{"}}
     assert "write JSON such as" in await refusal(
         anna.create(made(Pod, "bad", space, **bad, spec=POD))
     )
 
 
-async def test_while_the_agent_is_down_only_tenants_wait(guarded: City) -> None:
+async def test_while_the_agent_is_down_only_tenants_wait(guarded: NetworksScenario) -> None:
     space, _ = await two_tenants(guarded)
     anna = await guarded.tenants_way()
-    door = guarded.stage.actors["lubeck"]
-    await guarded.stage.kill_agent("lubeck")
-    guarded.stage.ground.keep_door(guarded.stage.ground.open_door(door.name), None)
+    door = guarded.scenario.agents["lubeck"]
+    await guarded.scenario.kill_agent("lubeck")
+    guarded.scenario.testbed.keep_door(guarded.scenario.testbed.open_door(door.name), None)
 
     told = await refusal(anna.create(made(Pod, "web", space, spec=POD)))
     assert "failed calling webhook" in told
-    plain = guarded.stage.shop
+    plain = guarded.scenario.shop
     await anna.create(made(Pod, "web", plain, spec=POD))
     await anna.create(made(Service, "web", plain, spec={"ports": [{"port": 80}]}))
-    await guarded.stage.start_agent("lubeck")
+    await guarded.scenario.start_agent("lubeck")
 
     async def served() -> None:
         await anna.create(made(Pod, "web", space, spec=POD))
 
-    await guarded.stage.eventually(served)
+    await guarded.scenario.eventually(served)
 
 
 async def test_replicas_give_addresses_out_of_parts_of_the_pool_that_are_their_own(
-    guarded: City,
+    guarded: NetworksScenario,
 ) -> None:
-    stage = guarded.stage
-    await stage.kill_agent("lubeck")
-    replicas = [await stage.start_agent("lubeck", name) for name in ("one", "two")]
+    scenario = guarded.scenario
+    await scenario.kill_agent("lubeck")
+    replicas = [await scenario.start_agent("lubeck", name) for name in ("one", "two")]
 
     async def apart() -> None:
         held = [a.engine.snapshot().fact(OwnSlot, "lubeck") for a in replicas]
         assert {None if h is None else h.slot.number for h in held} == {0, 1}, held
 
-    await stage.eventually(apart)
+    await scenario.eventually(apart)
     for name in ("one", "two"):
-        await stage.kill_agent(f"lubeck/{name}")
-    await stage.start_agent("lubeck")
-    await stage.eventually(guarded.is_asked)
+        await scenario.kill_agent(f"lubeck/{name}")
+    await scenario.start_agent("lubeck")
+    await scenario.eventually(guarded.is_asked)

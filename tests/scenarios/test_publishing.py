@@ -11,11 +11,11 @@ from hanse.kube.errors import AlreadyExists
 from hanse.kube.request import Request
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import Wire
-from tests.scenarios.harbour import Harbour
-from tests.scenarios.market import shop_of
-from tests.support.ground import Ground
-from tests.support.stage import Check, Stage
-from tests.support.stage_federation import CRDS
+from tests.scenarios.services import ServicesScenario
+from tests.scenarios.toy_offers import shop_of
+from tests.support.federation import CRDS
+from tests.support.scenario import Check, Scenario
+from tests.support.testbed import Testbed
 
 ZONE = "fleet.example.org"
 KIND = DNSEndpoint.kind
@@ -48,74 +48,76 @@ DEFINITION: Wire = {
 
 
 @pytest.fixture
-async def harbour(ground: Ground, request: pytest.FixtureRequest) -> AsyncIterator[Harbour]:
+async def services(
+    testbed: Testbed, request: pytest.FixtureRequest
+) -> AsyncIterator[ServicesScenario]:
     """Every agent publishes into the scenario's own namespace of its cluster."""
     shop = shop_of(request.node.nodeid)
     options = app.Options(publishing=PublishingOptions(ZONE, endpoints_in=shop))
-    async with Stage(ground, shop, lambda: app.features(options)) as stage:
-        harbour = Harbour(stage)
-        await harbour.open()
-        yield harbour
-        for actor in list(stage.actors):
-            await stage.kill_agent(actor)
-        await harbour.close()
+    async with Scenario(testbed, shop, lambda: app.features(options)) as scenario:
+        services = ServicesScenario(scenario)
+        await services.open()
+        yield services
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await services.close()
 
 
-async def teach(harbour: Harbour) -> None:
+async def teach(services: ServicesScenario) -> None:
     """Bring ExternalDNS's kind to every cluster."""
-    for cluster in harbour.stage.names:
+    for cluster in services.scenario.names:
         try:
             body = msgspec.json.encode(DEFINITION)
-            await harbour.person(cluster).send(Request("POST", CRDS, body=body))
+            await services.admin(cluster).send(Request("POST", CRDS, body=body))
         except AlreadyExists:
             continue
 
 
-def published(harbour: Harbour, cluster: str, **names: tuple[str, ...]) -> Check[None]:
+def published(services: ServicesScenario, cluster: str, **names: tuple[str, ...]) -> Check[None]:
     """That exactly these addresses are published of these services."""
 
     async def check() -> None:
-        shop = harbour.stage.shop
-        found = await harbour.person(cluster).list(DNSEndpoint, namespace=shop)
+        shop = services.scenario.shop
+        found = await services.admin(cluster).list(DNSEndpoint, namespace=shop)
         records = [r for one in found.objects for r in one.spec.endpoints if r.record_type == "A"]
         told = {r.dns_name: r.targets for r in records if r.dns_name.endswith(f"{shop}.svc.{ZONE}")}
-        services = {
+        service_names = {
             n: t for n, t in told.items() if n.count(".") == f"x.{shop}.svc.{ZONE}".count(".")
         }
-        assert services == {
+        assert service_names == {
             f"{n}.{shop}.svc.{ZONE}": tuple(sorted(set(a))) for n, a in names.items()
         }
 
     return check
 
 
-async def test_services_are_published_and_withdrawn(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await teach(harbour)
-    await stage.start_agents()
-    lubeck = await harbour.serve("lubeck")
-    bergen = await harbour.serve("bergen")
+async def test_services_are_published_and_withdrawn(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    await teach(services)
+    await scenario.start_agents()
+    lubeck = await services.serve("lubeck")
+    bergen = await services.serve("bergen")
     for cluster in ("lubeck", "bergen"):
-        await harbour.pods(cluster, "web", True)
-        await harbour.export(cluster)
+        await services.pods(cluster, "web", True)
+        await services.export(cluster)
 
     both = (lubeck.spec.cluster_ip, bergen.spec.cluster_ip)
-    await stage.eventually(published(harbour, "hamburg", web=both))
+    await scenario.eventually(published(services, "hamburg", web=both))
 
-    await harbour.unexport("lubeck")
-    await stage.eventually(published(harbour, "hamburg", web=(bergen.spec.cluster_ip,)))
-    await harbour.unexport("bergen")
-    await stage.eventually(published(harbour, "hamburg"))
+    await services.unexport("lubeck")
+    await scenario.eventually(published(services, "hamburg", web=(bergen.spec.cluster_ip,)))
+    await services.unexport("bergen")
+    await scenario.eventually(published(services, "hamburg"))
 
 
-async def test_publishing_begins_when_the_kind_is_brought(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await stage.start_agents()
-    web = await harbour.serve("lubeck")
-    await harbour.pods("lubeck", "web", True)
-    await harbour.export("lubeck")
-    await stage.eventually(harbour.everywhere("web", "lubeck"))
+async def test_publishing_begins_when_the_kind_is_brought(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    await scenario.start_agents()
+    web = await services.serve("lubeck")
+    await services.pods("lubeck", "web", True)
+    await services.export("lubeck")
+    await scenario.eventually(services.everywhere("web", "lubeck"))
 
-    await teach(harbour)
+    await teach(services)
 
-    await stage.eventually(published(harbour, "bergen", web=(web.spec.cluster_ip,)))
+    await scenario.eventually(published(services, "bergen", web=(web.spec.cluster_ip,)))

@@ -19,174 +19,178 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
 )
 from hanse.model.objects import Meta
-from tests.scenarios.harbour import Harbour
-from tests.support.stage import Check, all_of
+from tests.scenarios.services import ServicesScenario
+from tests.support.scenario import Check, all_of
 
 A_WHILE = timedelta(seconds=3)
 LEASE = timedelta(seconds=3)
 
 
-async def exported(harbour: Harbour, *clusters: str) -> None:
+async def exported(services: ServicesScenario, *clusters: str) -> None:
     for cluster in clusters:
-        await harbour.offer(cluster)
-    await harbour.stage.eventually(harbour.everywhere("web", *clusters))
+        await services.offer(cluster)
+    await services.scenario.eventually(services.everywhere("web", *clusters))
 
 
 async def test_an_exporter_that_dies_is_withdrawn_elsewhere_and_comes_back(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
-    await stage.eventually(renewed(harbour, "lubeck"))
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
+    await scenario.eventually(renewed(services, "lubeck"))
 
-    await stage.kill_agent("lubeck")
+    await scenario.kill_agent("lubeck")
 
     for cluster in ("bergen", "hamburg"):
-        await stage.eventually(harbour.imports(cluster, "web", "bergen"))
-    await harbour.imports("lubeck", "web", "bergen", "lubeck")()
+        await scenario.eventually(services.imports(cluster, "web", "bergen"))
+    await services.imports("lubeck", "web", "bergen", "lubeck")()
 
-    await stage.start_agent("lubeck")
+    await scenario.start_agent("lubeck")
 
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
 
 
-def renewed(harbour: Harbour, cluster: str) -> Check[None]:
+def renewed(services: ServicesScenario, cluster: str) -> Check[None]:
     """That a cluster's sign of life stands on the broker with the fleet's own terms."""
 
     async def check() -> None:
-        lease = await harbour.found(BROKER, Lease, cluster, BROKER_NAMESPACE)
+        lease = await services.found(BROKER, Lease, cluster, BROKER_NAMESPACE)
         assert lease is not None
         assert lease.spec.lease_duration_seconds == LEASE.total_seconds()
 
     return check
 
 
-async def test_while_the_broker_cannot_be_reached_everything_stays(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
+async def test_while_the_broker_cannot_be_reached_everything_stays(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
 
-    stage.cut_off_from_broker()
-    await harbour.unexport("lubeck")
-    await harbour.pods("bergen", "web", False)
-    standing = [harbour.imports(cluster, "web", "bergen", "lubeck") for cluster in stage.names]
-    await stage.always(all_of(*standing), for_=A_WHILE)
-    stage.network.heal_all()
+    scenario.cut_off_from_broker()
+    await services.unexport("lubeck")
+    await services.pods("bergen", "web", False)
+    standing = [services.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
+    await scenario.always(all_of(*standing), for_=A_WHILE)
+    scenario.network.heal_all()
 
-    await stage.eventually(harbour.everywhere("web", "bergen"))
-    await stage.eventually(harbour.knows("hamburg", bergen=[False]))
+    await scenario.eventually(services.everywhere("web", "bergen"))
+    await scenario.eventually(services.knows("hamburg", bergen=[False]))
 
 
 async def test_an_agent_that_starts_without_the_broker_keeps_what_it_finds(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
 
-    stage.cut_off_from_broker("hamburg")
-    await stage.kill_agent("hamburg")
-    await stage.start_agent("hamburg")
-    await stage.always(harbour.imports("hamburg", "web", "bergen", "lubeck"), for_=A_WHILE)
-    await harbour.unexport("lubeck")
-    await stage.eventually(harbour.imports("bergen", "web", "bergen"))
-    await harbour.imports("hamburg", "web", "bergen", "lubeck")()
-    stage.network.heal_all()
+    scenario.cut_off_from_broker("hamburg")
+    await scenario.kill_agent("hamburg")
+    await scenario.start_agent("hamburg")
+    await scenario.always(services.imports("hamburg", "web", "bergen", "lubeck"), for_=A_WHILE)
+    await services.unexport("lubeck")
+    await scenario.eventually(services.imports("bergen", "web", "bergen"))
+    await services.imports("hamburg", "web", "bergen", "lubeck")()
+    scenario.network.heal_all()
 
-    await stage.eventually(harbour.everywhere("web", "bergen"))
+    await scenario.eventually(services.everywhere("web", "bergen"))
 
 
 @pytest.mark.parametrize("kind", [ServiceExport, Service], ids=["export", "service"])
 async def test_an_agent_that_missed_a_deletion_makes_up_for_it(
-    harbour: Harbour, kind: type[ServiceExport] | type[Service]
+    services: ServicesScenario, kind: type[ServiceExport] | type[Service]
 ) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
 
-    await stage.kill_agent("lubeck")
-    await harbour.person("lubeck").delete(kind, "web", stage.shop)
-    await stage.start_agent("lubeck")
+    await scenario.kill_agent("lubeck")
+    await services.admin("lubeck").delete(kind, "web", scenario.shop)
+    await scenario.start_agent("lubeck")
 
-    await stage.eventually(harbour.everywhere("web", "bergen"))
+    await scenario.eventually(services.everywhere("web", "bergen"))
 
 
 async def test_an_agent_that_missed_the_end_of_a_namespace_withdraws_what_was_in_it(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
 
-    await stage.kill_agent("lubeck")
-    await stage.delete_namespace("lubeck", stage.shop)
-    await stage.eventually(stage.has_no_namespace("lubeck", stage.shop))
-    await stage.start_agent("lubeck")
+    await scenario.kill_agent("lubeck")
+    await scenario.delete_namespace("lubeck", scenario.shop)
+    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.shop))
+    await scenario.start_agent("lubeck")
 
     for cluster in ("bergen", "hamburg"):
-        await stage.eventually(harbour.imports(cluster, "web", "bergen"))
+        await scenario.eventually(services.imports(cluster, "web", "bergen"))
 
-    await stage.make_namespace("lubeck", stage.shop)
+    await scenario.make_namespace("lubeck", scenario.shop)
 
-    await stage.eventually(harbour.everywhere("web", "bergen"))
+    await scenario.eventually(services.everywhere("web", "bergen"))
 
 
 async def test_a_namespace_that_ends_unexports_and_made_anew_imports_again(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
 
-    await stage.delete_namespace("lubeck", stage.shop)
-    await stage.eventually(stage.has_no_namespace("lubeck", stage.shop))
+    await scenario.delete_namespace("lubeck", scenario.shop)
+    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.shop))
     for cluster in ("bergen", "hamburg"):
-        await stage.eventually(harbour.imports(cluster, "web", "bergen"))
-    await stage.make_namespace("lubeck", stage.shop)
+        await scenario.eventually(services.imports(cluster, "web", "bergen"))
+    await scenario.make_namespace("lubeck", scenario.shop)
 
-    await stage.eventually(harbour.everywhere("web", "bergen"))
+    await scenario.eventually(services.everywhere("web", "bergen"))
 
 
-async def test_stale_things_of_ours_go_when_agents_start(harbour: Harbour) -> None:
+async def test_stale_things_of_ours_go_when_agents_start(services: ServicesScenario) -> None:
     """The exporter left while nobody was there to see it: on the broker and in every cluster."""
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
 
-    for cluster in stage.names:
-        await stage.kill_agent(cluster)
+    for cluster in scenario.names:
+        await scenario.kill_agent(cluster)
     for cluster in ("bergen", "lubeck"):
-        await harbour.unexport(cluster)
-    await stage.start_agents()
+        await services.unexport(cluster)
+    await scenario.start_agents()
 
-    await stage.eventually(harbour.everywhere("web"))
+    await scenario.eventually(services.everywhere("web"))
 
 
-async def test_slices_of_others_on_the_broker_harm_nobody_and_stay(harbour: Harbour) -> None:
-    stage = harbour.stage
+async def test_slices_of_others_on_the_broker_harm_nobody_and_stay(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
     strangers = [
-        await stranger(harbour, "no-record", {}),
-        await stranger(harbour, "no-json", {RECORD: "{"}),
-        await stranger(harbour, "huge", {RECORD: "[" * 100_000}),
-        await stranger(harbour, "no-zone", {RECORD: record(exportedAt="2026-01-01T00:00:00")}),
-        await stranger(harbour, "bad-label", {RECORD: record(exportedLabels={"a": "b c"})}),
-        await stranger(harbour, "other-name", {RECORD: record(name="bank")}),
+        await stranger(services, "no-record", {}),
+        await stranger(services, "no-json", {RECORD: "{"}),
+        await stranger(services, "huge", {RECORD: "[" * 100_000}),
+        await stranger(services, "no-zone", {RECORD: record(exportedAt="2026-01-01T00:00:00")}),
+        await stranger(services, "bad-label", {RECORD: record(exportedLabels={"a": "b c"})}),
+        await stranger(services, "other-name", {RECORD: record(name="bank")}),
     ]
 
-    await exported(harbour, "bergen")
+    await exported(services, "bergen")
 
-    await stage.eventually(harbour.is_told("bergen", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(services.is_told("bergen", Ready="Exported", Conflict="NoConflicts"))
     for one in strangers:
-        left = await harbour.found(BROKER, EndpointSlice, one.metadata.name, BROKER_NAMESPACE)
+        left = await services.found(BROKER, EndpointSlice, one.metadata.name, BROKER_NAMESPACE)
         assert left == one
 
 
-async def stranger(harbour: Harbour, name: str, marks: dict[str, str]) -> EndpointSlice:
+async def stranger(services: ServicesScenario, name: str, marks: dict[str, str]) -> EndpointSlice:
     """A slice of shop/web on the broker that a cluster called visby is said to have published."""
     labels = {
         SERVICE_NAME: "web",
-        SERVICE_NAMESPACE: harbour.stage.shop,
+        SERVICE_NAMESPACE: services.scenario.shop,
         SOURCE_CLUSTER: "visby",
     }
     meta = Meta(name=name, namespace=BROKER_NAMESPACE, labels=labels, annotations=marks)
     piece = EndpointSlice(
         metadata=meta, address_type="IPv4", endpoints=(Endpoint(addresses=("10.1.1.1",)),)
     )
-    return await harbour.person(BROKER).create(piece)
+    return await services.admin(BROKER).create(piece)
 
 
 def record(**fields: object) -> str:
@@ -203,53 +207,53 @@ def record(**fields: object) -> str:
 
 
 async def test_a_record_of_a_later_version_is_neither_imported_nor_touched(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen")
-    said = record(namespace=stage.shop, schema=99, type="Anycast")
-    theirs = await stranger(harbour, "from-the-future", {RECORD: said})
+    scenario = services.scenario
+    await exported(services, "bergen")
+    said = record(namespace=scenario.shop, schema=99, type="Anycast")
+    theirs = await stranger(services, "from-the-future", {RECORD: said})
 
-    await harbour.offer("lubeck")
+    await services.offer("lubeck")
 
-    slices = harbour.knows("hamburg", bergen=[True], lubeck=[True])
-    await stage.eventually(slices)
-    await harbour.unexport("bergen")
-    await harbour.unexport("lubeck")
-    await stage.eventually(harbour.knows("hamburg"))
-    left = await harbour.found(BROKER, EndpointSlice, "from-the-future", BROKER_NAMESPACE)
+    slices = services.knows("hamburg", bergen=[True], lubeck=[True])
+    await scenario.eventually(slices)
+    await services.unexport("bergen")
+    await services.unexport("lubeck")
+    await scenario.eventually(services.knows("hamburg"))
+    left = await services.found(BROKER, EndpointSlice, "from-the-future", BROKER_NAMESPACE)
     assert left == theirs
 
 
 async def test_an_older_agents_service_is_imported_and_its_copies_go_when_it_is_upgraded(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
     """Lubeck still has an older agent, which knows nothing of records."""
-    stage = harbour.stage
-    await stage.kill_agent("lubeck")
-    await old_import(harbour, BROKER, BROKER_NAMESPACE)
-    await old_import(harbour, "hamburg", stage.system)
+    scenario = services.scenario
+    await scenario.kill_agent("lubeck")
+    await old_import(services, BROKER, BROKER_NAMESPACE)
+    await old_import(services, "hamburg", scenario.system)
 
-    await stage.eventually(harbour.knows("hamburg", lubeck=[True]))
-    assert (await harbour.endpoints("hamburg"))["lubeck"] == [("10.250.0.1", True)]
+    await scenario.eventually(services.knows("hamburg", lubeck=[True]))
+    assert (await services.endpoints("hamburg"))["lubeck"] == [("10.250.0.1", True)]
 
-    service = await harbour.serve("lubeck")
-    await harbour.pods("lubeck", "web", True)
-    await harbour.export("lubeck")
-    await stage.start_agent("lubeck")
+    service = await services.serve("lubeck")
+    await services.pods("lubeck", "web", True)
+    await services.export("lubeck")
+    await scenario.start_agent("lubeck")
 
     async def tidy() -> None:
-        name = f"web-{stage.shop}-lubeck"
-        assert await harbour.found("hamburg", ServiceImport, name, stage.system) is None
-        assert await harbour.found(BROKER, ServiceImport, name, BROKER_NAMESPACE) is None
-        assert await harbour.endpoints("bergen") == {"lubeck": [(service.spec.cluster_ip, True)]}
+        name = f"web-{scenario.shop}-lubeck"
+        assert await services.found("hamburg", ServiceImport, name, scenario.system) is None
+        assert await services.found(BROKER, ServiceImport, name, BROKER_NAMESPACE) is None
+        assert await services.endpoints("bergen") == {"lubeck": [(service.spec.cluster_ip, True)]}
 
-    await stage.eventually(tidy)
-    await stage.eventually(harbour.everywhere("web", "lubeck"))
+    await scenario.eventually(tidy)
+    await scenario.eventually(services.everywhere("web", "lubeck"))
 
 
-async def old_import(harbour: Harbour, where: str, space: str) -> None:
-    shop = harbour.stage.shop
+async def old_import(services: ServicesScenario, where: str, space: str) -> None:
+    shop = services.scenario.shop
     meta = Meta(
         name=f"web-{shop}-lubeck",
         namespace=space,
@@ -257,35 +261,39 @@ async def old_import(harbour: Harbour, where: str, space: str) -> None:
     )
     ports = (ImportedPort(port=80, name="http"),)
     spec = ServiceImportSpec(type="ClusterSetIP", ports=ports, ips=("10.250.0.1",))
-    await harbour.person(where).create(ServiceImport(metadata=meta, spec=spec))
+    await services.admin(where).create(ServiceImport(metadata=meta, spec=spec))
 
 
 @pytest.mark.virtual
-async def test_while_the_broker_answers_nothing_everything_stays(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
-    await stage.eventually(renewed(harbour, "lubeck"))
+async def test_while_the_broker_answers_nothing_everything_stays(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
+    await scenario.eventually(renewed(services, "lubeck"))
 
-    for cluster in stage.names:
-        stage.network.hang(cluster, BROKER)
+    for cluster in scenario.names:
+        scenario.network.hang(cluster, BROKER)
 
-    for cluster in stage.names:
-        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=20 * LEASE)
-    stage.network.heal_all()
-    for cluster in stage.names:
-        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=3 * LEASE)
+    for cluster in scenario.names:
+        await scenario.always(services.imports(cluster, "web", "bergen", "lubeck"), for_=20 * LEASE)
+    scenario.network.heal_all()
+    for cluster in scenario.names:
+        await scenario.always(services.imports(cluster, "web", "bergen", "lubeck"), for_=3 * LEASE)
 
 
 @pytest.mark.virtual
-async def test_a_broker_that_answers_late_makes_nobody_look_dead(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await exported(harbour, "bergen", "lubeck")
-    await stage.eventually(renewed(harbour, "lubeck"))
+async def test_a_broker_that_answers_late_makes_nobody_look_dead(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
+    await scenario.eventually(renewed(services, "lubeck"))
 
-    for cluster in stage.names:
-        stage.network.hang(cluster, BROKER)
-    await stage.always(harbour.imports("hamburg", "web", "bergen", "lubeck"), for_=2 * LEASE)
-    stage.network.heal_all()
+    for cluster in scenario.names:
+        scenario.network.hang(cluster, BROKER)
+    await scenario.always(services.imports("hamburg", "web", "bergen", "lubeck"), for_=2 * LEASE)
+    scenario.network.heal_all()
 
-    for cluster in stage.names:
-        await stage.always(harbour.imports(cluster, "web", "bergen", "lubeck"), for_=3 * LEASE)
+    for cluster in scenario.names:
+        await scenario.always(services.imports(cluster, "web", "bergen", "lubeck"), for_=3 * LEASE)

@@ -8,8 +8,8 @@ from hanse.kube.request import Request
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Meta
-from tests.scenarios.harbour import Harbour
-from tests.support.stage import Check
+from tests.scenarios.services import ServicesScenario
+from tests.support.scenario import Check
 
 APP = {"app": "web"}
 POD: dict[str, Any] = {
@@ -18,8 +18,8 @@ POD: dict[str, Any] = {
 }
 
 
-async def deploy(harbour: Harbour, cluster: str, replicas: int) -> None:
-    space = harbour.stage.shop
+async def deploy(services: ServicesScenario, cluster: str, replicas: int) -> None:
+    space = services.scenario.shop
     spec = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": POD}
     deployment = {
         "apiVersion": "apps/v1",
@@ -29,12 +29,12 @@ async def deploy(harbour: Harbour, cluster: str, replicas: int) -> None:
     }
     path = f"/apis/apps/v1/namespaces/{space}/deployments"
     body = msgspec.json.encode(deployment)
-    await harbour.person(cluster).send(Request("POST", path, body=body))
+    await services.admin(cluster).send(Request("POST", path, body=body))
 
 
-async def scale(harbour: Harbour, cluster: str, replicas: int) -> None:
-    path = f"/apis/apps/v1/namespaces/{harbour.stage.shop}/deployments/web/scale"
-    await harbour.person(cluster).send(
+async def scale(services: ServicesScenario, cluster: str, replicas: int) -> None:
+    path = f"/apis/apps/v1/namespaces/{services.scenario.shop}/deployments/web/scale"
+    await services.admin(cluster).send(
         Request(
             "PATCH",
             path,
@@ -44,21 +44,21 @@ async def scale(harbour: Harbour, cluster: str, replicas: int) -> None:
     )
 
 
-async def slices(harbour: Harbour, cluster: str) -> list[EndpointSlice]:
+async def slices(services: ServicesScenario, cluster: str) -> list[EndpointSlice]:
     """What a cluster imports of the service."""
-    listed = await harbour.person(cluster).list(
+    listed = await services.admin(cluster).list(
         EndpointSlice,
-        namespace=harbour.stage.shop,
+        namespace=services.scenario.shop,
         labels="multicluster.kubernetes.io/service-name=web",
     )
     return list(listed.objects)
 
 
-def holds(harbour: Harbour, cluster: str, pods: int) -> Check[None]:
+def holds(services: ServicesScenario, cluster: str, pods: int) -> Check[None]:
     """That a cluster knows so many ready pods, in slices of a hundred at most."""
 
     async def check() -> None:
-        found = await slices(harbour, cluster)
+        found = await slices(services, cluster)
         ready = {e.addresses[0] for s in found for e in s.endpoints or () if e.ready}
         assert len(ready) == pods, f"{cluster} knows {len(ready)} pods"
         assert all(len(s.endpoints or ()) <= 100 for s in found)
@@ -67,26 +67,28 @@ def holds(harbour: Harbour, cluster: str, pods: int) -> Check[None]:
 
 
 async def test_a_deployment_scaled_to_nothing_empties_the_slice_and_fills_it_again(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await harbour.serve("lubeck", selector=APP)
-    await harbour.export("lubeck")
-    await deploy(harbour, "lubeck", 2)
-    await stage.eventually(harbour.knows("bergen", lubeck=[True]))
+    scenario = services.scenario
+    await services.serve("lubeck", selector=APP)
+    await services.export("lubeck")
+    await deploy(services, "lubeck", 2)
+    await scenario.eventually(services.knows("bergen", lubeck=[True]))
 
-    await scale(harbour, "lubeck", 0)
-    await stage.eventually(harbour.knows("bergen", lubeck=[]))
-    await harbour.imports("bergen", "web", "lubeck")()
-    await scale(harbour, "lubeck", 1)
+    await scale(services, "lubeck", 0)
+    await scenario.eventually(services.knows("bergen", lubeck=[]))
+    await services.imports("bergen", "web", "lubeck")()
+    await scale(services, "lubeck", 1)
 
-    await stage.eventually(harbour.knows("bergen", lubeck=[True]))
+    await scenario.eventually(services.knows("bergen", lubeck=[True]))
 
 
-async def test_the_pods_of_a_stateful_set_are_known_by_their_host_names(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.serve("lubeck", selector=APP, headless=True)
-    await harbour.export("lubeck")
+async def test_the_pods_of_a_stateful_set_are_known_by_their_host_names(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.serve("lubeck", selector=APP, headless=True)
+    await services.export("lubeck")
     spec = StatefulSetSpec(
         replicas=2,
         selector={"matchLabels": APP},
@@ -94,23 +96,25 @@ async def test_the_pods_of_a_stateful_set_are_known_by_their_host_names(harbour:
         service_name="web",
         pod_management_policy="Parallel",
     )
-    meta = Meta(name="web", namespace=stage.shop)
-    await harbour.person("lubeck").create(StatefulSet(metadata=meta, spec=spec))
+    meta = Meta(name="web", namespace=scenario.shop)
+    await services.admin("lubeck").create(StatefulSet(metadata=meta, spec=spec))
 
-    await stage.eventually(holds(harbour, "bergen", 2))
-    names = {e.hostname for s in await slices(harbour, "bergen") for e in s.endpoints or ()}
+    await scenario.eventually(holds(services, "bergen", 2))
+    names = {e.hostname for s in await slices(services, "bergen") for e in s.endpoints or ()}
     assert names == {"web-0", "web-1"}
 
 
-async def test_over_a_hundred_pods_are_all_known_in_several_slices(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.serve("lubeck", selector=APP, headless=True)
-    await harbour.export("lubeck")
-    await deploy(harbour, "lubeck", 103)
+async def test_over_a_hundred_pods_are_all_known_in_several_slices(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.serve("lubeck", selector=APP, headless=True)
+    await services.export("lubeck")
+    await deploy(services, "lubeck", 103)
 
-    await stage.eventually(holds(harbour, "bergen", 103))
-    assert len(await slices(harbour, "bergen")) >= 2
+    await scenario.eventually(holds(services, "bergen", 103))
+    assert len(await slices(services, "bergen")) >= 2
 
-    await scale(harbour, "lubeck", 1)
+    await scale(services, "lubeck", 1)
 
-    await stage.eventually(holds(harbour, "bergen", 1))
+    await scenario.eventually(holds(services, "bergen", 1))

@@ -16,49 +16,53 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique
-from tests.scenarios.harbour import Harbour
-from tests.support.stage import Check, told
+from tests.scenarios.services import ServicesScenario
+from tests.support.scenario import Check, told
 
 BOTH = {"http": 80, "tls": 443}
 both_profiles = pytest.mark.parametrize("profile", ["lighthouse", "kep-1645"])
 
 
 async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    for cluster in stage.names:
-        await harbour.offer(cluster)
+    scenario = services.scenario
+    for cluster in scenario.names:
+        await services.offer(cluster)
 
-    await stage.eventually(harbour.everywhere("web", *stage.names))
-    for cluster in stage.names:
-        await stage.eventually(harbour.is_told(cluster, Ready="Exported", Conflict="NoConflicts"))
-    await stage.settled()
-    start = len(stage.network.sent)
-    for cluster in stage.names:
-        await stage.kill_agent(cluster)
-    await stage.start_agents()
-    await stage.settled()
+    await scenario.eventually(services.everywhere("web", *scenario.names))
+    for cluster in scenario.names:
+        await scenario.eventually(
+            services.is_told(cluster, Ready="Exported", Conflict="NoConflicts")
+        )
+    await scenario.settled()
+    start = len(scenario.network.sent)
+    for cluster in scenario.names:
+        await scenario.kill_agent(cluster)
+    await scenario.start_agents()
+    await scenario.settled()
 
-    assert told(stage.writes_since(start)) == []
+    assert told(scenario.writes_since(start)) == []
 
 
-async def test_the_import_does_not_blink_when_one_of_two_leaves(harbour: Harbour) -> None:
-    stage = harbour.stage
+async def test_the_import_does_not_blink_when_one_of_two_leaves(services: ServicesScenario) -> None:
+    scenario = services.scenario
     for cluster in ("bergen", "lubeck"):
-        await harbour.offer(cluster)
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck"))
-    before = [await harbour.found(c, ServiceImport) for c in stage.names]
-    aggregate = await harbour.found(
-        BROKER, ServiceImport, unique("web", stage.shop), BROKER_NAMESPACE
+        await services.offer(cluster)
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+    before = [await services.found(c, ServiceImport) for c in scenario.names]
+    aggregate = await services.found(
+        BROKER, ServiceImport, unique("web", scenario.shop), BROKER_NAMESPACE
     )
 
-    await harbour.unexport("bergen")
-    await stage.eventually(harbour.everywhere("web", "lubeck"))
+    await services.unexport("bergen")
+    await scenario.eventually(services.everywhere("web", "lubeck"))
 
-    after = [await harbour.found(c, ServiceImport) for c in stage.names]
+    after = [await services.found(c, ServiceImport) for c in scenario.names]
     assert [i and i.metadata.uid for i in before] == [i and i.metadata.uid for i in after]
-    left = await harbour.found(BROKER, ServiceImport, unique("web", stage.shop), BROKER_NAMESPACE)
+    left = await services.found(
+        BROKER, ServiceImport, unique("web", scenario.shop), BROKER_NAMESPACE
+    )
     assert left is not None
     assert aggregate is not None
     assert left.metadata.uid == aggregate.metadata.uid
@@ -66,119 +70,121 @@ async def test_the_import_does_not_blink_when_one_of_two_leaves(harbour: Harbour
 
 @both_profiles
 async def test_differing_ports_conflict_until_they_match(
-    harbour: Harbour, profile: Profile
+    services: ServicesScenario, profile: Profile
 ) -> None:
-    stage = harbour.stage
-    await harbour.follow(profile)
-    await harbour.offer("bergen", "web", BOTH)
-    await harbour.offer("lubeck", "web", {"http": 80})
+    scenario = services.scenario
+    await services.follow(profile)
+    await services.offer("bergen", "web", BOTH)
+    await services.offer("lubeck", "web", {"http": 80})
     ports = {"http": 80} if profile == "lighthouse" else BOTH
 
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck", ports=ports))
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=ports))
     for cluster in ("bergen", "lubeck"):
-        await stage.eventually(
-            harbour.is_told(cluster, Valid="Valid", Ready="Exported", Conflict="PortConflict")
+        await scenario.eventually(
+            services.is_told(cluster, Valid="Valid", Ready="Exported", Conflict="PortConflict")
         )
 
     more = [{"name": n, "port": p} for n, p in BOTH.items()]
-    await harbour.edit("lubeck", Service, {"spec": {"ports": more}})
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck", ports=BOTH))
+    await services.edit("lubeck", Service, {"spec": {"ports": more}})
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=BOTH))
     for cluster in ("bergen", "lubeck"):
-        await stage.eventually(harbour.is_told(cluster, Conflict="NoConflicts"))
+        await scenario.eventually(services.is_told(cluster, Conflict="NoConflicts"))
 
 
-async def test_a_port_conflict_ends_when_the_odd_one_leaves(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.offer("bergen", "web", BOTH)
-    await harbour.offer("hamburg", "web", BOTH)
-    await harbour.offer("lubeck", "web", {"http": 80})
-    await stage.eventually(harbour.everywhere("web", *stage.names, ports={"http": 80}))
-    await stage.eventually(harbour.is_told("bergen", Conflict="PortConflict"))
+async def test_a_port_conflict_ends_when_the_odd_one_leaves(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    await services.offer("bergen", "web", BOTH)
+    await services.offer("hamburg", "web", BOTH)
+    await services.offer("lubeck", "web", {"http": 80})
+    await scenario.eventually(services.everywhere("web", *scenario.names, ports={"http": 80}))
+    await scenario.eventually(services.is_told("bergen", Conflict="PortConflict"))
 
-    await harbour.unexport("lubeck")
+    await services.unexport("lubeck")
 
-    await stage.eventually(harbour.everywhere("web", "bergen", "hamburg", ports=BOTH))
+    await scenario.eventually(services.everywhere("web", "bergen", "hamburg", ports=BOTH))
     for cluster in ("bergen", "hamburg"):
-        await stage.eventually(harbour.is_told(cluster, Conflict="NoConflicts"))
+        await scenario.eventually(services.is_told(cluster, Conflict="NoConflicts"))
 
 
 @both_profiles
 async def test_one_name_with_two_numbers_is_a_port_of_the_oldest_or_of_none(
-    harbour: Harbour, profile: Profile
+    services: ServicesScenario, profile: Profile
 ) -> None:
-    stage = harbour.stage
-    await harbour.follow(profile)
-    await harbour.offer("bergen", "web", {"http": 80})
-    await harbour.offer("lubeck", "web", {"http": 81})
+    scenario = services.scenario
+    await services.follow(profile)
+    await services.offer("bergen", "web", {"http": 80})
+    await services.offer("lubeck", "web", {"http": 81})
     ports: dict[str, int] = {} if profile == "lighthouse" else {"http": 80}
 
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck", ports=ports))
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=ports))
     for cluster in ("bergen", "lubeck"):
-        await stage.eventually(harbour.is_told(cluster, Conflict="PortConflict"))
+        await scenario.eventually(services.is_told(cluster, Conflict="PortConflict"))
 
 
 @pytest.mark.parametrize(
     "oldest_is_headless", [True, False], ids=["headless first", "address first"]
 )
 async def test_a_later_type_is_refused_until_the_types_are_equal(
-    harbour: Harbour, oldest_is_headless: bool
+    services: ServicesScenario, oldest_is_headless: bool
 ) -> None:
-    stage = harbour.stage
-    await harbour.offer("bergen", headless=oldest_is_headless)
-    await harbour.offer("lubeck", headless=not oldest_is_headless)
+    scenario = services.scenario
+    await services.offer("bergen", headless=oldest_is_headless)
+    await services.offer("lubeck", headless=not oldest_is_headless)
 
-    await stage.eventually(harbour.everywhere("web", "bergen", headless=oldest_is_headless))
-    await stage.eventually(
-        harbour.is_told("lubeck", Valid="Valid", Ready="Failed", Conflict="TypeConflict")
+    await scenario.eventually(services.everywhere("web", "bergen", headless=oldest_is_headless))
+    await scenario.eventually(
+        services.is_told("lubeck", Valid="Valid", Ready="Failed", Conflict="TypeConflict")
     )
-    await stage.eventually(harbour.is_told("bergen", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(services.is_told("bergen", Ready="Exported", Conflict="NoConflicts"))
 
-    await harbour.unserve("lubeck")
-    await harbour.serve("lubeck", headless=oldest_is_headless)
+    await services.unserve("lubeck")
+    await services.serve("lubeck", headless=oldest_is_headless)
 
-    both = harbour.everywhere("web", "bergen", "lubeck", headless=oldest_is_headless)
-    await stage.eventually(both)
-    await stage.eventually(harbour.is_told("lubeck", Ready="Exported", Conflict="NoConflicts"))
+    both = services.everywhere("web", "bergen", "lubeck", headless=oldest_is_headless)
+    await scenario.eventually(both)
+    await scenario.eventually(services.is_told("lubeck", Ready="Exported", Conflict="NoConflicts"))
 
 
-async def test_when_the_oldest_leaves_the_one_it_refused_is_admitted(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.offer("bergen", headless=True)
-    await harbour.offer("lubeck")
-    await stage.eventually(harbour.is_told("lubeck", Conflict="TypeConflict"))
+async def test_when_the_oldest_leaves_the_one_it_refused_is_admitted(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.offer("bergen", headless=True)
+    await services.offer("lubeck")
+    await scenario.eventually(services.is_told("lubeck", Conflict="TypeConflict"))
 
-    await harbour.unexport("bergen")
+    await services.unexport("bergen")
 
-    await stage.eventually(harbour.everywhere("web", "lubeck"))
-    await stage.eventually(harbour.knows("hamburg", lubeck=[True]))
-    await stage.eventually(harbour.is_told("lubeck", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(services.everywhere("web", "lubeck"))
+    await scenario.eventually(services.knows("hamburg", lubeck=[True]))
+    await scenario.eventually(services.is_told("lubeck", Ready="Exported", Conflict="NoConflicts"))
 
 
 async def test_in_kep_1645_the_oldest_type_holds_for_all_and_all_are_told(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await harbour.follow("kep-1645")
-    await harbour.offer("bergen", headless=True)
-    await harbour.offer("lubeck")
+    scenario = services.scenario
+    await services.follow("kep-1645")
+    await services.offer("bergen", headless=True)
+    await services.offer("lubeck")
 
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck", headless=True))
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck", headless=True))
     for cluster in ("bergen", "lubeck"):
-        await stage.eventually(
-            harbour.is_told(cluster, Valid="Valid", Ready="Exported", Conflict="TypeConflict")
+        await scenario.eventually(
+            services.is_told(cluster, Valid="Valid", Ready="Exported", Conflict="TypeConflict")
         )
 
 
 async def test_affinity_labels_and_annotations_are_the_oldests_and_the_difference_is_told(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await harbour.serve("bergen", session_affinity="ClientIP")
-    await harbour.export(
+    scenario = services.scenario
+    await services.serve("bergen", session_affinity="ClientIP")
+    await services.export(
         "bergen", exported_labels={"tier": "gold"}, exported_annotations={"note": "b"}
     )
-    await harbour.serve("lubeck")
-    await harbour.export("lubeck", exported_labels={"other": "x"})
+    await services.serve("lubeck")
+    await services.export("lubeck", exported_labels={"other": "x"})
     reasons = ",".join(
         (
             "AnnotationsConflict",
@@ -189,20 +195,20 @@ async def test_affinity_labels_and_annotations_are_the_oldests_and_the_differenc
     )
 
     for cluster in ("bergen", "lubeck"):
-        await stage.eventually(harbour.is_told(cluster, Conflict=reasons))
-    await stage.eventually(imports_as(harbour, "ClientIP", {"tier": "gold"}, {"note": "b"}))
+        await scenario.eventually(services.is_told(cluster, Conflict=reasons))
+    await scenario.eventually(imports_as(services, "ClientIP", {"tier": "gold"}, {"note": "b"}))
 
-    await harbour.unexport("bergen")
-    await stage.eventually(imports_as(harbour, "None", {"other": "x"}, {}))
-    await stage.eventually(harbour.is_told("lubeck", Conflict="NoConflicts"))
+    await services.unexport("bergen")
+    await scenario.eventually(imports_as(services, "None", {"other": "x"}, {}))
+    await scenario.eventually(services.is_told("lubeck", Conflict="NoConflicts"))
 
 
 def imports_as(
-    harbour: Harbour, affinity: str, labels: dict[str, str], notes: dict[str, str]
+    services: ServicesScenario, affinity: str, labels: dict[str, str], notes: dict[str, str]
 ) -> Check[None]:
     async def check() -> None:
-        for cluster in harbour.stage.names:
-            found = await harbour.found(cluster, ServiceImport)
+        for cluster in services.scenario.names:
+            found = await services.found(cluster, ServiceImport)
             assert found is not None
             meta = found.metadata
             assert found.spec.session_affinity == affinity
@@ -213,78 +219,82 @@ def imports_as(
 
 
 async def test_in_kep_1645_each_cluster_gives_the_import_an_address_of_its_own(
-    harbour: Harbour,
+    services: ServicesScenario,
 ) -> None:
-    stage = harbour.stage
-    await harbour.follow("kep-1645")
+    scenario = services.scenario
+    await services.follow("kep-1645")
     for cluster in ("bergen", "lubeck"):
-        await harbour.offer(cluster)
+        await services.offer(cluster)
     derived = derived_name(Key("import", "web"))
 
     async def addressed() -> None:
-        for cluster in stage.names:
-            service = await harbour.found(cluster, Service, derived)
-            found = await harbour.found(cluster, ServiceImport)
+        for cluster in scenario.names:
+            service = await services.found(cluster, Service, derived)
+            found = await services.found(cluster, ServiceImport)
             assert service is not None, cluster
             assert found is not None, cluster
             assert found.spec.ips == service.spec.cluster_ips != ()
             assert found.metadata.annotations[DERIVED_SERVICE] == derived
-            listed = await harbour.person(cluster).list(
-                EndpointSlice, namespace=stage.shop, labels=f"{SERVICE_NAME}=web"
+            listed = await services.admin(cluster).list(
+                EndpointSlice, namespace=scenario.shop, labels=f"{SERVICE_NAME}=web"
             )
             assert {s.metadata.labels.get(KUBE_SERVICE) for s in listed.objects} == {derived}
 
-    await stage.eventually(harbour.everywhere("web", "bergen", "lubeck"))
-    await stage.eventually(addressed)
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(addressed)
 
-    await harbour.follow("lighthouse")
+    await services.follow("lighthouse")
 
     async def plain() -> None:
-        for cluster in stage.names:
-            found = await harbour.found(cluster, ServiceImport)
-            assert await harbour.found(cluster, Service, derived) is None
+        for cluster in scenario.names:
+            found = await services.found(cluster, ServiceImport)
+            assert await services.found(cluster, Service, derived) is None
             assert found is not None
             assert found.spec.ips == ()
 
-    await stage.eventually(plain)
+    await scenario.eventually(plain)
 
 
-async def test_addresses_outside_of_a_clusters_ranges_are_not_imported(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.rule({"clusters": [{"id": "lubeck", "ranges": ["192.0.2.0/24"]}]})
+async def test_addresses_outside_of_a_clusters_ranges_are_not_imported(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.rule({"clusters": [{"id": "lubeck", "ranges": ["192.0.2.0/24"]}]})
     for cluster in ("bergen", "lubeck"):
-        await harbour.offer(cluster)
+        await services.offer(cluster)
 
-    await stage.eventually(harbour.knows("hamburg", bergen=[True], lubeck=[]))
-    await stage.eventually(harbour.is_told("lubeck", AddressesAllowed="OutsideRanges"))
+    await scenario.eventually(services.knows("hamburg", bergen=[True], lubeck=[]))
+    await scenario.eventually(services.is_told("lubeck", AddressesAllowed="OutsideRanges"))
 
-    await harbour.rule({"clusters": None})
+    await services.rule({"clusters": None})
 
-    await stage.eventually(harbour.knows("hamburg", bergen=[True], lubeck=[True]))
-    await stage.eventually(harbour.is_told("lubeck", AddressesAllowed="Allowed"))
+    await scenario.eventually(services.knows("hamburg", bergen=[True], lubeck=[True]))
+    await scenario.eventually(services.is_told("lubeck", AddressesAllowed="Allowed"))
 
 
-async def test_a_foreign_import_of_the_same_name_is_left_alone_and_told(harbour: Harbour) -> None:
-    stage = harbour.stage
-    await harbour.offer("lubeck", "other")
-    await stage.eventually(harbour.imports("hamburg", "other", "lubeck"))
-    made = await harbour.found("hamburg", ServiceImport, "other")
+async def test_a_foreign_import_of_the_same_name_is_left_alone_and_told(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.offer("lubeck", "other")
+    await scenario.eventually(services.imports("hamburg", "other", "lubeck"))
+    made = await services.found("hamburg", ServiceImport, "other")
     assert made is not None
-    mine = await harbour.person("hamburg").create(
+    mine = await services.admin("hamburg").create(
         ServiceImport(
-            metadata=type(made.metadata)(name="web", namespace=stage.shop), spec=made.spec
+            metadata=type(made.metadata)(name="web", namespace=scenario.shop), spec=made.spec
         )
     )
 
     for cluster in ("hamburg", "lubeck"):
-        await harbour.offer(cluster)
+        await services.offer(cluster)
 
-    await stage.eventually(harbour.imports("bergen", "web", "hamburg", "lubeck"))
-    await stage.eventually(
-        harbour.is_told("hamburg", Ready="Exported", ImportedHere="ImportFailed")
+    await scenario.eventually(services.imports("bergen", "web", "hamburg", "lubeck"))
+    await scenario.eventually(
+        services.is_told("hamburg", Ready="Exported", ImportedHere="ImportFailed")
     )
-    assert await harbour.found("hamburg", ServiceImport) == mine
+    assert await services.found("hamburg", ServiceImport) == mine
 
-    await harbour.person("hamburg").delete(ServiceImport, "web", stage.shop)
-    await stage.eventually(harbour.everywhere("web", "hamburg", "lubeck"))
-    await stage.eventually(harbour.is_told("hamburg", ImportedHere="Imported"))
+    await services.admin("hamburg").delete(ServiceImport, "web", scenario.shop)
+    await scenario.eventually(services.everywhere("web", "hamburg", "lubeck"))
+    await scenario.eventually(services.is_told("hamburg", ImportedHere="Imported"))

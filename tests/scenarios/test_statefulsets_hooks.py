@@ -20,9 +20,9 @@ from hanse.model.kinds.hanse import (
 from hanse.model.objects import ClusterObjectRef, Meta, ref_of
 from hanse.model.verdict import Hook
 from hanse.runtime.preview import preview
-from tests.scenarios.city import refusal
-from tests.scenarios.shipyard import Shipyard, headless, spec_of
-from tests.support.stage import Features, Stage
+from tests.scenarios.networks import refusal
+from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
+from tests.support.scenario import Features, Scenario
 
 HOST = "hamburg"
 
@@ -38,64 +38,64 @@ def hooks() -> tuple[Hook, ...]:
 
 
 @pytest.fixture
-async def guarded(stage: Stage) -> AsyncIterator[Shipyard]:
+async def guarded(scenario: Scenario) -> AsyncIterator[StatefulSetsScenario]:
     """A fleet whose hosts ask: what must be refused is refused already."""
-    shipyard = Shipyard(stage)
-    await shipyard.open()
-    await stage.start_agents()
-    await stage.eventually(shipyard.all_have_joined())
+    sets = StatefulSetsScenario(scenario)
+    await sets.open()
+    await scenario.start_agents()
+    await scenario.eventually(sets.all_have_joined())
 
     async def asked() -> None:
-        bad = shipyard.person(HOST).create(submitted(stage, "no.label"), dry_run=True)
+        bad = sets.admin(HOST).create(submitted(scenario, "no.label"), dry_run=True)
         assert "cannot be part of its pods' host names" in await refusal(bad)
 
-    await stage.eventually(asked)
-    yield shipyard
-    for actor in list(stage.actors):
-        await stage.kill_agent(actor)
-    await shipyard.close()
+    await scenario.eventually(asked)
+    yield sets
+    for running in list(scenario.agents):
+        await scenario.kill_agent(running)
+    await sets.close()
 
 
-def submitted(stage: Stage, name: str = "store", **marks: str) -> FederatedStatefulSet:
+def submitted(scenario: Scenario, name: str = "store", **marks: str) -> FederatedStatefulSet:
     template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(3)))
     notes = {
         f"federation.kubernetes.io/statefulset-{n.replace('_', '-')}": v for n, v in marks.items()
     }
-    meta = Meta(name=name, namespace=stage.shop, annotations=notes)
+    meta = Meta(name=name, namespace=scenario.shop, annotations=notes)
     return FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
 
 
 async def test_what_no_cluster_could_run_is_refused_and_what_stands_goes_on(
-    guarded: Shipyard,
+    guarded: StatefulSetsScenario,
 ) -> None:
-    stage, person = guarded.stage, guarded.person(HOST)
+    scenario, admin = guarded.scenario, guarded.admin(HOST)
     with pytest.raises(ApiError, match="'yes' is not 'true' or 'false'"):
-        await person.create(submitted(stage, lb_needed="yes"))
+        await admin.create(submitted(scenario, lb_needed="yes"))
     with pytest.raises(ApiError, match="52 leave room for the revision"):
-        await person.create(submitted(stage, "a" * 50))
-    await person.create(headless("etcd", stage.shop))
-    await person.create(submitted(stage))
-    await stage.eventually(guarded.shares(bergen=1, hamburg=1, lubeck=1))
+        await admin.create(submitted(scenario, "a" * 50))
+    await admin.create(headless("etcd", scenario.shop))
+    await admin.create(submitted(scenario))
+    await scenario.eventually(guarded.shares(bergen=1, hamburg=1, lubeck=1))
 
     async def edit(**spec: Any) -> None:
         change = {"spec": {"template": {"spec": spec}}}
-        await person.patch(FederatedStatefulSet, "store", stage.shop, change)
+        await admin.patch(FederatedStatefulSet, "store", scenario.shop, change)
 
     with pytest.raises(ApiError, match="updates to statefulset spec for fields other than"):
         await edit(serviceName="other")
     await edit(replicas=4)
 
-    await stage.eventually(guarded.shares(bergen=2, hamburg=1, lubeck=1))
+    await scenario.eventually(guarded.shares(bergen=2, hamburg=1, lubeck=1))
 
 
 @pytest.mark.virtual
 async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
-    guarded: Shipyard,
+    guarded: StatefulSetsScenario,
 ) -> None:
     wish = {"federation.kubernetes.io/statefulset-preferences": "lubeck"}
-    meta = Meta(name="store", namespace=guarded.stage.shop, annotations=wish)
+    meta = Meta(name="store", namespace=guarded.scenario.shop, annotations=wish)
     bad = StatefulSet(metadata=meta, spec=spec_of(3))
 
-    would = preview(guarded.stage.agent("bergen").engine, [(BROKER, bad)])
+    would = preview(guarded.scenario.agent("bergen").engine, [(BROKER, bad)])
 
     assert "JSON is malformed" in would.warnings[ClusterObjectRef(BROKER, ref_of(bad))]

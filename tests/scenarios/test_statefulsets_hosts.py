@@ -17,17 +17,17 @@ from hanse.model.kinds.hanse import (
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
-from tests.scenarios.shipyard import Shipyard, headless, spec_of
-from tests.support.stage import Check
+from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
+from tests.support.scenario import Check
 
 HOST = "hamburg"
 
 
 async def submit(
-    shipyard: Shipyard, replicas: int = 3, *, balanced: bool = False, **placement: int
+    sets: StatefulSetsScenario, replicas: int = 3, *, balanced: bool = False, **placement: int
 ) -> None:
     """Submit the design's example to the host cluster."""
-    shop, host = shipyard.stage.shop, shipyard.person(HOST)
+    shop, host = sets.scenario.shop, sets.admin(HOST)
     await host.create(headless("etcd", shop))
     marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"} if balanced else {}
     template = StatefulSetTemplate(
@@ -38,11 +38,11 @@ async def submit(
     await host.create(FederatedStatefulSet(metadata=Meta(name="store", namespace=shop), spec=spec))
 
 
-def is_ready(shipyard: Shipyard, ready: int) -> Check[FederatedStatefulSet]:
+def is_ready(sets: StatefulSetsScenario, ready: int) -> Check[FederatedStatefulSet]:
     """That the host's set says so, and from which clusters."""
 
     async def check() -> FederatedStatefulSet:
-        found = await shipyard.found(HOST, FederatedStatefulSet, "store")
+        found = await sets.found(HOST, FederatedStatefulSet, "store")
         assert found is not None
         assert found.status.observed_generation == found.metadata.generation, found.status
         assert (found.replicas, found.status.ready_replicas) == (ready, ready), found.status
@@ -52,13 +52,13 @@ def is_ready(shipyard: Shipyard, ready: int) -> Check[FederatedStatefulSet]:
 
 
 async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
-    shipyard: Shipyard,
+    sets: StatefulSetsScenario,
 ) -> None:
-    stage = shipyard.stage
-    await submit(shipyard, 4, balanced=True, bergen=2)
+    scenario = sets.scenario
+    await submit(sets, 4, balanced=True, bergen=2)
 
-    await stage.eventually(shipyard.shares(bergen=2, hamburg=1, lubeck=1))
-    door = await stage.eventually(is_ready(shipyard, 4))
+    await scenario.eventually(sets.shares(bergen=2, hamburg=1, lubeck=1))
+    door = await scenario.eventually(is_ready(sets, 4))
     assert {c.name: c.ready_replicas for c in door.status.clusters} == {
         "bergen": 2,
         "hamburg": 1,
@@ -67,62 +67,62 @@ async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
     assert door.status.selector == "app=etcd"
 
     async def all_at_home() -> None:
-        found = await shipyard.balancers(HOST)
+        found = await sets.balancers(HOST)
         assert set(found) == {
             f"store-{n}" for n in ("bergen-0", "bergen-1", "hamburg-0", "lubeck-0")
         }
-        assert found["store-lubeck-0"] == (await shipyard.balancers("lubeck"))["store-lubeck-0"]
+        assert found["store-lubeck-0"] == (await sets.balancers("lubeck"))["store-lubeck-0"]
 
-    await stage.eventually(all_at_home)
-    path = f"/apis/hanse.dev/v1alpha1/namespaces/{stage.shop}/federatedstatefulsets/store/scale"
+    await scenario.eventually(all_at_home)
+    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.shop}/federatedstatefulsets/store/scale"
     body = msgspec.json.encode({"spec": {"replicas": 8}})
     content = "application/merge-patch+json"
-    await shipyard.person(HOST).send(Request("PATCH", path, body=body, content_type=content))
+    await sets.admin(HOST).send(Request("PATCH", path, body=body, content_type=content))
 
-    await stage.eventually(shipyard.shares(bergen=4, hamburg=2, lubeck=2))
-    await stage.eventually(is_ready(shipyard, 8))
-    await stage.eventually(shipyard.has_said("Placed", where=HOST))
+    await scenario.eventually(sets.shares(bergen=4, hamburg=2, lubeck=2))
+    await scenario.eventually(is_ready(sets, 8))
+    await scenario.eventually(sets.has_said("Placed", where=HOST))
 
-    await shipyard.person(HOST).delete(FederatedStatefulSet, "store", stage.shop)
-    await stage.eventually(shipyard.is_gone())
-    assert (await shipyard.found(HOST, Service, "etcd")) is not None, "it is the user's own"
+    await sets.admin(HOST).delete(FederatedStatefulSet, "store", scenario.shop)
+    await scenario.eventually(sets.is_gone())
+    assert (await sets.found(HOST, Service, "etcd")) is not None, "it is the user's own"
 
 
-async def test_a_hosts_orphan_runs_on_everywhere(shipyard: Shipyard) -> None:
-    stage = shipyard.stage
-    await submit(shipyard, 3)
-    await stage.eventually(is_ready(shipyard, 3))
-    path = f"/apis/hanse.dev/v1alpha1/namespaces/{stage.shop}/federatedstatefulsets/store"
+async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario) -> None:
+    scenario = sets.scenario
+    await submit(sets, 3)
+    await scenario.eventually(is_ready(sets, 3))
+    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.shop}/federatedstatefulsets/store"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
-    await shipyard.person(HOST).send(Request("DELETE", path, body=body))
+    await sets.admin(HOST).send(Request("DELETE", path, body=body))
 
     async def freed() -> None:
-        for cluster in stage.names:
-            own = await shipyard.found(cluster, StatefulSet, f"store-{cluster}")
+        for cluster in scenario.names:
+            own = await sets.found(cluster, StatefulSet, f"store-{cluster}")
             assert own is not None
             assert OWNER not in own.metadata.labels
         for where in (BROKER, HOST):
-            assert await shipyard.listed(where, StatefulSetShares) == []
-            assert await shipyard.listed(where, FederatedStatefulSet) == []
+            assert await sets.listed(where, StatefulSetShares) == []
+            assert await sets.listed(where, FederatedStatefulSet) == []
 
-    await stage.eventually(freed)
+    await scenario.eventually(freed)
 
 
-async def test_two_sets_of_one_name_are_a_conflict_that_is_told(shipyard: Shipyard) -> None:
-    stage = shipyard.stage
-    meta = Meta(name="store", namespace=stage.shop)
+async def test_two_sets_of_one_name_are_a_conflict_that_is_told(sets: StatefulSetsScenario) -> None:
+    scenario = sets.scenario
+    meta = Meta(name="store", namespace=scenario.shop)
     template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(1)))
     other = FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
-    await shipyard.person(BROKER).create(other)
-    await submit(shipyard, 3)
+    await sets.admin(BROKER).create(other)
+    await submit(sets, 3)
 
     async def told() -> None:
-        found = await shipyard.found(HOST, FederatedStatefulSet, "store")
+        found = await sets.found(HOST, FederatedStatefulSet, "store")
         assert found is not None
         reasons = {c.type: (c.reason, c.message) for c in found.status.conditions}
         reason, message = reasons.get("Valid", ("", ""))
         assert reason == "NotPassedOn", reasons
         assert "was not made by Hanse" in message
 
-    await stage.eventually(told)
-    await stage.eventually(shipyard.shares(bergen=1))
+    await scenario.eventually(told)
+    await scenario.eventually(sets.shares(bergen=1))

@@ -14,8 +14,8 @@ from hanse.model.kinds.hanse import (
 )
 from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
-from tests.scenarios.shipyard import Shipyard, headless, spec_of
-from tests.support.stage import Check
+from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
+from tests.support.scenario import Check
 
 HOST = "hamburg"
 
@@ -23,94 +23,96 @@ HOST = "hamburg"
 @pytest.mark.virtual
 @pytest.mark.parametrize("names", [("alpha", "store"), ("store", "alpha")], ids=["before", "after"])
 async def test_two_sets_share_a_service_and_the_last_takes_it_along(
-    shipyard: Shipyard, names: tuple[str, str]
+    sets: StatefulSetsScenario, names: tuple[str, str]
 ) -> None:
-    stage = shipyard.stage
-    await shipyard.person(BROKER).create(headless("etcd", stage.shop))
+    scenario = sets.scenario
+    await sets.admin(BROKER).create(headless("etcd", scenario.shop))
     for name in names:
-        await submit(shipyard, name)
-        await stage.eventually(is_told_ready(shipyard, name))
-    service = await uids(shipyard)
+        await submit(sets, name)
+        await scenario.eventually(is_told_ready(sets, name))
+    service = await uids(sets)
 
-    await shipyard.person(BROKER).delete(StatefulSet, names[0], stage.shop)
-    await stage.eventually(has_no_set(shipyard, names[0]))
-    await stage.settled()
-    assert await uids(shipyard) == service, "it was never away"
-    await is_told_ready(shipyard, names[1])()
+    await sets.admin(BROKER).delete(StatefulSet, names[0], scenario.shop)
+    await scenario.eventually(has_no_set(sets, names[0]))
+    await scenario.settled()
+    assert await uids(sets) == service, "it was never away"
+    await is_told_ready(sets, names[1])()
 
-    await shipyard.person(BROKER).delete(StatefulSet, names[1], stage.shop)
-    await stage.eventually(shipyard.is_gone())
-    for cluster in stage.names:
-        assert await shipyard.found(cluster, Service, "etcd") is None
+    await sets.admin(BROKER).delete(StatefulSet, names[1], scenario.shop)
+    await scenario.eventually(sets.is_gone())
+    for cluster in scenario.names:
+        assert await sets.found(cluster, Service, "etcd") is None
 
 
 @pytest.mark.virtual
-async def test_a_set_that_is_let_go_of_leaves_the_service_to_the_other(shipyard: Shipyard) -> None:
-    stage = shipyard.stage
-    await shipyard.person(BROKER).create(headless("etcd", stage.shop))
+async def test_a_set_that_is_let_go_of_leaves_the_service_to_the_other(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.admin(BROKER).create(headless("etcd", scenario.shop))
     for name in ("alpha", "store"):
-        await submit(shipyard, name)
-        await stage.eventually(is_told_ready(shipyard, name))
+        await submit(sets, name)
+        await scenario.eventually(is_told_ready(sets, name))
 
-    path = f"/apis/apps/v1/namespaces/{stage.shop}/statefulsets/alpha"
+    path = f"/apis/apps/v1/namespaces/{scenario.shop}/statefulsets/alpha"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
-    await shipyard.person(BROKER).send(Request("DELETE", path, body=body))
+    await sets.admin(BROKER).send(Request("DELETE", path, body=body))
 
     async def let_go() -> None:
-        for cluster in stage.names:
-            own = await shipyard.found(cluster, StatefulSet, f"alpha-{cluster}")
+        for cluster in scenario.names:
+            own = await sets.found(cluster, StatefulSet, f"alpha-{cluster}")
             assert own is not None
             assert OWNER not in own.metadata.labels
-            service = await shipyard.found(cluster, Service, "etcd")
+            service = await sets.found(cluster, Service, "etcd")
             assert service is not None
             assert service.metadata.labels["statefulsets.hanse.dev/set"] == "store"
             assert OWNER in service.metadata.labels
 
-    await stage.eventually(let_go)
+    await scenario.eventually(let_go)
 
 
 @pytest.mark.virtual
-async def test_two_sets_of_a_host_share_a_service(shipyard: Shipyard) -> None:
-    stage, host = shipyard.stage, shipyard.person(HOST)
-    await host.create(headless("etcd", stage.shop))
+async def test_two_sets_of_a_host_share_a_service(sets: StatefulSetsScenario) -> None:
+    scenario, host = sets.scenario, sets.admin(HOST)
+    await host.create(headless("etcd", scenario.shop))
     for name in ("alpha", "store"):
         template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(3)))
-        meta = Meta(name=name, namespace=stage.shop)
+        meta = Meta(name=name, namespace=scenario.shop)
         spec = FederatedStatefulSetSpec(template=template)
         await host.create(FederatedStatefulSet(metadata=meta, spec=spec))
-        await stage.eventually(runs_everywhere(shipyard, name))
-    there = await shipyard.person(BROKER).read(Service, "etcd", stage.shop)
+        await scenario.eventually(runs_everywhere(sets, name))
+    there = await sets.admin(BROKER).read(Service, "etcd", scenario.shop)
 
-    await host.delete(FederatedStatefulSet, "alpha", stage.shop)
-    await stage.eventually(has_no_set(shipyard, "alpha"))
-    await stage.settled()
+    await host.delete(FederatedStatefulSet, "alpha", scenario.shop)
+    await scenario.eventually(has_no_set(sets, "alpha"))
+    await scenario.settled()
 
-    still = await shipyard.person(BROKER).read(Service, "etcd", stage.shop)
+    still = await sets.admin(BROKER).read(Service, "etcd", scenario.shop)
     assert still.metadata.uid == there.metadata.uid, "it was never away"
-    await runs_everywhere(shipyard, "store")()
-    await host.delete(FederatedStatefulSet, "store", stage.shop)
-    await stage.eventually(has_no_set(shipyard, "store"))
-    await stage.settled()
-    assert await shipyard.found(BROKER, Service, "etcd") is None
+    await runs_everywhere(sets, "store")()
+    await host.delete(FederatedStatefulSet, "store", scenario.shop)
+    await scenario.eventually(has_no_set(sets, "store"))
+    await scenario.settled()
+    assert await sets.found(BROKER, Service, "etcd") is None
 
 
-async def submit(shipyard: Shipyard, name: str) -> None:
-    meta = Meta(name=name, namespace=shipyard.stage.shop)
-    await shipyard.person(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(3)))
+async def submit(sets: StatefulSetsScenario, name: str) -> None:
+    meta = Meta(name=name, namespace=sets.scenario.shop)
+    await sets.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(3)))
 
 
-async def uids(shipyard: Shipyard) -> dict[str, str]:
+async def uids(sets: StatefulSetsScenario) -> dict[str, str]:
     """The headless Service of every cluster."""
-    names = shipyard.stage.names
-    found = {c: await shipyard.found(c, Service, "etcd") for c in names}
+    names = sets.scenario.names
+    found = {c: await sets.found(c, Service, "etcd") for c in names}
     return {c: s.metadata.uid for c, s in found.items() if s is not None}
 
 
-def is_told_ready(shipyard: Shipyard, name: str) -> Check[None]:
+def is_told_ready(sets: StatefulSetsScenario, name: str) -> Check[None]:
     """That all replicas of a set are ready and nothing is in their way."""
 
     async def check() -> None:
-        door = await shipyard.person(BROKER).read(StatefulSet, name, shipyard.stage.shop)
+        door = await sets.admin(BROKER).read(StatefulSet, name, sets.scenario.shop)
         told = {c.type: c for c in door.status.conditions}
         assert "Ready" in told
         assert told["Ready"].status == "True", told
@@ -119,23 +121,23 @@ def is_told_ready(shipyard: Shipyard, name: str) -> Check[None]:
     return check
 
 
-def runs_everywhere(shipyard: Shipyard, name: str) -> Check[None]:
+def runs_everywhere(sets: StatefulSetsScenario, name: str) -> Check[None]:
     """That every cluster runs one replica of a set."""
 
     async def check() -> None:
-        for cluster in shipyard.stage.names:
-            own = await shipyard.found(cluster, StatefulSet, f"{name}-{cluster}")
+        for cluster in sets.scenario.names:
+            own = await sets.found(cluster, StatefulSet, f"{name}-{cluster}")
             assert own is not None
             assert own.status.ready_replicas == 1
 
     return check
 
 
-def has_no_set(shipyard: Shipyard, name: str) -> Check[None]:
+def has_no_set(sets: StatefulSetsScenario, name: str) -> Check[None]:
     """That no cluster runs anything of a set."""
 
     async def check() -> None:
-        for cluster in shipyard.stage.names:
-            assert await shipyard.found(cluster, StatefulSet, f"{name}-{cluster}") is None
+        for cluster in sets.scenario.names:
+            assert await sets.found(cluster, StatefulSet, f"{name}-{cluster}") is None
 
     return check

@@ -4,7 +4,7 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.objects import ClusterId, Meta
 from tests.features.federated.given import GLOBAL_MARK, SHOP
-from tests.support.assembly import Assembly
+from tests.support.supervised_world import SupervisedWorld
 
 
 def pods(name: str, *addresses: str, port: int = 8080) -> EndpointSlice:
@@ -22,15 +22,15 @@ def pods(name: str, *addresses: str, port: int = 8080) -> EndpointSlice:
 
 
 async def join(
-    assembly: Assembly, where: ClusterId, *addresses: str, of: str = "web", port: int = 80
+    world: SupervisedWorld, where: ClusterId, *addresses: str, of: str = "web", port: int = 80
 ) -> None:
     """Make a Service with these pods that joins a global federated Service."""
     name = f"{of}-{where}"
     marks = {GLOBAL_MARK: of}
-    await assembly.person(where).create(
+    await world.admin(where).create(
         Service(
             metadata=Meta(name=name, namespace=SHOP, annotations=marks),
             spec=ServiceSpec(ports=(ServicePort(port=port, name="http"),)),
         )
     )
-    await assembly.person(where).create(pods(name, *addresses))
+    await world.admin(where).create(pods(name, *addresses))

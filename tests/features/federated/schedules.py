@@ -14,9 +14,9 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 from tests.features.federated.people import pods
-from tests.support.assembly import Assembly
 from tests.support.builders import namespace
 from tests.support.faults import READING, Weather
+from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import run
 
 NAMES = ("lubeck", "hamburg", "bergen")
@@ -29,7 +29,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.assembly = Assembly(NAMES, 2, lambda: (FederatedServices(),), seed=seed)
+        self.world = SupervisedWorld(NAMES, 2, lambda: (FederatedServices(),), seed=seed)
         self.members: dict[tuple[ClusterId, str], set[str]] = {}
         """The pods of each Service that joins, by cluster and federated Service."""
         self._addresses = 0
@@ -37,16 +37,16 @@ class History:
         """Where all endpoints of a member were seen, and nobody touched either since."""
 
     async def play(self, steps: int) -> None:
-        assembly = self.assembly
-        await assembly.open()
+        world = self.world
+        await world.open()
         for name in NAMES:
-            await assembly.person(name).create(namespace(SHOP))
+            await world.admin(name).create(namespace(SHOP))
         theirs = Service(
             metadata=Meta(name="fish", namespace=SYSTEM),
             spec=ServiceSpec(ports=(ServicePort(port=7, name="theirs"),)),
         )
-        foreign = await assembly.person("hamburg").create(theirs)
-        async with assembly.running():
+        foreign = await world.admin("hamburg").create(theirs)
+        async with world.running():
             for _ in range(steps):
                 await self._nothing_vanished()
                 await self._step()
@@ -86,12 +86,12 @@ class History:
             spec=ServiceSpec(ports=(ServicePort(port=80, name="http"),)),
         )
         try:
-            await self.assembly.person(where).create(service)
+            await self.world.admin(where).create(service)
         except AlreadyExists:
             return
         told = {self._address()}
         self.members[where, of] = told
-        await self.assembly.person(where).create(pods(name, *told))
+        await self.world.admin(where).create(pods(name, *told))
 
     async def _scale(self) -> None:
         if not self.members:
@@ -101,7 +101,7 @@ class History:
         self.members[where, of] = told
         self._touched(where, of)
         change = [{"addresses": [a], "conditions": {"ready": True}} for a in sorted(told)]
-        await self.assembly.person(where).patch(
+        await self.world.admin(where).patch(
             EndpointSlice, f"{of}-{where}-pods", SHOP, {"endpoints": change}
         )
 
@@ -111,63 +111,63 @@ class History:
         where, of = self.random.choice(sorted(self.members))
         del self.members[where, of]
         self._touched(where, of)
-        person = self.assembly.person(where)
-        await person.delete(Service, f"{of}-{where}", SHOP)
-        await person.delete(EndpointSlice, f"{of}-{where}-pods", SHOP)
+        admin = self.world.admin(where)
+        await admin.delete(Service, f"{of}-{where}", SHOP)
+        await admin.delete(EndpointSlice, f"{of}-{where}-pods", SHOP)
 
     async def _cut(self) -> None:
-        self.assembly.network.cut(
-            self.random.choice(self.assembly.chiefs), self.random.choice(NAMES)
+        self.world.network.cut(
+            self.random.choice(self.world.supervisor_names), self.random.choice(NAMES)
         )
 
     async def _storm(self) -> None:
-        link = self.assembly.network.link(
-            self.random.choice(self.assembly.chiefs), self.random.choice(NAMES)
+        link = self.world.network.link(
+            self.random.choice(self.world.supervisor_names), self.random.choice(NAMES)
         )
         link.weather = STORM
 
     async def _heal(self) -> None:
-        self.assembly.network.heal_all()
+        self.world.network.heal_all()
 
     async def _crash(self) -> None:
-        name = self.random.choice(self.assembly.chiefs)
-        if name in self.assembly.supervisors:
-            await self.assembly.kill(name)
+        name = self.random.choice(self.world.supervisor_names)
+        if name in self.world.supervisors:
+            await self.world.kill(name)
         else:
-            self.assembly.start(name)
+            self.world.start(name)
 
     async def _meddle(self) -> None:
         """Somebody deletes one of the things that we made."""
         name = self.random.choice(NAMES)
         self._present = {p for p in self._present if p[0] != name}
-        person = self.assembly.person(name)
-        listed = (await person.list(EndpointSlice, namespace=SYSTEM)).objects
+        admin = self.world.admin(name)
+        listed = (await admin.list(EndpointSlice, namespace=SYSTEM)).objects
         if listed:
             chosen = self.random.choice(sorted(listed, key=lambda s: s.metadata.name))
             try:
-                await person.delete(EndpointSlice, chosen.metadata.name, SYSTEM)
+                await admin.delete(EndpointSlice, chosen.metadata.name, SYSTEM)
             except NotFound:
                 return
 
     async def _calm(self) -> None:
-        self.assembly.network.heal_all()
-        for name in self.assembly.chiefs:
-            if name not in self.assembly.supervisors:
-                self.assembly.start(name)
-        await self.assembly.settle(timedelta(minutes=10))
+        self.world.network.heal_all()
+        for name in self.world.supervisor_names:
+            if name not in self.world.supervisors:
+                self.world.start(name)
+        await self.world.settle(timedelta(minutes=10))
 
     async def _check(self, foreign: Service) -> None:
-        start = len(self.assembly.network.sent)
+        start = len(self.world.network.sent)
         for name in NAMES:
             for of in FEDERATED:
                 found = await self._endpoints(name, of)
                 assert found == self._wanted(name, of), f"{name} has {of} as {found}"
-        standing = await self.assembly.person("hamburg").read(Service, "fish", SYSTEM)
+        standing = await self.world.admin("hamburg").read(Service, "fish", SYSTEM)
         assert (standing.metadata.uid, standing.spec) == (foreign.metadata.uid, foreign.spec)
-        await self.assembly.settle(timedelta(minutes=5))
+        await self.world.settle(timedelta(minutes=5))
         written = [
             f"{s.source}: {s.request.method} {s.target}{s.request.path}"
-            for s in self.assembly.network.sent[start:]
+            for s in self.world.network.sent[start:]
             if s.request.method not in READING and "/leases" not in s.request.path
         ]
         assert written == []
@@ -179,10 +179,10 @@ class History:
 
     async def _endpoints(self, where: ClusterId, of: str) -> dict[str, set[str]]:
         """What a federated Service leads to, by where that is; nothing without the Service."""
-        services = (await self.assembly.person(where).list(Service, namespace=SYSTEM)).objects
+        services = (await self.world.admin(where).list(Service, namespace=SYSTEM)).objects
         if not any(s.name == of and MARK in s.metadata.annotations for s in services):
             return {}
-        listed = await self.assembly.person(where).list(
+        listed = await self.world.admin(where).list(
             EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={of}"
         )
         told: dict[str, set[str]] = {}

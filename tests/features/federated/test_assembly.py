@@ -12,9 +12,9 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 from tests.features.federated.people import join
-from tests.support.assembly import Assembly
 from tests.support.builders import namespace
 from tests.support.faults import READING
+from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import ON_VIRTUAL_TIME
 
 NAMES = ("lubeck", "hamburg", "bergen")
@@ -26,18 +26,18 @@ def anyio_backend() -> object:
 
 
 @pytest.fixture
-async def assembly() -> AsyncIterator[Assembly]:
+async def world() -> AsyncIterator[SupervisedWorld]:
     """Two supervisors and a child, each with a shop."""
-    assembly = Assembly(NAMES, 2, lambda: (FederatedServices(),))
-    await assembly.open()
+    world = SupervisedWorld(NAMES, 2, lambda: (FederatedServices(),))
+    await world.open()
     for name in NAMES:
-        await assembly.person(name).create(namespace(SHOP))
-    async with assembly.running():
-        yield assembly
+        await world.admin(name).create(namespace(SHOP))
+    async with world.running():
+        yield world
 
 
-async def endpoints(assembly: Assembly, where: ClusterId) -> dict[str, list[str]]:
-    listed = await assembly.person(where).list(EndpointSlice, namespace=SYSTEM)
+async def endpoints(world: SupervisedWorld, where: ClusterId) -> dict[str, list[str]]:
+    listed = await world.admin(where).list(EndpointSlice, namespace=SYSTEM)
     told: dict[str, list[str]] = {}
     for piece in listed.objects:
         source = piece.metadata.annotations[CLUSTER]
@@ -46,81 +46,83 @@ async def endpoints(assembly: Assembly, where: ClusterId) -> dict[str, list[str]
 
 
 async def test_a_federated_service_is_in_every_member_with_everybodys_endpoints(
-    assembly: Assembly,
+    world: SupervisedWorld,
 ) -> None:
-    await join(assembly, "lubeck", "10.1.0.1")
-    await join(assembly, "bergen", "10.3.0.1", "10.3.0.2")
+    await join(world, "lubeck", "10.1.0.1")
+    await join(world, "bergen", "10.3.0.1", "10.3.0.2")
 
-    await assembly.settle()
+    await world.settle()
 
     for name in NAMES:
-        service = await assembly.person(name).read(Service, "web", SYSTEM)
+        service = await world.admin(name).read(Service, "web", SYSTEM)
         assert FEDERATED in service.metadata.annotations
         assert service.spec.cluster_ip not in ("", "None")
-        assert await endpoints(assembly, name) == {
+        assert await endpoints(world, name) == {
             "lubeck": ["10.1.0.1"],
             "bergen": ["10.3.0.1", "10.3.0.2"],
         }
 
 
-async def test_it_goes_with_its_last_member(assembly: Assembly) -> None:
-    await join(assembly, "lubeck", "10.1.0.1")
-    await join(assembly, "bergen", "10.3.0.1")
-    await assembly.settle()
+async def test_it_goes_with_its_last_member(world: SupervisedWorld) -> None:
+    await join(world, "lubeck", "10.1.0.1")
+    await join(world, "bergen", "10.3.0.1")
+    await world.settle()
 
-    await assembly.person("lubeck").delete(Service, "web-lubeck", SHOP)
-    await assembly.settle()
-    assert await endpoints(assembly, "hamburg") == {"bergen": ["10.3.0.1"]}
+    await world.admin("lubeck").delete(Service, "web-lubeck", SHOP)
+    await world.settle()
+    assert await endpoints(world, "hamburg") == {"bergen": ["10.3.0.1"]}
     change = {"metadata": {"annotations": {GLOBAL_MARK: None}}}
-    await assembly.person("bergen").patch(Service, "web-bergen", SHOP, change)
-    await assembly.settle()
+    await world.admin("bergen").patch(Service, "web-bergen", SHOP, change)
+    await world.settle()
 
     for name in NAMES:
-        left = await assembly.person(name).list(Service, namespace=SYSTEM)
+        left = await world.admin(name).list(Service, namespace=SYSTEM)
         assert [s.metadata.name for s in left.objects] == []
-        assert await endpoints(assembly, name) == {}
+        assert await endpoints(world, name) == {}
 
 
-async def test_a_settled_assembly_writes_nothing_also_after_a_restart(assembly: Assembly) -> None:
-    await join(assembly, "lubeck", "10.1.0.1")
-    await join(assembly, "bergen", "10.3.0.1")
-    await assembly.settle()
-    sent = len(assembly.network.sent)
+async def test_a_settled_assembly_writes_nothing_also_after_a_restart(
+    world: SupervisedWorld,
+) -> None:
+    await join(world, "lubeck", "10.1.0.1")
+    await join(world, "bergen", "10.3.0.1")
+    await world.settle()
+    sent = len(world.network.sent)
 
-    for name in assembly.chiefs:
-        await assembly.kill(name)
-        assembly.start(name)
-    await assembly.settle()
+    for name in world.supervisor_names:
+        await world.kill(name)
+        world.start(name)
+    await world.settle()
 
     writes = [
         f"{s.request.method} {s.target}{s.request.path}"
-        for s in assembly.network.sent[sent:]
+        for s in world.network.sent[sent:]
         if s.request.method not in READING and "/leases" not in s.request.path
     ]
     assert writes == []
 
 
-def writes_since(assembly: Assembly, start: int) -> list[str]:
+def writes_since(world: SupervisedWorld, start: int) -> list[str]:
     return [
         f"{s.source}: {s.request.method} {s.target}{s.request.path}"
-        for s in assembly.network.sent[start:]
+        for s in world.network.sent[start:]
         if s.request.method not in READING and "/leases" not in s.request.path
     ]
 
 
-async def test_another_supervisor_takes_over_without_a_write(assembly: Assembly) -> None:
-    await join(assembly, "lubeck", "10.1.0.1")
-    await join(assembly, "bergen", "10.3.0.1")
-    await assembly.settle()
-    [leader] = [n for n, s in assembly.supervisors.items() if "bergen" in s.leads]
-    start = len(assembly.network.sent)
+async def test_another_supervisor_takes_over_without_a_write(world: SupervisedWorld) -> None:
+    await join(world, "lubeck", "10.1.0.1")
+    await join(world, "bergen", "10.3.0.1")
+    await world.settle()
+    [leader] = [n for n, s in world.supervisors.items() if "bergen" in s.leads]
+    start = len(world.network.sent)
 
-    await assembly.kill(leader)
-    await assembly.settle()
+    await world.kill(leader)
+    await world.settle()
 
-    [other] = assembly.supervisors.values()
+    [other] = world.supervisors.values()
     assert other.leads == set(NAMES)
-    assert writes_since(assembly, start) == []
+    assert writes_since(world, start) == []
 
 
 async def test_a_host_name_is_followed_wherever_it_leads() -> None:
@@ -131,36 +133,38 @@ async def test_a_host_name_is_followed_wherever_it_leads() -> None:
             raise OSError("no answer")
         return {"addresses": names[host], "ttl": 30}
 
-    assembly = Assembly(NAMES, 2, lambda: (FederatedServices(),), providers={"resolve": resolve})
-    await assembly.open()
+    world = SupervisedWorld(
+        NAMES, 2, lambda: (FederatedServices(),), providers={"resolve": resolve}
+    )
+    await world.open()
     for name in NAMES:
-        await assembly.person(name).create(namespace(SHOP))
-    async with assembly.running():
-        await join(assembly, "bergen", "10.3.0.1")
-        person = assembly.person("bergen")
-        await person.patch(Service, "web-bergen", SHOP, {"spec": {"type": "LoadBalancer"}})
+        await world.admin(name).create(namespace(SHOP))
+    async with world.running():
+        await join(world, "bergen", "10.3.0.1")
+        admin = world.admin("bergen")
+        await admin.patch(Service, "web-bergen", SHOP, {"spec": {"type": "LoadBalancer"}})
         ingress = {"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.org"}]}}}
-        await person.patch(Service, "web-bergen", SHOP, ingress, subresource="status")
-        await assembly.settle()
+        await admin.patch(Service, "web-bergen", SHOP, ingress, subresource="status")
+        await world.settle()
         there = ["192.0.2.1", "lb.example.org"]
-        assert await endpoints(assembly, "lubeck") == {"bergen": there}
-        assert await endpoints(assembly, "bergen") == {"bergen": ["10.3.0.1"]}
+        assert await endpoints(world, "lubeck") == {"bergen": there}
+        assert await endpoints(world, "bergen") == {"bergen": ["10.3.0.1"]}
 
         names["lb.example.org"] = ["192.0.2.2", "fd00::2"]
-        await assembly.settle()
+        await world.settle()
         now = {"bergen": ["192.0.2.2", "fd00::2", "lb.example.org"]}
-        assert await endpoints(assembly, "lubeck") == now
+        assert await endpoints(world, "lubeck") == now
 
         del names["lb.example.org"]
-        await assembly.settle()
-        assert await endpoints(assembly, "lubeck") == now
+        await world.settle()
+        assert await endpoints(world, "lubeck") == now
 
 
-async def test_a_leader_reads_nothing_of_members_that_others_lead(assembly: Assembly) -> None:
-    await join(assembly, "bergen", "10.3.0.1")
-    await assembly.settle()
+async def test_a_leader_reads_nothing_of_members_that_others_lead(world: SupervisedWorld) -> None:
+    await join(world, "bergen", "10.3.0.1")
+    await world.settle()
 
-    for supervisor in assembly.supervisors.values():
+    for supervisor in world.supervisors.values():
         stores = supervisor.engine.fleet.stores
         watched = {where for where, kind in stores if kind == EndpointSlice.kind}
         assert watched == supervisor.leads

@@ -8,11 +8,11 @@ import pytest
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
-from tests.support.flag import COLOURS, Flag
-from tests.support.stage import Check, Stage
-from tests.support.stage_embedded import embedded_ground
-from tests.support.stage_federation import League, federate
+from tests.support.federation import FederationScenario, federate
+from tests.support.scenario import Check, Scenario
+from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy_leader import COLOURS, Flag
 
 SHOP = "shop"
 
@@ -23,34 +23,34 @@ def anyio_backend() -> object:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with embedded_ground() as ground:
-        ground.calm = timedelta(seconds=40)  # leases are renewed every two seconds: time costs
-        async with Stage(ground, SHOP, lambda: (Membership(), Flag(SHOP))) as stage:
-            yield stage
+async def scenario() -> AsyncIterator[Scenario]:
+    async with embedded_testbed() as testbed:
+        testbed.calm = timedelta(seconds=40)  # leases are renewed every two seconds: time costs
+        async with Scenario(testbed, SHOP, lambda: (Membership(), Flag(SHOP))) as scenario:
+            yield scenario
 
 
 @pytest.fixture
-async def league(stage: Stage) -> League:
+async def membership(scenario: Scenario) -> FederationScenario:
     """Everybody is led, and every flag flies."""
-    league = await federate(stage)
-    for supervisor in league.supervisors:
+    membership = await federate(scenario)
+    for supervisor in membership.supervisors:
         meta = Meta(name=COLOURS, namespace=SHOP)
-        await league.person(supervisor).create(ConfigMap(metadata=meta, data={"colour": "red"}))
-    await stage.start_agents()
-    await stage.eventually(league.all_led())
-    await stage.eventually(flags_fly(league))
-    return league
+        await membership.admin(supervisor).create(ConfigMap(metadata=meta, data={"colour": "red"}))
+    await scenario.start_agents()
+    await scenario.eventually(membership.all_led())
+    await scenario.eventually(flags_fly(membership))
+    return membership
 
 
-def flags_fly(league: League) -> Check[None]:
+def flags_fly(membership: FederationScenario) -> Check[None]:
     """That every member is led, its flag flies, and everybody is told."""
 
     async def check() -> None:
-        for member in league.members:
-            await league.person(member).read(ConfigMap, "flag", SHOP)
-            await league.tells(member, Led="Led")()
-        for supervisor in league.supervisors:
-            await league.tells(supervisor, MembersReachable="AllReachable")()
+        for member in membership.members:
+            await membership.admin(member).read(ConfigMap, "flag", SHOP)
+            await membership.tells(member, Led="Led")()
+        for supervisor in membership.supervisors:
+            await membership.tells(supervisor, MembersReachable="AllReachable")()
 
     return check

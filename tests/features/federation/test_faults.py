@@ -16,31 +16,31 @@ from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
 from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta
-from tests.support.stage import Check, Stage, told
-from tests.support.stage_federation import NAME, League, put
+from tests.support.federation import NAME, FederationScenario, put
+from tests.support.scenario import Check, Scenario, told
 
 SHOP = "shop"
 TAKEOVER = timedelta(seconds=15 + 2 * 2)
 """The lease, and two tries."""
 
 
-def no_flag(league: League, cluster: ClusterId) -> Check[None]:
+def no_flag(membership: FederationScenario, cluster: ClusterId) -> Check[None]:
     async def check() -> None:
-        listed = await league.person(cluster).list(ConfigMap, namespace=SHOP, labels=OWNER)
+        listed = await membership.admin(cluster).list(ConfigMap, namespace=SHOP, labels=OWNER)
         assert not listed.objects, f"{cluster} still flies a flag"
 
     return check
 
 
-async def flag_uid(league: League, cluster: ClusterId) -> str:
-    return (await league.person(cluster).read(ConfigMap, "flag", SHOP)).metadata.uid
+async def flag_uid(membership: FederationScenario, cluster: ClusterId) -> str:
+    return (await membership.admin(cluster).read(ConfigMap, "flag", SHOP)).metadata.uid
 
 
-def says(league: League, cluster: ClusterId, type_: str, words: str) -> Check[None]:
+def says(membership: FederationScenario, cluster: ClusterId, type_: str, words: str) -> Check[None]:
     """That a condition is False, and its message has these words."""
 
     async def check() -> None:
-        found = await league.told(cluster)
+        found = await membership.told(cluster)
         bad = find(found.status.conditions, type_)
         assert bad is not None, found.status
         assert bad.status == "False", found.status
@@ -52,260 +52,278 @@ def says(league: League, cluster: ClusterId, type_: str, words: str) -> Check[No
 # -- taking over
 
 
-async def test_supervisors_that_start_together_share_the_work(league: League) -> None:
-    leaders = await league.all_led()()
+async def test_supervisors_that_start_together_share_the_work(
+    membership: FederationScenario,
+) -> None:
+    leaders = await membership.all_led()()
 
     assert (leaders["lubeck"], leaders["hamburg"]) == ("lubeck", "hamburg")
 
 
 async def test_a_dead_leader_is_followed_within_the_lease_and_two_tries(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    leader = await league.is_led("bergen")()
-    (heir,) = set(league.supervisors) - {leader}
+    leader = await membership.is_led("bergen")()
+    (heir,) = set(membership.supervisors) - {leader}
 
-    await stage.kill_agent(leader)
+    await scenario.kill_agent(leader)
 
-    await stage.eventually(league.is_led("bergen", heir), TAKEOVER)
-    await stage.eventually(league.is_led(leader, heir), TAKEOVER)
+    await scenario.eventually(membership.is_led("bergen", heir), TAKEOVER)
+    await scenario.eventually(membership.is_led(leader, heir), TAKEOVER)
 
 
 async def test_who_is_told_to_stop_hands_over_at_once_and_the_heir_writes_nothing_there(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    leader = await league.is_led("bergen")()
-    (heir,) = set(league.supervisors) - {leader}
-    start = len(stage.network.sent)
+    leader = await membership.is_led("bergen")()
+    (heir,) = set(membership.supervisors) - {leader}
+    start = len(scenario.network.sent)
 
-    await stage.stop_agent(leader)
+    await scenario.stop_agent(leader)
 
-    await stage.eventually(league.is_led("bergen", heir), timedelta(seconds=4))
-    await stage.settled()
-    written = [w for w in told(stage.writes_since(start)) if " bergen/" in w]
+    await scenario.eventually(membership.is_led("bergen", heir), timedelta(seconds=4))
+    await scenario.settled()
+    written = [w for w in told(scenario.writes_since(start)) if " bergen/" in w]
     assert all("federations/league/status" in w for w in written), "the flag was written again"
     assert len(written) <= 1
 
 
-async def test_epochs_of_a_lease_grow_with_each_leader(stage: Stage, league: League) -> None:
-    before = await league.person("bergen").read(Lease, "bergen", SYSTEM)
-    leader = await league.is_led("bergen")()
-    (heir,) = set(league.supervisors) - {leader}
+async def test_epochs_of_a_lease_grow_with_each_leader(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    before = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
+    leader = await membership.is_led("bergen")()
+    (heir,) = set(membership.supervisors) - {leader}
 
-    await stage.stop_agent(leader)
-    await stage.eventually(league.is_led("bergen", heir))
+    await scenario.stop_agent(leader)
+    await scenario.eventually(membership.is_led("bergen", heir))
 
-    after = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+    after = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert after.spec.lease_transitions == before.spec.lease_transitions + 1
 
 
 async def test_without_any_supervisor_a_cluster_says_so_and_keeps_what_it_has(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    flag = await flag_uid(league, "bergen")
+    flag = await flag_uid(membership, "bergen")
 
-    for supervisor in league.supervisors:
-        await stage.kill_agent(supervisor)
+    for supervisor in membership.supervisors:
+        await scenario.kill_agent(supervisor)
 
-    await stage.eventually(league.tells("bergen", Led="NoLeader"))
-    assert await flag_uid(league, "bergen") == flag
+    await scenario.eventually(membership.tells("bergen", Led="NoLeader"))
+    assert await flag_uid(membership, "bergen") == flag
 
 
 async def test_of_two_replicas_only_the_one_that_works_stands_and_the_other_takes_over(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await stage.stop_agent("lubeck")
-    await stage.stop_agent("hamburg")
-    await stage.start_agent("lubeck", "a")
-    await stage.eventually(league.is_led("bergen", "lubeck"))
-    await stage.start_agent("lubeck", "b")
+    await scenario.stop_agent("lubeck")
+    await scenario.stop_agent("hamburg")
+    await scenario.start_agent("lubeck", "a")
+    await scenario.eventually(membership.is_led("bergen", "lubeck"))
+    await scenario.start_agent("lubeck", "b")
     await asyncio.sleep(30)
-    lease = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+    lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert lease.spec.holder_identity == "lubeck_a"
-    assert stage.agent("lubeck/b").leaders.members == frozenset()
+    assert scenario.agent("lubeck/b").leaders.members == frozenset()
 
-    await stage.kill_agent("lubeck/a")
+    await scenario.kill_agent("lubeck/a")
 
     async def is_held() -> None:
-        held = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+        held = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
         assert held.spec.holder_identity == "lubeck_b"
 
-    await stage.eventually(is_held, TAKEOVER * 2)
-    assert (await league.told("lubeck")).status.leaders == ("lubeck",)
+    await scenario.eventually(is_held, TAKEOVER * 2)
+    assert (await membership.told("lubeck")).status.leaders == ("lubeck",)
 
 
 # -- leaving
 
 
-async def test_a_member_that_is_removed_is_left_clean(stage: Stage, league: League) -> None:
-    for supervisor in league.supervisors:
-        await league.name_members(supervisor, "lubeck", "hamburg")
+async def test_a_member_that_is_removed_is_left_clean(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    for supervisor in membership.supervisors:
+        await membership.name_members(supervisor, "lubeck", "hamburg")
 
-    await stage.eventually(no_flag(league, "bergen"))
-    await stage.settled()
-    for supervisor in league.supervisors:
-        found = await league.told(supervisor)
+    await scenario.eventually(no_flag(membership, "bergen"))
+    await scenario.settled()
+    for supervisor in membership.supervisors:
+        found = await membership.told(supervisor)
         assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
-        assert "bergen" not in stage.agent(supervisor).engine.fleet.connections
-    lease = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+        assert "bergen" not in scenario.agent(supervisor).engine.fleet.connections
+    lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert lease.spec.holder_identity == ""
-    await stage.eventually(league.tells("bergen", Led="NoLeader"))
+    await scenario.eventually(membership.tells("bergen", Led="NoLeader"))
 
 
 async def test_a_member_that_is_removed_while_it_is_away_is_left_when_it_is_back(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    for supervisor in league.supervisors:
-        stage.network.cut(supervisor, "bergen")
+    for supervisor in membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
     await asyncio.sleep(60)
-    for supervisor in league.supervisors:
-        await league.name_members(supervisor, "lubeck", "hamburg")
+    for supervisor in membership.supervisors:
+        await membership.name_members(supervisor, "lubeck", "hamburg")
     await asyncio.sleep(200)
-    assert await flag_uid(league, "bergen")
+    assert await flag_uid(membership, "bergen")
 
-    for supervisor in league.supervisors:
-        stage.network.heal(supervisor, "bergen")
+    for supervisor in membership.supervisors:
+        scenario.network.heal(supervisor, "bergen")
 
-    await stage.eventually(no_flag(league, "bergen"), timedelta(minutes=5))
+    await scenario.eventually(no_flag(membership, "bergen"), timedelta(minutes=5))
 
 
-async def test_an_agent_that_starts_anew_goes_on_leaving(stage: Stage, league: League) -> None:
-    for supervisor in league.supervisors:
-        stage.network.cut(supervisor, "bergen")
+async def test_an_agent_that_starts_anew_goes_on_leaving(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    for supervisor in membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
     await asyncio.sleep(60)
-    for supervisor in league.supervisors:
-        await league.name_members(supervisor, "lubeck", "hamburg")
+    for supervisor in membership.supervisors:
+        await membership.name_members(supervisor, "lubeck", "hamburg")
     await asyncio.sleep(60)
-    for supervisor in league.supervisors:
-        states = {m.cluster_id: m.leaving for m in (await league.told(supervisor)).status.members}
+    for supervisor in membership.supervisors:
+        states = {
+            m.cluster_id: m.leaving for m in (await membership.told(supervisor)).status.members
+        }
         assert states == {"lubeck": False, "hamburg": False, "bergen": True}
-        await stage.kill_agent(supervisor)
-        stage.network.heal(supervisor, "bergen")
+        await scenario.kill_agent(supervisor)
+        scenario.network.heal(supervisor, "bergen")
 
-    await stage.start_agents()
+    await scenario.start_agents()
 
-    await stage.eventually(no_flag(league, "bergen"), timedelta(minutes=5))
-    await stage.settled()
-    for supervisor in league.supervisors:
-        found = await league.told(supervisor)
+    await scenario.eventually(no_flag(membership, "bergen"), timedelta(minutes=5))
+    await scenario.settled()
+    for supervisor in membership.supervisors:
+        found = await membership.told(supervisor)
         assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
-        assert "bergen" not in stage.agent(supervisor).engine.fleet.connections
+        assert "bergen" not in scenario.agent(supervisor).engine.fleet.connections
 
 
-async def test_a_dead_member_that_is_given_up_holds_up_nobody(stage: Stage, league: League) -> None:
-    for supervisor in league.supervisors:
-        stage.network.cut(supervisor, "bergen")
+async def test_a_dead_member_that_is_given_up_holds_up_nobody(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    for supervisor in membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
     await asyncio.sleep(60)
 
-    for supervisor in league.supervisors:
+    for supervisor in membership.supervisors:
         marks = {"metadata": {"annotations": {ABANDONED: "bergen"}}}
-        await league.person(supervisor).patch(Federation, NAME, "", marks)
-        await league.name_members(supervisor, "lubeck", "hamburg")
-    await stage.settled()
+        await membership.admin(supervisor).patch(Federation, NAME, "", marks)
+        await membership.name_members(supervisor, "lubeck", "hamburg")
+    await scenario.settled()
 
-    for supervisor in league.supervisors:
-        fleet = stage.agent(supervisor).engine.fleet
+    for supervisor in membership.supervisors:
+        fleet = scenario.agent(supervisor).engine.fleet
         assert "bergen" not in fleet.connections
         assert fleet.facts.get(Departed, "bergen") is not None
-    assert await flag_uid(league, "bergen"), "what is given up stays behind"
+    assert await flag_uid(membership, "bergen"), "what is given up stays behind"
 
 
 async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    leader = await league.is_led("bergen")()
-    for supervisor in league.supervisors:
-        stage.network.cut(supervisor, "bergen")
+    leader = await membership.is_led("bergen")()
+    for supervisor in membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
     await asyncio.sleep(60)
 
     marks = {"metadata": {"annotations": {ABANDONED: "bergen"}}}
-    for supervisor in league.supervisors:
-        await league.person(supervisor).patch(Federation, NAME, "", marks)
-        await league.name_members(supervisor, "lubeck", "hamburg")
-    await stage.settled()
-    await stage.kill_agent(leader)
-    await stage.start_agent(leader)
-    await stage.settled()
+    for supervisor in membership.supervisors:
+        await membership.admin(supervisor).patch(Federation, NAME, "", marks)
+        await membership.name_members(supervisor, "lubeck", "hamburg")
+    await scenario.settled()
+    await scenario.kill_agent(leader)
+    await scenario.start_agent(leader)
+    await scenario.settled()
 
-    (gone,) = (await league.told(leader)).status.abandoned
+    (gone,) = (await membership.told(leader)).status.abandoned
     assert (gone.cluster_id, gone.objects) == ("bergen", 1)
     assert gone.names == (f"ConfigMap {SHOP}/flag",)
-    events = (await league.person(leader).list(Event)).objects
+    events = (await membership.admin(leader).list(Event)).objects
     assert [e.type for e in events if e.reason == "AbandonedCluster"] == ["Warning"]
 
-    await league.person(leader).patch(
+    await membership.admin(leader).patch(
         Federation, NAME, "", {"metadata": {"annotations": {ABANDONED: None}}}
     )
-    await stage.settled()
-    assert (await league.told(leader)).status.abandoned == ()
+    await scenario.settled()
+    assert (await membership.told(leader)).status.abandoned == ()
 
 
-async def test_nobody_gives_up_its_own_home(stage: Stage, league: League) -> None:
+async def test_nobody_gives_up_its_own_home(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
     marks = {"metadata": {"annotations": {ABANDONED: "lubeck"}}}
-    await league.person("lubeck").patch(Federation, NAME, "", marks)
-    await league.name_members("lubeck", "hamburg", "bergen")
+    await membership.admin("lubeck").patch(Federation, NAME, "", marks)
+    await membership.name_members("lubeck", "hamburg", "bergen")
     await asyncio.sleep(60)
 
-    home = stage.agent("lubeck").engine.fleet.connections["lubeck"]
+    home = scenario.agent("lubeck").engine.fleet.connections["lubeck"]
     assert Role.LOCAL in home.roles
     assert Role.MEMBER not in home.roles
 
 
 async def test_a_member_of_a_name_that_means_something_else_is_told(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
     entry = {"clusterID": "broker", "server": "https://x.example", "secret": "member-bergen"}
-    await league.edit("lubeck", {"members": [entry]})
+    await membership.edit("lubeck", {"members": [entry]})
 
-    await stage.eventually(says(league, "lubeck", "Valid", "'broker' is something else here"))
-    assert Role.BROKER in stage.agent("lubeck").engine.fleet.connections["broker"].roles
+    await scenario.eventually(
+        says(membership, "lubeck", "Valid", "'broker' is something else here")
+    )
+    assert Role.BROKER in scenario.agent("lubeck").engine.fleet.connections["broker"].roles
 
 
 async def test_a_member_that_comes_back_while_it_is_being_left_stays(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    flag = await flag_uid(league, "bergen")
-    for supervisor in league.supervisors:
-        stage.network.cut(supervisor, "bergen")
-        await league.name_members(supervisor, "lubeck", "hamburg")
+    flag = await flag_uid(membership, "bergen")
+    for supervisor in membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
+        await membership.name_members(supervisor, "lubeck", "hamburg")
     await asyncio.sleep(60)
 
-    for supervisor in league.supervisors:
-        await league.name_members(supervisor, *league.members)
-        stage.network.heal(supervisor, "bergen")
+    for supervisor in membership.supervisors:
+        await membership.name_members(supervisor, *membership.members)
+        scenario.network.heal(supervisor, "bergen")
 
-    await stage.eventually(league.is_led("bergen"), timedelta(minutes=2))
-    await stage.settled()
-    assert await flag_uid(league, "bergen") == flag
+    await scenario.eventually(membership.is_led("bergen"), timedelta(minutes=2))
+    await scenario.settled()
+    assert await flag_uid(membership, "bergen") == flag
 
 
 @pytest.mark.parametrize("how", ["its Federation is deleted", "it claims no longer to supervise"])
 async def test_who_ceases_to_supervise_leaves_members_to_the_others_without_a_blink(
-    stage: Stage, league: League, how: str
+    scenario: Scenario, membership: FederationScenario, how: str
 ) -> None:
-    leader = await league.is_led("bergen")()
-    (heir,) = set(league.supervisors) - {leader}
-    flags = {m: await flag_uid(league, m) for m in league.members}
+    leader = await membership.is_led("bergen")()
+    (heir,) = set(membership.supervisors) - {leader}
+    flags = {m: await flag_uid(membership, m) for m in membership.members}
 
     if how == "its Federation is deleted":
-        await league.person(leader).delete(Federation, NAME, "")
+        await membership.admin(leader).delete(Federation, NAME, "")
     else:
-        await league.claim(leader, SUPERVISOR, "false")
+        await membership.claim(leader, SUPERVISOR, "false")
 
-    await stage.eventually(league.is_led("bergen", heir), TAKEOVER)
-    await stage.settled()
-    assert {m: await flag_uid(league, m) for m in league.members} == flags
+    await scenario.eventually(membership.is_led("bergen", heir), TAKEOVER)
+    await scenario.settled()
+    assert {m: await flag_uid(membership, m) for m in membership.members} == flags
 
 
-async def test_the_last_supervisor_takes_everything_with_it(stage: Stage, league: League) -> None:
-    await league.person("hamburg").delete(Federation, NAME, "")
-    await league.person("hamburg").delete(ClusterClaim, SUPERVISOR, "")
-    await stage.eventually(league.is_led("bergen", "lubeck"), TAKEOVER)
-    await stage.settled()
+async def test_the_last_supervisor_takes_everything_with_it(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    await membership.admin("hamburg").delete(Federation, NAME, "")
+    await membership.admin("hamburg").delete(ClusterClaim, SUPERVISOR, "")
+    await scenario.eventually(membership.is_led("bergen", "lubeck"), TAKEOVER)
+    await scenario.settled()
 
-    await league.person("lubeck").delete(Federation, NAME, "")
+    await membership.admin("lubeck").delete(Federation, NAME, "")
 
-    for member in league.members:
-        await stage.eventually(no_flag(league, member))
+    for member in membership.members:
+        await scenario.eventually(no_flag(membership, member))
 
 
 # -- what people write wrongly
@@ -322,27 +340,27 @@ async def test_the_last_supervisor_takes_everything_with_it(stage: Stage, league
     ],
 )
 async def test_a_bad_secret_is_told_by_its_field_and_the_way_before_it_stays(
-    stage: Stage, league: League, data: Any, words: str
+    scenario: Scenario, membership: FederationScenario, data: Any, words: str
 ) -> None:
-    good = await league.person("lubeck").read(Secret, "member-bergen", SYSTEM)
+    good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
 
-    await league.person("lubeck").delete(Secret, "member-bergen", SYSTEM)
+    await membership.admin("lubeck").delete(Secret, "member-bergen", SYSTEM)
     if data is not None:
         meta = Meta(name="member-bergen", namespace=SYSTEM)
-        await league.person("lubeck").create(Secret(metadata=meta, data=data))
+        await membership.admin("lubeck").create(Secret(metadata=meta, data=data))
 
     field = "spec.members[2].secret: "
-    await stage.eventually(says(league, "lubeck", "Valid", f"{field}"))
-    await says(league, "lubeck", "Valid", words)()
+    await scenario.eventually(says(membership, "lubeck", "Valid", f"{field}"))
+    await says(membership, "lubeck", "Valid", words)()
     await asyncio.sleep(60)
-    states = {m.cluster_id: m.reachable for m in (await league.told("lubeck")).status.members}
+    states = {m.cluster_id: m.reachable for m in (await membership.told("lubeck")).status.members}
     assert states == {"lubeck": True, "hamburg": True, "bergen": True}
 
     await put(
-        league.person("lubeck"),
+        membership.admin("lubeck"),
         Secret(metadata=Meta(name="member-bergen", namespace=SYSTEM), data=good.data),
     )
-    await stage.eventually(league.tells("lubeck", Valid="Valid"))
+    await scenario.eventually(membership.tells("lubeck", Valid="Valid"))
 
 
 @pytest.mark.parametrize(
@@ -357,176 +375,184 @@ async def test_a_bad_secret_is_told_by_its_field_and_the_way_before_it_stays(
     ],
 )
 async def test_credentials_that_are_refused_are_told_and_mended_at_once(
-    stage: Stage, league: League, change: dict[str, bytes], words: str
+    scenario: Scenario, membership: FederationScenario, change: dict[str, bytes], words: str
 ) -> None:
-    good = await league.person("lubeck").read(Secret, "member-bergen", SYSTEM)
-    await stage.kill_agent("lubeck")
+    good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
+    await scenario.kill_agent("lubeck")
     meta = Meta(name="member-bergen", namespace=SYSTEM)
-    await put(league.person("lubeck"), Secret(metadata=meta, data={**good.data, **change}))
-    await stage.start_agent("lubeck")
+    await put(membership.admin("lubeck"), Secret(metadata=meta, data={**good.data, **change}))
+    await scenario.start_agent("lubeck")
 
-    await stage.eventually(says(league, "lubeck", "MembersReachable", "bergen: "))
-    await says(league, "lubeck", "MembersReachable", words)()
-    await stage.eventually(league.is_led("bergen", "hamburg"), TAKEOVER)
-    states = {m.cluster_id: m.reachable for m in (await league.told("lubeck")).status.members}
+    await scenario.eventually(says(membership, "lubeck", "MembersReachable", "bergen: "))
+    await says(membership, "lubeck", "MembersReachable", words)()
+    await scenario.eventually(membership.is_led("bergen", "hamburg"), TAKEOVER)
+    states = {m.cluster_id: m.reachable for m in (await membership.told("lubeck")).status.members}
     assert states == {"lubeck": True, "hamburg": True, "bergen": False}
 
-    await put(league.person("lubeck"), Secret(metadata=meta, data=good.data))
+    await put(membership.admin("lubeck"), Secret(metadata=meta, data=good.data))
     mended = timedelta(seconds=3)
-    await stage.eventually(league.tells("lubeck", MembersReachable="AllReachable"), mended)
+    await scenario.eventually(membership.tells("lubeck", MembersReachable="AllReachable"), mended)
 
 
 async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    short = await league.secret_for("bergen", timedelta(minutes=10))
-    for supervisor in league.supervisors:
-        await put(league.person(supervisor), short)
-    start = len(stage.network.sent)
+    short = await membership.secret_for("bergen", timedelta(minutes=10))
+    for supervisor in membership.supervisors:
+        await put(membership.admin(supervisor), short)
+    start = len(scenario.network.sent)
 
     await asyncio.sleep(timedelta(minutes=12).total_seconds())
-    await stage.ground.restart_server("bergen")  # watches are not cut off when a token ends
+    await scenario.testbed.restart_server("bergen")  # watches are not cut off when a token ends
     await asyncio.sleep(60)
 
-    renewed = [w for w in told(stage.writes_since(start)) if "secrets/member-bergen" in w]
-    for supervisor in league.supervisors:
-        await league.tells(supervisor, MembersReachable="AllReachable")()
-        secret = await league.person(supervisor).read(Secret, "member-bergen", SYSTEM)
+    renewed = [w for w in told(scenario.writes_since(start)) if "secrets/member-bergen" in w]
+    for supervisor in membership.supervisors:
+        await membership.tells(supervisor, MembersReachable="AllReachable")()
+        secret = await membership.admin(supervisor).read(Secret, "member-bergen", SYSTEM)
         assert secret.data["token"] != short.data["token"]
         assert secret.data["ca.crt"] == short.data["ca.crt"]
     assert len(renewed) == 4, "each supervisor renews it at half its life: twice in this time"
 
 
 async def test_a_token_that_runs_out_is_told_and_a_new_one_is_used(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    short = await league.secret_for("bergen", timedelta(minutes=10))
-    for supervisor in league.supervisors:
-        await put(league.person(supervisor), short)
-    for supervisor in league.supervisors:
-        await stage.kill_agent(supervisor)  # or they would renew it
+    short = await membership.secret_for("bergen", timedelta(minutes=10))
+    for supervisor in membership.supervisors:
+        await put(membership.admin(supervisor), short)
+    for supervisor in membership.supervisors:
+        await scenario.kill_agent(supervisor)  # or they would renew it
     await asyncio.sleep(timedelta(minutes=11).total_seconds())
-    await stage.start_agents()
-    await stage.ground.restart_server("bergen")  # watches are not cut off when a token ends
-    await stage.eventually(says(league, "lubeck", "MembersReachable", "Unauthorized"))
+    await scenario.start_agents()
+    await scenario.testbed.restart_server("bergen")  # watches are not cut off when a token ends
+    await scenario.eventually(says(membership, "lubeck", "MembersReachable", "Unauthorized"))
 
-    for member in league.members:
-        secret = await league.secret_for(member)
-        for supervisor in league.supervisors:
-            await put(league.person(supervisor), secret)
+    for member in membership.members:
+        secret = await membership.secret_for(member)
+        for supervisor in membership.supervisors:
+            await put(membership.admin(supervisor), secret)
 
-    for supervisor in league.supervisors:
-        await stage.eventually(league.tells(supervisor, MembersReachable="AllReachable"))
-    await stage.eventually(league.all_led())
+    for supervisor in membership.supervisors:
+        await scenario.eventually(membership.tells(supervisor, MembersReachable="AllReachable"))
+    await scenario.eventually(membership.all_led())
 
 
-async def test_a_server_that_moved_is_found_again(stage: Stage, league: League) -> None:
+async def test_a_server_that_moved_is_found_again(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
     members = [
-        {"clusterID": m, "server": stage.ground.endpoint(m).url, "secret": f"member-{m}"}
-        for m in league.members
+        {"clusterID": m, "server": scenario.testbed.endpoint(m).url, "secret": f"member-{m}"}
+        for m in membership.members
     ]
     away = [dict(m) for m in members]
     away[2]["server"] = "https://nowhere.example:6443"
-    await league.edit("lubeck", {"members": away})
-    await stage.eventually(says(league, "lubeck", "MembersReachable", "cannot connect"))
+    await membership.edit("lubeck", {"members": away})
+    await scenario.eventually(says(membership, "lubeck", "MembersReachable", "cannot connect"))
 
-    await league.edit("lubeck", {"members": members})
+    await membership.edit("lubeck", {"members": members})
 
-    await stage.eventually(
-        league.tells("lubeck", MembersReachable="AllReachable"), timedelta(seconds=3)
+    await scenario.eventually(
+        membership.tells("lubeck", MembersReachable="AllReachable"), timedelta(seconds=3)
     )
 
 
 async def test_a_cluster_that_is_another_than_it_is_called_is_not_led(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await league.claim("bergen", CLUSTER_ID, "oslo")
-    for supervisor in league.supervisors:
-        await stage.eventually(
-            says(league, supervisor, "Valid", "spec.members[2].clusterID: the cluster at")
+    await membership.claim("bergen", CLUSTER_ID, "oslo")
+    for supervisor in membership.supervisors:
+        await scenario.eventually(
+            says(membership, supervisor, "Valid", "spec.members[2].clusterID: the cluster at")
         )
     await asyncio.sleep(60)
 
-    lease = await league.person("bergen").read(Lease, "bergen", SYSTEM)
+    lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert lease.spec.holder_identity == ""
 
 
 async def test_of_two_federations_the_older_counts_and_the_other_is_told(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
     await asyncio.sleep(5)
-    await league.person("lubeck").create(Federation(metadata=Meta(name="another")))
+    await membership.admin("lubeck").create(Federation(metadata=Meta(name="another")))
 
     async def is_told() -> None:
-        found = await league.person("lubeck").read(Federation, "another")
+        found = await membership.admin("lubeck").read(Federation, "another")
         valid = find(found.status.conditions, "Valid")
         assert valid is not None
         assert (valid.reason, valid.status) == ("SecondFederation", "False")
 
-    await stage.eventually(is_told)
-    await league.tells("lubeck", Valid="Valid")()
-    assert "bergen" in stage.agent("lubeck").engine.fleet.connections
+    await scenario.eventually(is_told)
+    await membership.tells("lubeck", Valid="Valid")()
+    assert "bergen" in scenario.agent("lubeck").engine.fleet.connections
 
 
-async def test_another_cluster_set_is_told_by_its_field(stage: Stage, league: League) -> None:
-    await league.edit("lubeck", {"clusterSet": "other"})
+async def test_another_cluster_set_is_told_by_its_field(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    await membership.edit("lubeck", {"clusterSet": "other"})
 
-    await stage.eventually(says(league, "lubeck", "Valid", "spec.clusterSet: 'other'"))
+    await scenario.eventually(says(membership, "lubeck", "Valid", "spec.clusterSet: 'other'"))
 
 
-async def test_what_turns_bad_is_told_in_an_event_once(stage: Stage, league: League) -> None:
-    stage.network.cut("lubeck", "bergen")
-    await stage.eventually(league.tells("lubeck", MembersReachable="MemberUnreachable"))
+async def test_what_turns_bad_is_told_in_an_event_once(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    scenario.network.cut("lubeck", "bergen")
+    await scenario.eventually(membership.tells("lubeck", MembersReachable="MemberUnreachable"))
     await asyncio.sleep(200)
 
-    listed = await league.person("lubeck").list(Event, namespace="default")
+    listed = await membership.admin("lubeck").list(Event, namespace="default")
     events = [e for e in listed.objects if e.reason == "MemberUnreachable"]
     assert len(events) == 1
     assert "bergen" in events[0].message
 
 
 async def test_a_member_that_is_long_away_changes_what_is_told_only_twice(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    start = len(stage.network.sent)
-    stage.network.cut("lubeck", "bergen")
+    start = len(scenario.network.sent)
+    scenario.network.cut("lubeck", "bergen")
     await asyncio.sleep(300)
-    stage.network.heal("lubeck", "bergen")
-    await stage.settled()
+    scenario.network.heal("lubeck", "bergen")
+    await scenario.settled()
 
-    statuses = [w for w in told(stage.writes_since(start)) if "lubeck/" in w and "status" in w]
+    statuses = [w for w in told(scenario.writes_since(start)) if "lubeck/" in w and "status" in w]
     assert len(statuses) <= 4, statuses
 
 
 async def test_a_restarted_api_server_of_a_member_costs_nothing_but_time(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    flag = await flag_uid(league, "bergen")
+    flag = await flag_uid(membership, "bergen")
 
-    await stage.ground.restart_server("bergen")
-    await stage.eventually(league.tells("lubeck", MembersReachable="AllReachable"))
-    await stage.settled()
+    await scenario.testbed.restart_server("bergen")
+    await scenario.eventually(membership.tells("lubeck", MembersReachable="AllReachable"))
+    await scenario.settled()
 
-    assert await flag_uid(league, "bergen") == flag
-    await league.all_led()()
+    assert await flag_uid(membership, "bergen") == flag
+    await membership.all_led()()
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["one of two", "the last supervisor"])
 async def test_a_federation_that_vanishes_with_its_kind_moves_nobody(
-    stage: Stage, league: League, last: bool
+    scenario: Scenario, membership: FederationScenario, last: bool
 ) -> None:
     """Somebody deletes the CRD: that is not a person's wish to leave everything."""
     if last:
-        await league.person("hamburg").delete(Federation, NAME, "")
-        await league.person("hamburg").delete(ClusterClaim, SUPERVISOR, "")
-        await stage.eventually(league.is_led("bergen", "lubeck"), TAKEOVER)
-        await stage.settled()
-    flags = {m: await flag_uid(league, m) for m in league.members}
+        await membership.admin("hamburg").delete(Federation, NAME, "")
+        await membership.admin("hamburg").delete(ClusterClaim, SUPERVISOR, "")
+        await scenario.eventually(membership.is_led("bergen", "lubeck"), TAKEOVER)
+        await scenario.settled()
+    flags = {m: await flag_uid(membership, m) for m in membership.members}
     path = "customresourcedefinitions/federations.antreaplus.vmware-tanzu.com"
 
-    await league.person("lubeck").send(Request("DELETE", f"/apis/apiextensions.k8s.io/v1/{path}"))
+    await membership.admin("lubeck").send(
+        Request("DELETE", f"/apis/apiextensions.k8s.io/v1/{path}")
+    )
     await asyncio.sleep(120)
 
-    assert {m: await flag_uid(league, m) for m in league.members} == flags
+    assert {m: await flag_uid(membership, m) for m in membership.members} == flags
     with pytest.raises(NotFound):
-        await league.told("lubeck")
+        await membership.told("lubeck")

@@ -15,8 +15,8 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Plan
 from tests.features.federation.given import FEATURE, HERE, claim, federation, sight
 from tests.support.builders import cluster
-from tests.support.stage import Stage, told
-from tests.support.stage_federation import CRDS, League
+from tests.support.federation import CRDS, FederationScenario
+from tests.support.scenario import Scenario, told
 
 SERVED = (
     KindServed(HERE, ClusterProperty.kind, True),
@@ -55,42 +55,42 @@ def test_a_profile_tells_whether_a_cluster_answers() -> None:
     assert stranger == Plan()
 
 
-async def _teach(league: League, where: ClusterId) -> None:
+async def _teach(membership: FederationScenario, where: ClusterId) -> None:
     for definition in stand_ins():
         if definition["spec"]["names"]["kind"] in ("ClusterProperty", "ClusterProfile"):
             body = msgspec.json.encode(definition)
-            await league.person(where).send(Request("POST", CRDS, body=body))
+            await membership.admin(where).send(Request("POST", CRDS, body=body))
 
 
 async def test_kinds_that_come_later_are_filled_and_then_left_alone(
-    stage: Stage, league: League
+    scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await _teach(league, "lubeck")
+    await _teach(membership, "lubeck")
 
     async def are_there() -> None:
-        profiles = await league.person("lubeck").list(ClusterProfile, namespace=SYSTEM)
+        profiles = await membership.admin("lubeck").list(ClusterProfile, namespace=SYSTEM)
         assert {p.name for p in profiles.objects} == {"lubeck", "hamburg", "bergen"}
         for profile in profiles.objects:
             named = {p.name: p.value for p in profile.status.properties}
             assert named["cluster.clusterset.k8s.io"] == profile.name
-        properties = await league.person("lubeck").list(ClusterProperty)
+        properties = await membership.admin("lubeck").list(ClusterProperty)
         assert {p.name for p in properties.objects} == {
             "cluster.clusterset.k8s.io",
             "clusterset.k8s.io",
         }
 
-    await stage.eventually(are_there)
-    await stage.settled()
-    start = len(stage.network.sent)
-    await stage.kill_agent("lubeck")
-    await stage.start_agent("lubeck")
-    await stage.settled()
-    assert told(stage.writes_since(start)) == []
+    await scenario.eventually(are_there)
+    await scenario.settled()
+    start = len(scenario.network.sent)
+    await scenario.kill_agent("lubeck")
+    await scenario.start_agent("lubeck")
+    await scenario.settled()
+    assert told(scenario.writes_since(start)) == []
 
-    await league.name_members("lubeck", "lubeck", "hamburg")
+    await membership.name_members("lubeck", "lubeck", "hamburg")
 
     async def is_gone() -> None:
-        profiles = await league.person("lubeck").list(ClusterProfile, namespace=SYSTEM)
+        profiles = await membership.admin("lubeck").list(ClusterProfile, namespace=SYSTEM)
         assert {p.name for p in profiles.objects} == {"lubeck", "hamburg"}
 
-    await stage.eventually(is_gone)
+    await scenario.eventually(is_gone)

@@ -93,13 +93,13 @@ def test_an_agent_of_another_name_than_its_cluster_claims_goes_nowhere_new() -> 
 
 
 def test_what_is_given_up_is_named_unless_it_is_a_member() -> None:
-    league = annotated(federation("bergen"), {ABANDONED: "bergen, oslo"})
+    membership = annotated(federation("bergen"), {ABANDONED: "bergen, oslo"})
 
     assert AbandonedCluster("oslo") in connection_intents(
-        sight(*SUPERVISES, league, secret("bergen"))
+        sight(*SUPERVISES, membership, secret("bergen"))
     )
     assert AbandonedCluster("bergen") not in connection_intents(
-        sight(*SUPERVISES, league, secret("bergen"))
+        sight(*SUPERVISES, membership, secret("bergen"))
     )
 
 

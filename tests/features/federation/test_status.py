@@ -58,9 +58,9 @@ def after(plan: Plan, before: Federation) -> Federation:
 
 
 def tell(
-    league: Federation, *facts: Fact, clusters: tuple[ClusterState, ...] = (), **more: Any
+    membership: Federation, *facts: Fact, clusters: tuple[ClusterState, ...] = (), **more: Any
 ) -> Plan:
-    home = (*SUPERVISES, league, secret("bergen"), secret("hamburg"))
+    home = (*SUPERVISES, membership, secret("bergen"), secret("hamburg"))
     return FEATURE.plan(
         KEY, sight(*home, *more.pop("here", ()), clusters=clusters, facts=facts, **more)
     )
@@ -75,10 +75,10 @@ def connected(phase: Phase = Phase.SYNCED) -> tuple[ClusterState, ...]:
 
 
 def test_each_member_is_told_with_its_leader() -> None:
-    league = federation(*MEMBERS)
+    membership = federation(*MEMBERS)
     led = [Leadership(m, "hamburg_pod-1", 3, ours=False) for m in MEMBERS]
 
-    told = after(tell(league, *led, clusters=connected(Phase.UNREACHABLE)), league).status
+    told = after(tell(membership, *led, clusters=connected(Phase.UNREACHABLE)), membership).status
 
     assert {m.cluster_id: (m.reachable, m.leader) for m in told.members} == {
         HERE: (True, "hamburg"),
@@ -102,21 +102,21 @@ def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
             ),
         ),
     )
-    league = federation("bergen", status=standing)
+    membership = federation("bergen", status=standing)
 
-    told = after(tell(league, clusters=connected(Phase.CONNECTING)), league).status
+    told = after(tell(membership, clusters=connected(Phase.CONNECTING)), membership).status
 
     assert told.members == standing.members
 
 
 def test_a_bad_way_is_told_with_its_field() -> None:
-    league = federation("bergen")
+    membership = federation("bergen")
     bad = InvalidConnection(
         GUIDE, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token"
     )
 
-    plan = tell(league, bad)
-    told = {c.type: c for c in after(plan, league).status.conditions}
+    plan = tell(membership, bad)
+    told = {c.type: c for c in after(plan, membership).status.conditions}
 
     assert told["Valid"].reason == "TokenMissing"
     assert told["Valid"].message == "spec.members[0].secret: it has no key token"
@@ -124,9 +124,11 @@ def test_a_bad_way_is_told_with_its_field() -> None:
 
 
 def test_between_two_leaders_nothing_is_told() -> None:
-    league = federation(*MEMBERS)
+    membership = federation(*MEMBERS)
     alive = Liveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
-    led = after(tell(league, alive, clusters=connected(), here=[lease("hamburg_1")]), league)
+    led = after(
+        tell(membership, alive, clusters=connected(), here=[lease("hamburg_1")]), membership
+    )
     gone = Liveness(HERE, SYSTEM, HERE, "", False, EPOCH)
 
     moment = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=5))
@@ -137,8 +139,8 @@ def test_between_two_leaders_nothing_is_told() -> None:
     assert _led(after(later, led)) == "False"
 
 
-def _led(league: Federation) -> str:
-    return next((c.status for c in league.status.conditions if c.type == "Led"), "")
+def _led(membership: Federation) -> str:
+    return next((c.status for c in membership.status.conditions if c.type == "Led"), "")
 
 
 def refused(name: str, result: WriteResult = "Forbidden", where: str = "bergen") -> WriteOutcome:
@@ -150,25 +152,25 @@ OURS = Leadership("bergen", f"{HERE}_1", 1, ours=True)
 LATER = timedelta(seconds=20)
 
 
-def written(league: Federation) -> tuple[str, str, str] | None:
-    found = find(league.status.conditions, "MembersWritten")
+def written(membership: Federation) -> tuple[str, str, str] | None:
+    found = find(membership.status.conditions, "MembersWritten")
     return None if found is None else (found.status, found.reason, found.message)
 
 
 def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
-    league = federation(*MEMBERS)
+    membership = federation(*MEMBERS)
     trouble = [OURS, refused("web"), refused("fish", "Refused")]
 
-    young = tell(league, *trouble, clusters=connected())
-    plan = tell(league, *trouble, clusters=connected(), after=LATER)
+    young = tell(membership, *trouble, clusters=connected())
+    plan = tell(membership, *trouble, clusters=connected(), after=LATER)
 
-    assert written(after(young, league)) is None
+    assert written(after(young, membership)) is None
     assert young.again_after == timedelta(seconds=10)
     told = (
         "bergen: Service antrea-plus-system/fish: exceeded quota: few; "
         "bergen: Service antrea-plus-system/web: exceeded quota: few"
     )
-    assert written(after(plan, league)) == ("False", "WriteRefused", told)
+    assert written(after(plan, membership)) == ("False", "WriteRefused", told)
     assert "WriteRefused" in [n.reason for n in plan.events]
 
 
@@ -182,14 +184,19 @@ def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
     ],
 )
 def test_what_others_tell_or_nobody_refused_is_not_told(trouble: list[Fact]) -> None:
-    league = federation(*MEMBERS)
+    membership = federation(*MEMBERS)
 
-    assert written(after(tell(league, *trouble, clusters=connected(), after=LATER), league)) is None
+    assert (
+        written(after(tell(membership, *trouble, clusters=connected(), after=LATER), membership))
+        is None
+    )
 
 
 def test_a_refusal_stands_through_a_restart_and_is_taken_back_once_nothing_is_refused() -> None:
-    league = federation(*MEMBERS)
-    told = after(tell(league, OURS, refused("web"), clusters=connected(), after=LATER), league)
+    membership = federation(*MEMBERS)
+    told = after(
+        tell(membership, OURS, refused("web"), clusters=connected(), after=LATER), membership
+    )
 
     restarted = tell(told, OURS, clusters=connected(), after=LATER)
     well = tell(told, OURS, clusters=connected(), after=timedelta(seconds=90))
@@ -238,10 +245,10 @@ def test_telling_twice_changes_nothing(
     if alive is not None:
         long_ago = EPOCH - timedelta(days=1)
         facts.append(Liveness(HERE, SYSTEM, HERE, "lubeck_a", alive, long_ago))
-    league = federation(*MEMBERS)
+    membership = federation(*MEMBERS)
     here = [lease("lubeck_a")]
 
-    first = after(tell(league, *facts, clusters=states, here=here), league)
+    first = after(tell(membership, *facts, clusters=states, here=here), membership)
     second = tell(first, *facts, clusters=states, here=here, after=timedelta(seconds=later))
 
     (patch,) = second.patches

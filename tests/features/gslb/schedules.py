@@ -16,9 +16,9 @@ from hanse.features.gslb.names import site_of
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
 from hanse.model.objects import Object
-from tests.support.stage import Stage
-from tests.support.stage_embedded import embedded_ground
-from tests.support.stage_sites import HOST, Sites, balance
+from tests.support.gslb_sites import HOST, Sites, balance
+from tests.support.scenario import Scenario
+from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import run
 
 STEPS = 12
@@ -28,9 +28,9 @@ ADDRESSES = {"lubeck": "192.0.2.11", "hamburg": "192.0.2.12", "bergen": "192.0.2
 class Schedule:
     """One play: people and faults act at random, then all is mended and looked at."""
 
-    def __init__(self, sites: Sites, stage: Stage, seed: int) -> None:
+    def __init__(self, sites: Sites, scenario: Scenario, seed: int) -> None:
         self.sites = sites
-        self.stage = stage
+        self.scenario = scenario
         self.random = Random(seed)
         self.served = False
 
@@ -43,25 +43,25 @@ class Schedule:
                 *(self.edit, self.drift, self.restart),
             )
         )
-        await act(random.choice(self.stage.names))
+        await act(random.choice(self.scenario.names))
         await asyncio.sleep(random.choice((0.05, 1, 5, 40)))
         self.look()
 
     async def cut(self, cluster: str) -> None:
-        other = self.random.choice(self.stage.names)
-        self.stage.network.cut(cluster, site_of(other))
+        other = self.random.choice(self.scenario.names)
+        self.scenario.network.cut(cluster, site_of(other))
 
     async def heal(self, cluster: str) -> None:
-        other = self.random.choice(self.stage.names)
-        self.stage.network.heal(cluster, site_of(other))
+        other = self.random.choice(self.scenario.names)
+        self.scenario.network.heal(cluster, site_of(other))
 
     async def crash(self, cluster: str) -> None:
-        if cluster in self.stage.actors:
-            await self.stage.kill_agent(cluster)
+        if cluster in self.scenario.agents:
+            await self.scenario.kill_agent(cluster)
 
     async def start(self, cluster: str) -> None:
-        if cluster not in self.stage.actors:
-            await self.stage.start_agent(cluster)
+        if cluster not in self.scenario.agents:
+            await self.scenario.start_agent(cluster)
 
     async def promote(self, cluster: str) -> None:
         await self.sites.lead(cluster)
@@ -72,49 +72,49 @@ class Schedule:
     async def edit(self, cluster: str) -> None:
         """Somebody edits the policy where it is, be it the leader or not."""
         ttl = self.random.randrange(1, 1000)
-        listed = await self.sites.person(cluster).list(COPIED[1], namespace=NAMESPACE)
+        listed = await self.sites.admin(cluster).list(COPIED[1], namespace=NAMESPACE)
         for policy in listed.objects:
             change = {"spec": {"ttl": ttl}}
-            await self.sites.person(cluster).patch(
+            await self.sites.admin(cluster).patch(
                 COPIED[1], policy.metadata.name, NAMESPACE, change
             )
 
     async def drift(self, cluster: str) -> None:
         """Somebody deletes a follower's copy of the policy."""
-        own = await self.sites.person(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
+        own = await self.sites.admin(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
         if not own.spec.is_leader and cluster != "lubeck":
-            listed = await self.sites.person(cluster).list(COPIED[1], namespace=NAMESPACE)
+            listed = await self.sites.admin(cluster).list(COPIED[1], namespace=NAMESPACE)
             for policy in listed.objects:
-                await self.sites.person(cluster).delete(COPIED[1], policy.metadata.name, NAMESPACE)
+                await self.sites.admin(cluster).delete(COPIED[1], policy.metadata.name, NAMESPACE)
 
     async def restart(self, cluster: str) -> None:
-        await self.stage.ground.restart_server(cluster)
+        await self.scenario.testbed.restart_server(cluster)
 
     def look(self) -> None:
         """What was once answered is answered by every agent that knows its own cluster."""
-        for name in self.stage.actors:
-            seen = self.stage.agent(name).engine.snapshot()
+        for name in self.scenario.agents:
+            seen = self.scenario.agent(name).engine.snapshot()
             if self.served and seen.listed(name, GlobalService):
                 assert self.sites.ask(name), f"{name} has no answer any more"
 
     async def mend(self) -> str:
         """Heal everything, start everybody, and leave one leader; gives which."""
-        self.stage.network.heal_all()
-        for name in self.stage.names:
+        self.scenario.network.heal_all()
+        for name in self.scenario.names:
             await self.start(name)
         await asyncio.sleep(60)
-        whole = [n for n in self.stage.names if await self._has_policy(n)]
+        whole = [n for n in self.scenario.names if await self._has_policy(n)]
         leader = self.random.choice(whole)
-        for name in self.stage.names:
+        for name in self.scenario.names:
             if name != leader:
                 await self.sites.lead(name, False)
         await asyncio.sleep(5)
         await self.sites.lead(leader)
-        await self.stage.settled(timedelta(minutes=30))
+        await self.scenario.settled(timedelta(minutes=30))
         return leader
 
     async def _has_policy(self, cluster: str) -> bool:
-        listed = await self.sites.person(cluster).list(COPIED[1], namespace=NAMESPACE)
+        listed = await self.sites.admin(cluster).list(COPIED[1], namespace=NAMESPACE)
         return bool(listed.objects)
 
     async def judge(self, leader: str) -> None:
@@ -123,14 +123,14 @@ class Schedule:
         assert told["GDP Federation"][0].startswith("federated to all"), (leader, told)
         wanted = await self._held(leader)
         assert len(wanted) >= 2, wanted
-        for name in self.stage.names:
+        for name in self.scenario.names:
             assert await self._held(name) == wanted, f"{name} is not in step with {leader}"
             assert set(await self._answers(name)) == set(ADDRESSES.values()), name
         epochs = [
             (
-                await self.sites.person(n).read(AMKOCluster, "amkocluster", NAMESPACE)
+                await self.sites.admin(n).read(AMKOCluster, "amkocluster", NAMESPACE)
             ).metadata.annotations.get("gslb.hanse.dev/epoch")
-            for n in self.stage.names
+            for n in self.scenario.names
             if n != leader
         ]
         assert epochs == [None, None], "who does not lead has no term"
@@ -139,7 +139,7 @@ class Schedule:
         found: dict[str, object] = {}
         kinds: tuple[type[Object], ...] = (*COPIED, GlobalService)
         for kind in kinds:
-            listed = await self.sites.person(cluster).list(kind, namespace=NAMESPACE)
+            listed = await self.sites.admin(cluster).list(kind, namespace=NAMESPACE)
             for obj in listed.objects:
                 name = f"{kind.kind.name} {obj.metadata.name}"
                 found[name] = msgspec.to_builtins(getattr(obj, "spec", None))
@@ -150,15 +150,18 @@ class Schedule:
 
 
 async def _play(seed: int) -> None:
-    async with embedded_ground() as ground, Stage(ground, "shop", lambda: (Gslb(),)) as stage:
-        sites = await balance(stage)
+    async with (
+        embedded_testbed() as testbed,
+        Scenario(testbed, "shop", lambda: (Gslb(),)) as scenario,
+    ):
+        sites = await balance(scenario)
         await sites.policy("lubeck", controlPlaneHmOnly=True)
         for cluster, address in ADDRESSES.items():
             await sites.serve(cluster, address)
-        await stage.start_agents()
-        for name in stage.names:
-            await stage.eventually(sites.answers(name, *ADDRESSES.values()))
-        schedule = Schedule(sites, stage, seed)
+        await scenario.start_agents()
+        for name in scenario.names:
+            await scenario.eventually(sites.answers(name, *ADDRESSES.values()))
+        schedule = Schedule(sites, scenario, seed)
         schedule.served = True
         for _ in range(STEPS):
             await schedule.act()

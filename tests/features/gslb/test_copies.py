@@ -148,7 +148,7 @@ def test_one_follower_that_fails_is_some_and_all_are_a_failure() -> None:
 def test_what_is_under_way_leaves_what_was_told() -> None:
     seen = seen_by_leader([LEADER, config("lubeck")], FOLLOWERS)
 
-    stages = [stage for stage, _, _ in conditions(seen)]
+    stages = [scenario for scenario, _, _ in conditions(seen)]
 
     assert "GSLBConfig Federation" not in stages
     assert "GDP Federation" in stages

@@ -45,8 +45,8 @@ def kept(snapshot: Snapshot) -> list[str]:
     return [d.object.metadata.name for d in plan.desired if d.where == HAMBURG]
 
 
-def reason(snapshot: Snapshot, stage: str) -> str:
-    (found,) = (why for kind, _, why in conditions(snapshot) if kind == stage)
+def reason(snapshot: Snapshot, scenario: str) -> str:
+    (found,) = (why for kind, _, why in conditions(snapshot) if kind == scenario)
     return found
 
 

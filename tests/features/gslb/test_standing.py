@@ -64,9 +64,9 @@ def test_a_follower_tells_that_it_will_not_federate() -> None:
     ],
 )
 def test_an_object_that_is_not_sane_is_told_so(own: AMKOCluster, reason: str) -> None:
-    ((stage, status, why),) = conditions(seen_by_leader([own]))
+    ((scenario, status, why),) = conditions(seen_by_leader([own]))
 
-    assert (stage, status) == ("current AMKOCluster Validation", "invalid AMKOCluster object")
+    assert (scenario, status) == ("current AMKOCluster Validation", "invalid AMKOCluster object")
     assert why.startswith(reason)
 
 

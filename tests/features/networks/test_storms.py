@@ -16,10 +16,10 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPort
-from tests.scenarios.city import HERE, City
+from tests.scenarios.networks import HERE, NetworksScenario
 from tests.support.faults import FAIR, Weather
-from tests.support.stage import Stage, told
-from tests.support.stage_embedded import embedded_ground
+from tests.support.scenario import Scenario, told
+from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
@@ -38,8 +38,8 @@ def anyio_backend() -> object:
 class Storm:
     """One schedule: what people do, and what befalls the agent."""
 
-    def __init__(self, city: City, seed: int) -> None:
-        self.city = city
+    def __init__(self, tenancy: NetworksScenario, seed: int) -> None:
+        self.tenancy = tenancy
         self.random = Random(seed)
         self.pods: dict[str, str] = {}
         self.networks: set[str] = {"lab"}
@@ -48,13 +48,13 @@ class Storm:
         self.space = ""
 
     async def begin(self) -> None:
-        self.acme = await self.city.welcome()
-        self.space = await self.city.space(self.acme)
+        self.acme = await self.tenancy.welcome()
+        self.space = await self.tenancy.space(self.acme)
         await self._build("lab")
 
     async def step(self) -> None:
-        stage = self.city.stage
-        link = stage.network.link(HERE, HERE)
+        scenario = self.tenancy.scenario
+        link = scenario.network.link(HERE, HERE)
         deed = self.random.choice(
             ["run", "run", "run", "end", "end", "build", "raze", "crash", "storm", "cut", "fair"]
         )
@@ -64,20 +64,20 @@ class Storm:
             case "end" if self.pods:
                 name = self.random.choice(sorted(self.pods))
                 del self.pods[name]
-                await self.city.person.delete(Pod, name, self.space)
+                await self.tenancy.admin.delete(Pod, name, self.space)
             case "build":
                 await self._build(f"n{self.made}")
             case "raze" if self.networks:
                 await self._raze(self.random.choice(sorted(self.networks)))
-            case "crash" if HERE in stage.actors:
-                await stage.kill_agent(HERE)
-                await stage.start_agent(HERE)
+            case "crash" if HERE in scenario.agents:
+                await scenario.kill_agent(HERE)
+                await scenario.start_agent(HERE)
             case "storm":
                 link.weather = STORM
             case "cut":
-                stage.network.cut(HERE, HERE)
+                scenario.network.cut(HERE, HERE)
             case "fair":
-                stage.network.heal(HERE, HERE)
+                scenario.network.heal(HERE, HERE)
                 link.weather = FAIR
             case _:
                 pass
@@ -97,15 +97,17 @@ class Storm:
             "arktos.futurewei.com/tenant": self.acme,
             "arktos.futurewei.com/network": network,
         }
-        await self.city.run(self.space, name, **gates)
+        await self.tenancy.run(self.space, name, **gates)
         change = {"metadata": {"labels": labels}}
-        await self.city.person.patch(Pod, name, self.space, change)
+        await self.tenancy.admin.patch(Pod, name, self.space, change)
 
     async def _build(self, short: str) -> None:
         self.made += 1
         self.networks.add(short)
         ranges = {"cidrs": [f"10.{100 + self.made}.0.0/24"]} if self.random.random() < 0.5 else {}
-        await self.city.build(self.acme, short, "vpc", vpcID=short, subnets=SUBNETS, service=ranges)
+        await self.tenancy.build(
+            self.acme, short, "vpc", vpcID=short, subnets=SUBNETS, service=ranges
+        )
 
     async def _raze(self, short: str) -> None:
         """A network is deleted, and its pods with it, in whichever order."""
@@ -113,54 +115,54 @@ class Storm:
         mine = [name for name, network in self.pods.items() if network == short]
         for name in mine:
             del self.pods[name]
-        await self.city.person.delete(Network, f"{self.acme}.{short}", "")
+        await self.tenancy.admin.delete(Network, f"{self.acme}.{short}", "")
         for name in mine:
-            await self.city.person.delete(Pod, name, self.space)
+            await self.tenancy.admin.delete(Pod, name, self.space)
 
     async def end(self) -> None:
         """Fair weather, and time for everything to come to rest."""
-        self.city.stage.network.heal_all()
-        await self.city.stage.settled()
+        self.tenancy.scenario.network.heal_all()
+        await self.tenancy.scenario.settled()
 
     async def laws(self) -> None:
         """What must be so once all is calm."""
-        person = self.city.person
-        networks = {n.metadata.name for n in (await person.list(Network)).objects}
+        admin = self.tenancy.admin
+        networks = {n.metadata.name for n in (await admin.list(Network)).objects}
         expected = {f"{self.acme}.{short}" for short in (*self.networks, "default")}
         assert networks == expected
         for name in networks:
-            await self.city.is_(name, "Ready")()
+            await self.tenancy.is_(name, "Ready")()
         await self._ports()
-        policies = (await person.list(NetworkPolicy, namespace=self.space)).objects
+        policies = (await admin.list(NetworkPolicy, namespace=self.space)).objects
         named = {p.metadata.labels.get("arktos.futurewei.com/network", "") for p in policies}
         assert named - {""} == {*self.networks, "default"}
-        spaces = [n.metadata.name for n in (await person.list(Namespace)).objects]
+        spaces = [n.metadata.name for n in (await admin.list(Namespace)).objects]
         assert f"{self.acme}-kube-system" in spaces
-        services = (await person.list(Service, namespace=f"{self.acme}-kube-system")).objects
+        services = (await admin.list(Service, namespace=f"{self.acme}-kube-system")).objects
         assert len(services) == len(networks)
         ranges = [
             c
-            for c in (await person.list(ServiceCIDR)).objects
+            for c in (await admin.list(ServiceCIDR)).objects
             if c.metadata.name.startswith(self.acme)
         ]
         assert len({c.spec.cidrs for c in ranges}) == len(ranges)
 
     async def _ports(self) -> None:
         """Each pod has one port, of its own network; nobody else has any; none is given twice."""
-        person = self.city.person
+        admin = self.tenancy.admin
         pods = {
             p.metadata.uid: p
             for space in (self.space, f"{self.acme}-kube-system")
-            for p in (await person.list(Pod, namespace=space)).objects
+            for p in (await admin.list(Pod, namespace=space)).objects
         }
-        ports = (await person.list(NetworkPort)).objects
+        ports = (await admin.list(NetworkPort)).objects
         holders = [port.spec.pod.uid for port in ports]
         assert len(set(holders)) == len(holders), "a pod has two ports"
         assert set(holders) <= set(pods), "a port is left of a pod that is gone"
         taken = [(port.spec.network, port.spec.address) for port in ports]
         assert len(set(taken)) == len(taken), "an address is given twice"
         for name, network in self.pods.items():
-            pod = await person.read(Pod, name, self.space)
+            pod = await admin.read(Pod, name, self.space)
             (own,) = [port for port in ports if port.spec.pod.uid == pod.metadata.uid]
             assert own.spec.network == f"{self.acme}.{network}"
             assert not pod.spec.scheduling_gates
@@ -168,13 +170,13 @@ class Storm:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_after_any_storm_every_pod_has_its_port_and_nothing_is_left_over(seed: int) -> None:
-    async with embedded_ground((HERE,)) as ground:
+    async with embedded_testbed((HERE,)) as testbed:
         options = NetworksOptions()
-        async with Stage(ground, "storm", lambda: (Networks(options),), seed=seed) as stage:
-            city = City(stage, seed)
-            await city.open()
-            await stage.start_agent(HERE)
-            storm = Storm(city, seed)
+        async with Scenario(testbed, "storm", lambda: (Networks(options),), seed=seed) as scenario:
+            tenancy = NetworksScenario(scenario, seed)
+            await tenancy.open()
+            await scenario.start_agent(HERE)
+            storm = Storm(tenancy, seed)
             await storm.begin()
 
             for _ in range(STEPS):
@@ -182,8 +184,8 @@ async def test_after_any_storm_every_pod_has_its_port_and_nothing_is_left_over(s
             await storm.end()
 
             await storm.laws()
-            await stage.kill_agent(HERE)
-            start = len(stage.network.sent)
-            await stage.start_agent(HERE)
-            await stage.settled()
-            assert told(stage.writes_since(start)) == []
+            await scenario.kill_agent(HERE)
+            start = len(scenario.network.sent)
+            await scenario.start_agent(HERE)
+            await scenario.settled()
+            assert told(scenario.writes_since(start)) == []

@@ -28,7 +28,7 @@ from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
-from tests.scenarios.shipyard import headless, spec_of
+from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import namespace
 from tests.support.faults import Weather
 from tests.support.time import run

@@ -36,7 +36,7 @@ from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.diff import Create, diff
 from hanse.runtime.ownership import Owner, stamped
-from tests.scenarios.shipyard import headless, spec_of
+from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH
 

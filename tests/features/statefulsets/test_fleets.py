@@ -16,7 +16,7 @@ from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Meta
-from tests.scenarios.shipyard import spec_of
+from tests.scenarios.statefulsets import spec_of
 from tests.support.builders import namespace
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World

@@ -23,31 +23,31 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, K, Meta
-from tests.support.stage import Check, Stage
-from tests.support.stage_federation import define
+from tests.support.federation import define
+from tests.support.scenario import Check, Scenario
 
 HTTP = {"http": 80}
 Endpoints = dict[ClusterId, list[tuple[str, bool]]]
 
 
-class Harbour:
+class ServicesScenario:
     """Services in the scenario's namespace, or in another that is named."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
 
-    def person(self, cluster: ClusterId) -> Client:
-        return self.stage.person(cluster)
+    def admin(self, cluster: ClusterId) -> Client:
+        return self.scenario.admin(cluster)
 
     async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
         """Teach every cluster the kinds, and give the fleet its rules."""
-        for cluster in (*self.stage.names, BROKER):
-            await define(self.stage, cluster, ServiceExport, ServiceImport, ClusterSet)
-        await self.stage.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
+        for cluster in (*self.scenario.names, BROKER):
+            await define(self.scenario, cluster, ServiceExport, ServiceImport, ClusterSet)
+        await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
         spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
-        await self.stage.eventually(
-            lambda: self.person(BROKER).create(
-                ClusterSet(metadata=Meta(name=self.stage.shop), spec=spec)
+        await self.scenario.eventually(
+            lambda: self.admin(BROKER).create(
+                ClusterSet(metadata=Meta(name=self.scenario.shop), spec=spec)
             )
         )
 
@@ -55,19 +55,19 @@ class Harbour:
         """Leave nothing behind for the next scenario."""
         inside = f"namespaces/{BROKER_NAMESPACE}"
         for path in (
-            f"/apis/hanse.dev/v1alpha1/clustersets/{self.stage.shop}",
+            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.shop}",
             f"/apis/discovery.k8s.io/v1/{inside}/endpointslices",
             f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceimports",
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
         ):
-            await self.person(BROKER).send(Request("DELETE", path))
+            await self.admin(BROKER).send(Request("DELETE", path))
 
     async def follow(self, profile: Profile) -> None:
         """Let the fleet follow the other design."""
         await self.rule({"profile": profile})
 
     async def rule(self, spec: dict[str, Any]) -> None:
-        await self.person(BROKER).patch(ClusterSet, self.stage.shop, "", {"spec": spec})
+        await self.admin(BROKER).patch(ClusterSet, self.scenario.shop, "", {"spec": spec})
 
     # -- doing
 
@@ -82,14 +82,14 @@ class Harbour:
         **spec: Any,
     ) -> Service:
         """Make a Service that has no selector: its endpoints are told by hand."""
-        meta = Meta(name=name, namespace=space or self.stage.shop)
+        meta = Meta(name=name, namespace=space or self.scenario.shop)
         fields = ServiceSpec(
             ports=tuple(ServicePort(port=p, name=n) for n, p in (ports or HTTP).items()),
             cluster_ip="None" if headless else "",
             ip_family_policy="SingleStack" if headless else "",  # or it would claim both families
             **spec,
         )
-        return await self.person(cluster).create(Service(metadata=meta, spec=fields))
+        return await self.admin(cluster).create(Service(metadata=meta, spec=fields))
 
     async def pods(
         self,
@@ -101,7 +101,7 @@ class Harbour:
         hostnames: Iterable[str] = (),
     ) -> None:
         """Tell which pods are behind a Service, ready or not; hand-made, so without controllers."""
-        space, names = space or self.stage.shop, [*hostnames]
+        space, names = space or self.scenario.shop, [*hostnames]
         endpoints = tuple(
             Endpoint(
                 addresses=(f"10.200.{ord(slot)}.{n + 1}",),
@@ -114,16 +114,16 @@ class Harbour:
         ports = (EndpointPort(port=8080, name="http"),)
         piece = EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints, ports=ports)
         try:
-            await self.person(cluster).create(piece)
+            await self.admin(cluster).create(piece)
         except AlreadyExists:
             change = {"endpoints": msgspec.to_builtins(endpoints)}
-            await self.person(cluster).patch(EndpointSlice, meta.name, space, change)
+            await self.admin(cluster).patch(EndpointSlice, meta.name, space, change)
 
     async def export(
         self, cluster: ClusterId, name: str = "web", space: str = "", **spec: Any
     ) -> None:
-        meta = Meta(name=name, namespace=space or self.stage.shop)
-        await self.person(cluster).create(
+        meta = Meta(name=name, namespace=space or self.scenario.shop)
+        await self.admin(cluster).create(
             ServiceExport(metadata=meta, spec=ServiceExportSpec(**spec))
         )
 
@@ -137,15 +137,15 @@ class Harbour:
         await self.export(cluster, name, space)
 
     async def unexport(self, cluster: ClusterId, name: str = "web") -> None:
-        await self.person(cluster).delete(ServiceExport, name, self.stage.shop)
+        await self.admin(cluster).delete(ServiceExport, name, self.scenario.shop)
 
     async def unserve(self, cluster: ClusterId, name: str = "web") -> None:
-        await self.person(cluster).delete(Service, name, self.stage.shop)
+        await self.admin(cluster).delete(Service, name, self.scenario.shop)
 
     async def edit(
         self, cluster: ClusterId, kind: type[Any], change: dict[str, Any], name: str = "web"
     ) -> None:
-        await self.person(cluster).patch(kind, name, self.stage.shop, change)
+        await self.admin(cluster).patch(kind, name, self.scenario.shop, change)
 
     # -- seeing
 
@@ -153,14 +153,14 @@ class Harbour:
         self, cluster: ClusterId, kind: type[K], name: str = "web", space: str = ""
     ) -> K | None:
         try:
-            return await self.person(cluster).read(kind, name, space or self.stage.shop)
+            return await self.admin(cluster).read(kind, name, space or self.scenario.shop)
         except NotFound:
             return None
 
     async def endpoints(self, cluster: ClusterId, name: str = "web", space: str = "") -> Endpoints:
         """The addresses that a cluster knows of a service, by the cluster they come from."""
-        listed = await self.person(cluster).list(
-            EndpointSlice, namespace=space or self.stage.shop, labels=f"{SERVICE_NAME}={name}"
+        listed = await self.admin(cluster).list(
+            EndpointSlice, namespace=space or self.scenario.shop, labels=f"{SERVICE_NAME}={name}"
         )
         told: Endpoints = {}
         for piece in listed.objects:
@@ -199,15 +199,15 @@ class Harbour:
         """That every cluster imports the same, and the broker's aggregate says it too."""
 
         async def check() -> None:
-            for cluster in self.stage.names:
+            for cluster in self.scenario.names:
                 await self.imports(cluster, name, *exporters, ports=ports, headless=headless)()
-            title = unique(name, self.stage.shop)
+            title = unique(name, self.scenario.shop)
             found = await self.found(BROKER, ServiceImport, title, BROKER_NAMESPACE)
             self._require(found, exporters, HTTP if ports is None else ports, headless, BROKER)
-            left = await self.person(BROKER).list(
+            left = await self.admin(BROKER).list(
                 EndpointSlice,
                 namespace=BROKER_NAMESPACE,
-                labels=f"{SERVICE_NAME}={name},{SERVICE_NAMESPACE}={self.stage.shop}",
+                labels=f"{SERVICE_NAME}={name},{SERVICE_NAMESPACE}={self.scenario.shop}",
             )
             sources = {s.metadata.labels[SOURCE_CLUSTER] for s in left.objects}
             assert sources >= set(exporters), f"the broker has slices of {sources}"

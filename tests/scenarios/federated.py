@@ -26,8 +26,8 @@ from hanse.model.kinds.federation import (
     VirtualMachineSpec,
 )
 from hanse.model.objects import ClusterId, K, Meta, Object
-from tests.support.stage import Check, Stage
-from tests.support.stage_federation import League, define, federate
+from tests.support.federation import FederationScenario, define, federate
+from tests.support.scenario import Check, Scenario
 
 GLOBAL = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED = "svc.federated.antreaplus.vmware.com"
@@ -40,17 +40,17 @@ BLOCKS = {"lubeck": 1, "hamburg": 2, "bergen": 3}
 Endpoints = dict[ClusterId, list[str]]
 
 
-class Guild:
+class FederatedScenario:
     """Federated Services of a federation; global ones have the scenario's own name."""
 
-    def __init__(self, league: League) -> None:
-        self.league = league
-        self.stage = league.stage
-        self.shop = league.stage.shop
+    def __init__(self, membership: FederationScenario) -> None:
+        self.membership = membership
+        self.scenario = membership.scenario
+        self.shop = membership.scenario.shop
         self.web = f"web-{self.shop}"
 
-    def person(self, cluster: ClusterId) -> Client:
-        return self.stage.person(cluster)
+    def admin(self, cluster: ClusterId) -> Client:
+        return self.scenario.admin(cluster)
 
     # -- doing
 
@@ -75,7 +75,7 @@ class Guild:
         fields = ServiceSpec(
             ports=tuple(ServicePort(port=number, name=n) for n, number in ports), **spec
         )
-        return await self.person(cluster).create(Service(metadata=meta, spec=fields))
+        return await self.admin(cluster).create(Service(metadata=meta, spec=fields))
 
     async def pods(
         self, cluster: ClusterId, *numbers: int, name: str = "web", space: str = ""
@@ -95,10 +95,10 @@ class Guild:
             ports=(EndpointPort(port=8080, name="http"),),
         )
         try:
-            await self.person(cluster).create(piece)
+            await self.admin(cluster).create(piece)
         except AlreadyExists:
             change = {"endpoints": msgspec.to_builtins(endpoints)}
-            await self.person(cluster).patch(EndpointSlice, meta.name, meta.namespace, change)
+            await self.admin(cluster).patch(EndpointSlice, meta.name, meta.namespace, change)
 
     async def join(self, cluster: ClusterId, *numbers: int, name: str = "web", **how: Any) -> None:
         """Serve with these pods, and join."""
@@ -109,7 +109,7 @@ class Guild:
         self, cluster: ClusterId, kind: type[Any], name: str, change: dict[str, Any], **how: Any
     ) -> None:
         space = how.pop("space", self.shop)
-        await self.person(cluster).patch(kind, name, space, change, **how)
+        await self.admin(cluster).patch(kind, name, space, change, **how)
 
     async def machine(
         self, cluster: ClusterId, name: str, address_: str, **tags: str
@@ -120,7 +120,7 @@ class Guild:
             if tag in tags:
                 marks[mark] = tags.pop(tag)
         interface = MachineInterface(name="eth0", ips=(InterfaceAddress(address=address_),))
-        return await self.person(cluster).create(
+        return await self.admin(cluster).create(
             VirtualMachine(
                 metadata=Meta(name=name, namespace=self.shop),
                 spec=VirtualMachineSpec(
@@ -131,14 +131,14 @@ class Guild:
 
     async def native(self, cluster: ClusterId, name: str, **addresses: str) -> None:
         """A native service that joins, at an interface with these addresses."""
-        await self.person(cluster).create(
+        await self.admin(cluster).create(
             NetworkInterface(
                 metadata=Meta(name=f"{name}-nic", namespace=self.shop),
                 spec=NetworkInterfaceSpec(**addresses),
             )
         )
         marks = {GLOBAL: self.web}
-        await self.person(cluster).create(
+        await self.admin(cluster).create(
             NativeService(
                 metadata=Meta(name=name, namespace=self.shop, annotations=marks),
                 spec=NativeServiceSpec(
@@ -149,16 +149,16 @@ class Guild:
 
     async def teach(self, cluster: ClusterId, kind: type[Object]) -> None:
         """Teach a cluster a kind of somebody else's, by its stand-in."""
-        await define(self.stage, cluster, kind)
+        await define(self.scenario, cluster, kind)
 
     async def put_with_status(self, cluster: ClusterId, obj: Any) -> None:
         """Create an object that its own controller would tell about."""
-        person = self.person(cluster)
-        made = await person.create(obj)
+        admin = self.admin(cluster)
+        made = await admin.create(obj)
         if made.status != obj.status:
             change = {"status": msgspec.to_builtins(obj.status)}
             meta = obj.metadata
-            await person.patch(type(obj), meta.name, meta.namespace, change, subresource="status")
+            await admin.patch(type(obj), meta.name, meta.namespace, change, subresource="status")
 
     # -- seeing
 
@@ -166,13 +166,13 @@ class Guild:
         self, cluster: ClusterId, kind: type[K], name: str, space: str = SYSTEM
     ) -> K | None:
         try:
-            return await self.person(cluster).read(kind, name, space)
+            return await self.admin(cluster).read(kind, name, space)
         except NotFound:
             return None
 
     async def endpoints(self, cluster: ClusterId, name: str = "", space: str = SYSTEM) -> Endpoints:
         """The addresses of a federated Service in a cluster, by where they come from."""
-        listed = await self.person(cluster).list(
+        listed = await self.admin(cluster).list(
             EndpointSlice, namespace=space, labels=f"{KUBE_SERVICE}={name or self.web}"
         )
         told: Endpoints = {}
@@ -200,7 +200,7 @@ class Guild:
         """That every member has it so."""
 
         async def check() -> None:
-            for cluster in self.league.members:
+            for cluster in self.membership.members:
                 await self.has(cluster, name, **endpoints)()
 
         return check
@@ -217,7 +217,7 @@ class Guild:
             assert said is not None, f"{name} in {cluster} says {found.status.conditions}"
             assert said.reason == reason, f"{name} in {cluster} says {said}"
             if said.status == "False":
-                events = await self.person(cluster).list(Event, namespace=space)
+                events = await self.admin(cluster).list(Event, namespace=space)
                 told = {(e.involved_object.name, e.reason) for e in events.objects}
                 assert (name, reason) in told, f"{cluster} has events {told}"
 
@@ -226,16 +226,16 @@ class Guild:
     async def clear(self) -> None:
         """Leave nothing of ours behind for the next scenario."""
         owned = (("labelSelector", "hanse.dev/owner"),)
-        for cluster in self.league.members:
+        for cluster in self.membership.members:
             for path in (
                 f"/api/v1/namespaces/{SYSTEM}/configmaps",
                 f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices",
             ):
-                await self.person(cluster).send(Request("DELETE", path, owned))
-            services = await self.person(cluster).list(Service, namespace=SYSTEM)
+                await self.admin(cluster).send(Request("DELETE", path, owned))
+            services = await self.admin(cluster).list(Service, namespace=SYSTEM)
             for service in services.objects:
                 with suppress(NotFound):
-                    await self.person(cluster).delete(Service, service.metadata.name, SYSTEM)
+                    await self.admin(cluster).delete(Service, service.metadata.name, SYSTEM)
 
 
 def address(cluster: ClusterId, number: int) -> str:
@@ -244,15 +244,15 @@ def address(cluster: ClusterId, number: int) -> str:
 
 
 @asynccontextmanager
-async def guild_on(stage: Stage) -> AsyncIterator[Guild]:
+async def federated_scenario(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
     """A federation whose agents run, with our kinds of things outside a cluster."""
-    league = await federate(stage)
-    for cluster in league.members:
-        await define(stage, cluster, *OURS)
-    guild = Guild(league)
-    await stage.start_agents()
-    await stage.eventually(league.all_led())
-    yield guild
-    for name in list(stage.actors):
-        await stage.kill_agent(name)
-    await guild.clear()
+    membership = await federate(scenario)
+    for cluster in membership.members:
+        await define(scenario, cluster, *OURS)
+    federated = FederatedScenario(membership)
+    await scenario.start_agents()
+    await scenario.eventually(membership.all_led())
+    yield federated
+    for name in list(scenario.agents):
+        await scenario.kill_agent(name)
+    await federated.clear()

@@ -22,8 +22,8 @@ from hanse.model.kinds.networks import (
     Tenant,
 )
 from hanse.model.objects import K, Meta, Object
-from tests.support.stage import Check, Stage
-from tests.support.stage_federation import define
+from tests.support.federation import define
+from tests.support.scenario import Check, Scenario
 
 HERE = "lubeck"
 """Networks are one cluster's: one cluster is stage enough."""
@@ -51,29 +51,29 @@ class _As:
         return replace(request, headers=(*request.headers, *self._headers))
 
 
-class City:
+class NetworksScenario:
     """Tenants of one cluster, by names of the scenario's own."""
 
-    def __init__(self, stage: Stage, number: int) -> None:
-        self.stage = stage
+    def __init__(self, scenario: Scenario, number: int) -> None:
+        self.scenario = scenario
         self.number = number
         self.tenants: list[str] = []
         self.roles: list[str] = []
 
     @property
-    def person(self) -> Client:
-        return self.stage.person(HERE)
+    def admin(self) -> Client:
+        return self.scenario.admin(HERE)
 
     async def tenants_way(self, user: str = "anna") -> Client:
         """A way in for somebody who may write everything and is no administrator."""
         await self._entitle(user)
-        transport = _As(self.stage.ground.connect(HERE), user)
-        self.stage.closing.push_async_callback(transport.close)
+        transport = _As(self.scenario.testbed.connect(HERE), user)
+        self.scenario.closing.push_async_callback(transport.close)
         return Client(transport, field_manager=user)
 
     async def _entitle(self, user: str) -> None:
         """All rights that a role can give, where there are rights."""
-        name = f"{self.stage.shop}-{user}-{self.number}"
+        name = f"{self.scenario.shop}-{user}-{self.number}"
         self.roles.append(name)
         group = "rbac.authorization.k8s.io"
         everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
@@ -92,27 +92,27 @@ class City:
         }
         for plural, wire in (("clusterroles", role), ("clusterrolebindings", binding)):
             body = msgspec.json.encode(wire)
-            await self.person.send(Request("POST", f"/apis/{group}/v1/{plural}", body=body))
+            await self.admin.send(Request("POST", f"/apis/{group}/v1/{plural}", body=body))
 
     async def is_asked(self) -> None:
         """That the API server asks the agent: a bad network is refused by it."""
         ranges = NetworkService(cidrs=("10.0.0.0/24", "10.0.0.0/25"))
         spec = NetworkSpec(type="flat", tenant="nobody", service=ranges)
         bad = Network(metadata=Meta(name="nobody.x"), spec=spec)
-        told = await refusal(self.person.create(bad, dry_run=True))
+        told = await refusal(self.admin.create(bad, dry_run=True))
         assert "keep ranges apart" in told, told
 
     def tenant(self, name: str = "acme") -> str:
         """A tenant's name that no other scenario has."""
-        return f"{name}{self.stage.shop[-4:]}{self.number}"
+        return f"{name}{self.scenario.shop[-4:]}{self.number}"
 
     async def open(self) -> None:
         """Teach the cluster the kinds."""
-        await define(self.stage, HERE, *OURS)
+        await define(self.scenario, HERE, *OURS)
 
     async def teach(self, *kinds: type[Object]) -> None:
         """Teach the cluster kinds of somebody else's, by their stand-ins."""
-        await define(self.stage, HERE, *kinds)
+        await define(self.scenario, HERE, *kinds)
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario: networks go without their finalizer."""
@@ -121,21 +121,21 @@ class City:
                 await self._removed(f"/apis/rbac.authorization.k8s.io/v1/{plural}/{name}")
         for name in self.tenants:
             await self._gone(Tenant, name)
-        for network in (await self.person.list(Network)).objects:
+        for network in (await self.admin.list(Network)).objects:
             if network.spec.tenant in self.tenants:
                 await self._gone(Network, network.metadata.name)
                 await self._unheld(network.metadata.name)
-        spaces = (await self.person.list(Namespace)).objects
+        spaces = (await self.admin.list(Namespace)).objects
         for space in spaces:
             if space.metadata.labels.get(TENANT) in self.tenants:
                 await self._gone(Namespace, space.metadata.name)
         await self._without_ports()
-        for cidr in (await self.person.list(ServiceCIDR)).objects:
+        for cidr in (await self.admin.list(ServiceCIDR)).objects:
             if any(cidr.metadata.name.startswith(f"{tenant}.") for tenant in self.tenants):
                 await self._gone(ServiceCIDR, cidr.metadata.name)
 
     async def _without_ports(self) -> None:
-        for port in (await self.person.list(NetworkPort)).objects:
+        for port in (await self.admin.list(NetworkPort)).objects:
             if port.spec.network.partition(".")[0] in self.tenants:
                 await self._gone(NetworkPort, port.metadata.name)
 
@@ -146,7 +146,7 @@ class City:
 
     async def _removed(self, path: str) -> None:
         try:
-            await self.person.send(Request("DELETE", path))
+            await self.admin.send(Request("DELETE", path))
         except NotFound:
             return
 
@@ -160,13 +160,13 @@ class City:
 
     async def _gone(self, kind: type[Object], name: str) -> None:
         try:
-            await self.person.delete(kind, name, "")
+            await self.admin.delete(kind, name, "")
         except NotFound:
             return
 
     async def _unheld(self, name: str) -> None:
         try:
-            await self.person.patch(Network, name, "", {"metadata": {"finalizers": None}})
+            await self.admin.patch(Network, name, "", {"metadata": {"finalizers": None}})
         except NotFound:
             return
 
@@ -177,21 +177,21 @@ class City:
         tenant = self.tenant(name)
         self.tenants.append(tenant)
         wire = {"metadata": {"name": tenant}, "spec": spec}
-        await self.person.create(msgspec.convert(wire, Tenant))
+        await self.admin.create(msgspec.convert(wire, Tenant))
         return tenant
 
     async def space(self, tenant: str, name: str = "web") -> str:
         """A namespace of a tenant's."""
         title = f"{tenant}-{name}"
         meta = Meta(name=title, labels={TENANT: tenant})
-        await self.person.create(Namespace(metadata=meta))
+        await self.admin.create(Namespace(metadata=meta))
         return title
 
     async def build(self, tenant: str, network: str, type_: str = "flat", **spec: Any) -> str:
         """Create a network; gives its whole name."""
         name = f"{tenant}.{network}"
         wire = {"metadata": {"name": name}, "spec": {"type": type_, "tenant": tenant, **spec}}
-        await self.person.create(msgspec.convert(wire, Network))
+        await self.admin.create(msgspec.convert(wire, Network))
         return name
 
     async def run(self, space: str, name: str, network: str = "", **spec: Any) -> Pod:
@@ -204,16 +204,16 @@ class City:
             "metadata": {"name": name, "namespace": space, "labels": labels, "annotations": notes},
             "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
         }
-        return await self.person.create(msgspec.convert(wire, Pod))
+        return await self.admin.create(msgspec.convert(wire, Pod))
 
     async def edit(self, kind: type[K], name: str, change: dict[str, Any], space: str = "") -> K:
-        return await self.person.patch(kind, name, space, change)
+        return await self.admin.patch(kind, name, space, change)
 
     # -- seeing
 
     async def found(self, kind: type[K], name: str, space: str = "") -> K | None:
         try:
-            return await self.person.read(kind, name, space)
+            return await self.admin.read(kind, name, space)
         except NotFound:
             return None
 
@@ -221,7 +221,7 @@ class City:
         """That a network is in a phase, and says why."""
 
         async def check() -> Network:
-            found = await self.person.read(Network, network)
+            found = await self.admin.read(Network, network)
             told = f"{network} is {found.status.phase}: {found.status.message}"
             assert found.status.phase == phase, told
             assert message in found.status.message, told
@@ -248,7 +248,7 @@ class City:
         """That a namespace has exactly these policies."""
 
         async def check() -> list[NetworkPolicy]:
-            found = (await self.person.list(NetworkPolicy, namespace=space)).objects
+            found = (await self.admin.list(NetworkPolicy, namespace=space)).objects
             told = sorted(p.metadata.name for p in found)
             assert told == sorted(names), f"{space} has {told}"
             return list(found)
@@ -258,7 +258,7 @@ class City:
     async def dns_of(self, network: str) -> Service:
         tenant, _, short = network.partition(".")
         name = NetworkName(tenant, short)
-        return await self.person.read(Service, name.kube_dns, name.dns_namespace)
+        return await self.admin.read(Service, name.kube_dns, name.dns_namespace)
 
 
 async def refusal(attempt: Any) -> str:

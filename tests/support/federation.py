@@ -28,8 +28,8 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, K, Meta, Wire
-from tests.support.stage import Check, Stage
-from tests.support.stage_accounts import supervisor_account
+from tests.support.agent_accounts import supervisor_account
+from tests.support.scenario import Check, Scenario
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -37,17 +37,17 @@ NAME = "league"
 TOKEN_LIFETIME = timedelta(hours=24)
 
 
-class League:
+class FederationScenario:
     """A federation of all clusters of a stage; supervisors lead, children are led.
 
     Children do not reach supervisors. Agents are started by whoever made it.
     """
 
-    def __init__(self, stage: Stage, supervisors: Sequence[ClusterId]) -> None:
-        self.stage = stage
-        self.members = stage.names
+    def __init__(self, scenario: Scenario, supervisors: Sequence[ClusterId]) -> None:
+        self.scenario = scenario
+        self.members = scenario.names
         self.supervisors = tuple(supervisors)
-        self.children = tuple(name for name in stage.names if name not in supervisors)
+        self.children = tuple(name for name in scenario.names if name not in supervisors)
 
     async def form(self) -> None:
         """Make all that people make, in every cluster."""
@@ -56,18 +56,18 @@ class League:
         secrets = {member: await self.secret_for(member) for member in self.members}
         for cluster in self.supervisors:
             for secret in secrets.values():
-                await put(self.person(cluster), secret)
+                await put(self.admin(cluster), secret)
         for cluster in self.members:
             members = self.members if cluster in self.supervisors else ()
-            await self.person(cluster).create(self.federation(*members))
+            await self.admin(cluster).create(self.federation(*members))
         for child in self.children:
             for supervisor in self.supervisors:
-                self.stage.network.cut(child, supervisor)
+                self.scenario.network.cut(child, supervisor)
 
     async def clear(self) -> None:
         """Leave nothing behind for the next scenario."""
         for cluster in self.members:
-            person = self.person(cluster)
+            admin = self.admin(cluster)
             for path in (
                 f"{ADMISSION}/validatingwebhookconfigurations/{WEBHOOKS}",
                 f"{ADMISSION}/mutatingwebhookconfigurations/{WEBHOOKS}",
@@ -77,16 +77,16 @@ class League:
                 f"/api/v1/namespaces/{SYSTEM}/secrets",
             ):
                 with suppress(NotFound):
-                    await person.send(Request("DELETE", path))
+                    await admin.send(Request("DELETE", path))
 
-    def person(self, cluster: ClusterId) -> Client:
-        return self.stage.person(cluster)
+    def admin(self, cluster: ClusterId) -> Client:
+        return self.scenario.admin(cluster)
 
     # -- doing
 
     async def secret_for(self, member: ClusterId, lifetime: timedelta = TOKEN_LIFETIME) -> Secret:
         """A Secret with a fresh token for a member, with the rights that supervisors need."""
-        account = supervisor_account(self.stage.features(), member)
+        account = supervisor_account(self.scenario.features(), member)
         access = await self._granted(account, member, lifetime)
         data = {"token": access.identity.token.encode(), "ca.crt": access.endpoint.ca}
         return Secret(metadata=Meta(name=f"member-{member}", namespace=SYSTEM), data=data)
@@ -101,7 +101,7 @@ class League:
         """A member's entry."""
         return Member(
             cluster_id=cluster,
-            server=self.stage.ground.endpoint(cluster).url,
+            server=self.scenario.testbed.endpoint(cluster).url,
             secret=f"member-{cluster}",
         )
 
@@ -112,23 +112,23 @@ class League:
 
     async def edit(self, cluster: ClusterId, spec: dict[str, Any]) -> None:
         """Change a Federation."""
-        await self.person(cluster).patch(Federation, NAME, "", {"spec": spec})
+        await self.admin(cluster).patch(Federation, NAME, "", {"spec": spec})
 
     async def claim(self, cluster: ClusterId, name: str, value: str) -> None:
         """Let a cluster say something about itself."""
-        await put(self.person(cluster), ClusterClaim(metadata=Meta(name=name), value=value))
+        await put(self.admin(cluster), ClusterClaim(metadata=Meta(name=name), value=value))
 
     # -- seeing
 
     async def told(self, cluster: ClusterId) -> Federation:
         """The Federation of a cluster as it stands."""
-        return await self.person(cluster).read(Federation, NAME)
+        return await self.admin(cluster).read(Federation, NAME)
 
     def is_led(self, member: ClusterId, *by: ClusterId) -> Check[ClusterId]:
         """That one of these (or of all) supervisors holds a member's Lease; gives which."""
 
         async def check() -> ClusterId:
-            lease = await self.person(member).read(Lease, member, SYSTEM)
+            lease = await self.admin(member).read(Lease, member, SYSTEM)
             leader = cluster_of(lease.spec.holder_identity)
             assert leader in (by or self.supervisors), f"{member} is led by {leader or 'nobody'}"
             return leader
@@ -156,16 +156,16 @@ class League:
         return check
 
     async def _prepare(self, cluster: ClusterId) -> None:
-        await define(self.stage, cluster, ClusterClaim, Federation)
-        await self.stage.make_namespace(cluster, SYSTEM, keep=True)
+        await define(self.scenario, cluster, ClusterClaim, Federation)
+        await self.scenario.make_namespace(cluster, SYSTEM, keep=True)
         await self.claim(cluster, CLUSTER_ID, cluster)
         await self.claim(cluster, CLUSTER_SET, NAME)
         if cluster in self.supervisors:
             await self.claim(cluster, SUPERVISOR, "true")
 
     async def _granted(self, account: Account, cluster: ClusterId, lifetime: timedelta) -> Access:
-        endpoint = self.stage.ground.endpoint(cluster)
-        transport = self.stage.ground.connect(cluster)
+        endpoint = self.scenario.testbed.endpoint(cluster)
+        transport = self.scenario.testbed.connect(cluster)
         try:
             return await grant(transport, Access(endpoint), account, lifetime)
         finally:
@@ -173,41 +173,41 @@ class League:
 
 
 async def federate(
-    stage: Stage, supervisors: Sequence[ClusterId] = ("lubeck", "hamburg")
-) -> League:
+    scenario: Scenario, supervisors: Sequence[ClusterId] = ("lubeck", "hamburg")
+) -> FederationScenario:
     """Make a federation of a stage's clusters, gone with the stage; its agents come later."""
-    league = League(stage, supervisors)
-    stage.closing.push_async_callback(league.clear)
-    await league.form()
-    return league
+    membership = FederationScenario(scenario, supervisors)
+    scenario.closing.push_async_callback(membership.clear)
+    await membership.form()
+    return membership
 
 
-async def define(stage: Stage, cluster: ClusterId, *kinds: type[Any]) -> None:
+async def define(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]) -> None:
     """Teach a cluster kinds, ours or what stands in for others', unless it knows them already."""
-    person = stage.person(cluster)
+    admin = scenario.admin(cluster)
     for kind in kinds:
         definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
-        if not await stage.eventually(lambda d=definition: _is_defined(person, d)):  # type: ignore[misc]
+        if not await scenario.eventually(lambda d=definition: _is_defined(admin, d)):  # type: ignore[misc]
             with suppress(AlreadyExists, Conflict):
-                await person.send(Request("POST", CRDS, body=msgspec.json.encode(definition)))
-        await stage.eventually(lambda kind=kind: person.list(kind))  # type: ignore[misc]
+                await admin.send(Request("POST", CRDS, body=msgspec.json.encode(definition)))
+        await scenario.eventually(lambda kind=kind: admin.list(kind))  # type: ignore[misc]
 
 
-async def _is_defined(person: Client, definition: Wire) -> bool:
+async def _is_defined(admin: Client, definition: Wire) -> bool:
     """Whether a definition stands: asking is much cheaper for API servers than being refused."""
     name = definition["metadata"]["name"]
     try:
-        found = msgspec.json.decode((await person.send(Request("GET", f"{CRDS}/{name}"))).body)
+        found = msgspec.json.decode((await admin.send(Request("GET", f"{CRDS}/{name}"))).body)
     except NotFound:
         return False
     assert "deletionTimestamp" not in found["metadata"], f"{name} is still going"
     return True
 
 
-async def put(person: Client, obj: K) -> K:
+async def put(admin: Client, obj: K) -> K:
     """Create an object, or bring the one of its name to it."""
     try:
-        return await person.create(obj)
+        return await admin.create(obj)
     except AlreadyExists:
         change = {
             name: value
@@ -215,4 +215,4 @@ async def put(person: Client, obj: K) -> K:
             if name != "metadata"
         }
         meta = obj.metadata
-        return await person.patch(type(obj), meta.name, meta.namespace, change)
+        return await admin.patch(type(obj), meta.name, meta.namespace, change)

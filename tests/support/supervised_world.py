@@ -41,7 +41,7 @@ class Supervisor:
         return frozenset(c.cluster for c in connections if Role.LED in c.roles)
 
 
-class Assembly:
+class SupervisedWorld:
     """Members by name, of which the first are supervisors, on a network that can fail."""
 
     def __init__(
@@ -57,13 +57,13 @@ class Assembly:
         self.network = Network(self.random)
         self.clock = LoopClock()
         self.names = tuple(names)
-        self.chiefs = self.names[:supervisors]
+        self.supervisor_names = self.names[:supervisors]
         self.servers = {n: ApiServer(n, clock=self.clock, seed=seed) for n in self.names}
         self.supervisors: dict[ClusterId, Supervisor] = {}
         self._features = features
         self._providers = providers or {}
 
-    def person(self, cluster: ClusterId) -> Client:
+    def admin(self, cluster: ClusterId) -> Client:
         """A person's way to a cluster, which always works."""
         return Client(InProcess(self.servers[cluster]))
 
@@ -73,13 +73,18 @@ class Assembly:
 
     def turns(self, member: ClusterId) -> tuple[ClusterId, ...]:
         """Who should lead a member, best first."""
-        number, chiefs = self.names.index(member), self.chiefs
-        return tuple(sorted(chiefs, key=lambda c: (number - chiefs.index(c)) % len(chiefs)))
+        number, supervisor_names = self.names.index(member), self.supervisor_names
+        return tuple(
+            sorted(
+                supervisor_names,
+                key=lambda c: (number - supervisor_names.index(c)) % len(supervisor_names),
+            )
+        )
 
     async def open(self) -> None:
         """Give every member the namespace of the federation."""
         for name in self.names:
-            await self.person(name).create(namespace(SYSTEM))
+            await self.admin(name).create(namespace(SYSTEM))
 
     def start(self, name: ClusterId) -> Supervisor:
         """Start a supervisor's agent with an empty memory."""
@@ -108,11 +113,11 @@ class Assembly:
         await self.network.end_unheard(name, self.names, supervisor.task)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["Assembly"]:
+    async def running(self) -> AsyncIterator["SupervisedWorld"]:
         """Every supervisor with its agent, until the block ends."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.stop)
-            for name in self.chiefs:
+            for name in self.supervisor_names:
                 self.start(name)
             yield self
 

@@ -15,12 +15,12 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.webhooks import network_hooks
 from hanse.local.real.fleet import RealFleet
-from tests.scenarios.city import HERE, City
-from tests.scenarios.market import shop_of
-from tests.support.ground import Ground
-from tests.support.stage import Stage
-from tests.support.stage_embedded import embedded_ground
-from tests.support.stage_kubernetes import kubernetes_ground
+from tests.scenarios.networks import HERE, NetworksScenario
+from tests.scenarios.toy_offers import shop_of
+from tests.support.scenario import Scenario
+from tests.support.testbed import Testbed
+from tests.support.testbed_embedded import embedded_testbed
+from tests.support.testbed_kubernetes import kubernetes_testbed
 
 __all__ = ["city", "city_fleet", "guarded", "guarded_town", "town"]
 
@@ -32,7 +32,7 @@ def _as_long_as(fixture_name: str, config: pytest.Config) -> Literal["module", "
 
 
 @pytest.fixture(scope=_as_long_as)
-def city_fleet(request: pytest.FixtureRequest) -> RealFleet | None:
+def networks_fleet(request: pytest.FixtureRequest) -> RealFleet | None:
     """The shared real clusters, where scenarios are played on them."""
     if request.config.getoption("--engine") == "embedded":
         return None
@@ -41,40 +41,40 @@ def city_fleet(request: pytest.FixtureRequest) -> RealFleet | None:
 
 
 @pytest.fixture(scope=_as_long_as)
-async def town(
-    city_fleet: RealFleet | None,
+async def plain_scenario(
+    networks_fleet: RealFleet | None,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Scenario]:
     """A stage whose agent has the feature alone and is asked about nothing."""
-    async with _settled(city_fleet, request, tmp_path_factory, guarded=False) as stage:
-        yield stage
+    async with _settled(networks_fleet, request, tmp_path_factory, guarded=False) as scenario:
+        yield scenario
 
 
 @pytest.fixture(scope=_as_long_as)
-async def guarded_town(
-    city_fleet: RealFleet | None,
+async def guarded_scenario(
+    networks_fleet: RealFleet | None,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Scenario]:
     """A stage whose API server asks the agent about what tenants write."""
-    async with _settled(city_fleet, request, tmp_path_factory, guarded=True) as stage:
-        await stage.eventually(City(stage, 0).is_asked)
-        yield stage
+    async with _settled(networks_fleet, request, tmp_path_factory, guarded=True) as scenario:
+        await scenario.eventually(NetworksScenario(scenario, 0).is_asked)
+        yield scenario
 
 
 @pytest.fixture
-async def city(town: Stage) -> AsyncIterator[City]:
+async def tenancy(plain_scenario: Scenario) -> AsyncIterator[NetworksScenario]:
     """Tenants of one cluster."""
-    async with _lived_in(town) as city:
-        yield city
+    async with _lived_in(plain_scenario) as tenancy:
+        yield tenancy
 
 
 @pytest.fixture
-async def guarded(guarded_town: Stage) -> AsyncIterator[City]:
+async def guarded(guarded_scenario: Scenario) -> AsyncIterator[NetworksScenario]:
     """Tenants of one cluster whose API server asks the agent about what they write."""
-    async with _lived_in(guarded_town) as city:
-        yield city
+    async with _lived_in(guarded_scenario) as tenancy:
+        yield tenancy
 
 
 @asynccontextmanager
@@ -84,40 +84,40 @@ async def _settled(
     folders: pytest.TempPathFactory,
     *,
     guarded: bool,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Scenario]:
     """A stage with its agent, until the block ends."""
     shop = shop_of(request.node.nodeid)
     agent = f"system:serviceaccount:{shop}-system:agent-of-{HERE}"
     options = NetworksOptions(agents=(agent,))
     hooks = network_hooks(Networks(options)) if guarded else ()
     async with (
-        _ground(fleet, folders) as ground,
-        Stage(ground, shop, lambda: (Networks(options),), hooks=hooks) as stage,
+        _ground(fleet, folders) as testbed,
+        Scenario(testbed, shop, lambda: (Networks(options),), hooks=hooks) as scenario,
     ):
-        await City(stage, 0).open()
-        await stage.start_agent(HERE)
-        yield stage
-        for actor in list(stage.actors):
-            await stage.kill_agent(actor)
-        await City(stage, 0).clean_up()
+        await NetworksScenario(scenario, 0).open()
+        await scenario.start_agent(HERE)
+        yield scenario
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await NetworksScenario(scenario, 0).clean_up()
 
 
 @asynccontextmanager
 async def _ground(
     fleet: RealFleet | None, folders: pytest.TempPathFactory
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[Testbed]:
     if fleet is None:
-        async with embedded_ground() as embedded:
+        async with embedded_testbed() as embedded:
             yield embedded
     else:
-        async with kubernetes_ground(fleet, folders.mktemp("city")) as kubernetes:
+        async with kubernetes_testbed(fleet, folders.mktemp("city")) as kubernetes:
             yield kubernetes
 
 
 @asynccontextmanager
-async def _lived_in(stage: Stage) -> AsyncIterator[City]:
-    city = City(stage, next(_numbers))
-    if HERE not in stage.actors:  # an earlier scenario failed without it
-        await stage.start_agent(HERE)
-    yield city
-    await city.close()
+async def _lived_in(scenario: Scenario) -> AsyncIterator[NetworksScenario]:
+    tenancy = NetworksScenario(scenario, next(_numbers))
+    if HERE not in scenario.agents:  # an earlier scenario failed without it
+        await scenario.start_agent(HERE)
+    yield tenancy
+    await tenancy.close()

@@ -31,9 +31,9 @@ from hanse.model.rights import Rule
 from hanse.model.verdict import Hook
 from hanse.providers.probes import Attempt
 from hanse.runtime.questions import Provider
+from tests.support.agent_accounts import account_of
 from tests.support.faults import READING, Network, Sent
-from tests.support.ground import Door, Ground
-from tests.support.stage_accounts import account_of
+from tests.support.testbed import Door, Testbed
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ Features = Callable[[], Sequence[Feature]]
 """What each agent is started with."""
 
 
-class Actor(Struct, frozen=True):
+class RunningAgent(Struct, frozen=True):
     """A running agent: its name on the network, and the task to end it by."""
 
     name: str
@@ -59,26 +59,26 @@ class Actor(Struct, frozen=True):
     task: "asyncio.Task[None]"
 
 
-class Stage:
+class Scenario:
     """The clusters of a ground with agents, people, and a namespace of the scenario's own."""
 
     def __init__(
         self,
-        ground: Ground,
+        testbed: Testbed,
         shop: str,
         features: Features,
         *,
         hooks: Sequence[Hook] = (),
         seed: int = 0,
     ) -> None:
-        self.ground = ground
+        self.testbed = testbed
         self.hooks = tuple(hooks)
-        self.names = ground.names
+        self.names = testbed.names
         self.shop = shop
         self.system = f"{shop}-system"
         self.random = Random(seed)
         self.network = Network(self.random)
-        self.actors: dict[str, Actor] = {}
+        self.agents: dict[str, RunningAgent] = {}
         self.features = features
         self.attempt: Attempt | None = None
         """How agents find out whether something answers; None: over real sockets."""
@@ -92,7 +92,7 @@ class Stage:
 
     async def __aenter__(self) -> Self:
         for cluster in (*self.names, BROKER):
-            transport = self.ground.connect(cluster)
+            transport = self.testbed.connect(cluster)
             self.closing.push_async_callback(transport.close)
             self._people[cluster] = Client(transport, field_manager="somebody")
         for cluster in self.names:
@@ -108,14 +108,14 @@ class Stage:
         trace: TracebackType | None,
     ) -> None:
         async with self.closing:
-            for name in list(self.actors):
+            for name in list(self.agents):
                 await self.kill_agent(name)
             for cluster, namespace in self.made:
                 await self.delete_namespace(cluster, namespace)
 
     # -- people
 
-    def person(self, cluster: ClusterId) -> Client:
+    def admin(self, cluster: ClusterId) -> Client:
         """A person's way to a cluster, which works whatever happens on the network."""
         return self._people[cluster]
 
@@ -124,14 +124,14 @@ class Stage:
         if not keep:
             self.made.add((cluster, name))
         try:
-            await self.person(cluster).create(Namespace(metadata=Meta(name=name)))
+            await self.admin(cluster).create(Namespace(metadata=Meta(name=name)))
         except AlreadyExists:
             return
 
     async def delete_namespace(self, cluster: ClusterId, name: str) -> None:
         """Ask for the end of a namespace, if it is there."""
         try:
-            await self.person(cluster).delete(Namespace, name, "")
+            await self.admin(cluster).delete(Namespace, name, "")
         except NotFound:
             return
 
@@ -140,7 +140,7 @@ class Stage:
 
         async def check() -> None:
             try:
-                await self.person(cluster).read(Namespace, name)
+                await self.admin(cluster).read(Namespace, name)
             except NotFound:
                 return
             raise AssertionError(f"namespace {name} is still in {cluster}")
@@ -152,15 +152,15 @@ class Stage:
     async def start_agents(self) -> None:
         """Start the agent of every cluster that has none."""
         for cluster in self.names:
-            if cluster not in self.actors:
+            if cluster not in self.agents:
                 await self.start_agent(cluster)
 
     async def start_agent(self, cluster: ClusterId, replica: str = "") -> Agent:
         """Start an agent with an empty memory; one that is named is a replica among others."""
         name = f"{cluster}/{replica}" if replica else cluster
-        assert name not in self.actors, f"{name} runs already"
+        assert name not in self.agents, f"{name} runs already"
         home, broker = [await self._way(name, cluster, where) for where in (cluster, BROKER)]
-        door = self.ground.open_door(name)
+        door = self.testbed.open_door(name)
         admission = AdmissionOptions(bool(self.hooks), door.url, self.system)
         agent = Agent(
             Settings(
@@ -169,7 +169,7 @@ class Stage:
                 namespace=self.system,
                 options=Options(admission=admission),
                 replicated=bool(replica),
-                terms=self.ground.terms,
+                terms=self.testbed.terms,
             ),
             home,
             broker=broker,
@@ -178,37 +178,37 @@ class Stage:
             features=self._with_admission(admission),
             hooks=self.hooks,
             dial=lambda member, credentials: self.network.transport(
-                name, member, self.ground.dial(member, credentials)
+                name, member, self.testbed.dial(member, credentials)
             ),
-            clock=self.ground.clock,
+            clock=self.testbed.clock,
             random=self.random,
         )
-        self.ground.keep_door(door, agent.doorkeeper)
+        self.testbed.keep_door(door, agent.doorkeeper)
         task = asyncio.create_task(self._run(agent, door), name=f"agent {name}")
-        self.actors[name] = Actor(name, agent, task)
+        self.agents[name] = RunningAgent(name, agent, task)
         return agent
 
     def agent(self, name: str) -> Agent:
         """The running agent of a cluster, or a replica by `cluster/replica`."""
-        return self.actors[name].agent
+        return self.agents[name].agent
 
     async def stop_agent(self, name: str) -> None:
         """End an agent as it likes to be ended: what it holds is given back."""
-        actor = self.actors.pop(name)
-        actor.task.cancel()
-        await asyncio.wait({actor.task})
+        running = self.agents.pop(name)
+        running.task.cancel()
+        await asyncio.wait({running.task})
 
     async def kill_agent(self, name: str) -> None:
         """End an agent wherever it is: nothing that it still says is heard."""
-        actor = self.actors.pop(name)
-        await self.network.end_unheard(name, (*self.names, BROKER), actor.task)
+        running = self.agents.pop(name)
+        await self.network.end_unheard(name, (*self.names, BROKER), running.task)
 
     async def allow(
         self, cluster: ClusterId, only: Callable[[Rule], bool] = lambda _: True
     ) -> None:
         """Let a cluster's agent do at home what its features need, or only some of it."""
         account = self._account(cluster, Role.LOCAL, only)
-        transport = await self.ground.admit(account, cluster)
+        transport = await self.testbed.admit(account, cluster)
         await transport.close()
 
     def cut_off_from_broker(self, *clusters: ClusterId) -> None:
@@ -224,7 +224,7 @@ class Stage:
         That it holds within a short time is proven on virtual time, which no machine stretches.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + (within + self.ground.leeway).total_seconds()
+        until = loop.time() + (within + self.testbed.leeway).total_seconds()
         while True:
             self._fail_if_an_agent_died()
             try:
@@ -232,7 +232,7 @@ class Stage:
             except (AssertionError, KubeError):
                 if loop.time() >= until:
                     raise
-            await asyncio.sleep(self.ground.look_every.total_seconds())
+            await asyncio.sleep(self.testbed.look_every.total_seconds())
 
     async def always(self, check: Check[object], for_: timedelta) -> None:
         """Fail as soon as a check does not hold within a time."""
@@ -241,7 +241,7 @@ class Stage:
         while loop.time() < until:
             self._fail_if_an_agent_died()
             await check()
-            await asyncio.sleep(self.ground.look_every.total_seconds())
+            await asyncio.sleep(self.testbed.look_every.total_seconds())
 
     async def settled(self, within: timedelta = timedelta(hours=1)) -> None:
         """Wait until every agent sees all it wants to see and nobody writes any more."""
@@ -249,7 +249,7 @@ class Stage:
         quiet = 0
         async with asyncio.timeout(within.total_seconds()):
             while quiet < MOMENTS:
-                writes = await self.writes_during(self.ground.calm / MOMENTS)
+                writes = await self.writes_during(self.testbed.calm / MOMENTS)
                 quiet = 0 if writes else quiet + 1
                 self._fail_if_an_agent_died()
 
@@ -271,17 +271,17 @@ class Stage:
         return bool(set(_SHOPS.findall(sent.request.path)) - {self.shop})
 
     async def _all_synced(self) -> None:
-        for name, actor in self.actors.items():
-            for state in actor.agent.engine.fleet.facts.all(ClusterState):
+        for name, running in self.agents.items():
+            for state in running.agent.engine.fleet.facts.all(ClusterState):
                 assert state.phase is Phase.SYNCED, f"{name}: {state}"
 
     def _fail_if_an_agent_died(self) -> None:
-        for name, actor in self.actors.items():
-            assert not actor.task.done(), f"the agent {name} ended: {actor.task}"
+        for name, running in self.agents.items():
+            assert not running.task.done(), f"the agent {name} ended: {running.task}"
 
     async def _way(self, source: str, cluster: ClusterId, target: ClusterId) -> Transport:
         role = Role.LOCAL if target == cluster else Role.BROKER
-        inner = await self.ground.admit(self._account(cluster, role), target)
+        inner = await self.testbed.admit(self._account(cluster, role), target)
         self.closing.push_async_callback(inner.close)  # also if its agent never came to run
         return self.network.transport(source, target, inner)
 
@@ -301,7 +301,7 @@ class Stage:
             async with agent.running(webhooks=door.listener):
                 await asyncio.get_running_loop().create_future()
         finally:
-            self.ground.keep_door(door, None)
+            self.testbed.keep_door(door, None)
             await agent.close()
 
 

@@ -14,7 +14,7 @@ from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
-from tests.support.ground import Door
+from tests.support.testbed import Door
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer, InProcess
 from tinykube.controllers import suite
@@ -29,7 +29,7 @@ DOWNTIME = timedelta(seconds=3)
 """What a real API server takes to restart."""
 
 
-class EmbeddedGround:
+class EmbeddedTestbed:
     """Clusters of one scenario alone; there are no rights, everybody may do everything."""
 
     look_every = timedelta(milliseconds=100)
@@ -97,18 +97,18 @@ class EmbeddedGround:
 
 
 @asynccontextmanager
-async def embedded_ground(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[EmbeddedGround]:
+async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[EmbeddedTestbed]:
     """New clusters with their controllers, until the block ends."""
-    ground = EmbeddedGround(names)
+    testbed = EmbeddedTestbed(names)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
                 Controllers(server, which=suite.BROKER if name == BROKER else suite.ALL).run(),
                 name=f"controllers {name}",
             )
-            for name, server in ground.servers.items()
+            for name, server in testbed.servers.items()
         ]
-        yield ground
+        yield testbed
         for task in tasks:
             task.cancel()
 

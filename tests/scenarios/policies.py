@@ -16,63 +16,63 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta, Wire
-from tests.support.stage import Check, Stage
-from tests.support.stage_federation import League, define, federate
+from tests.support.federation import FederationScenario, define, federate
+from tests.support.scenario import Check, Scenario
 
 NAMES = {f"{kind.kind.plural}.{kind.kind.group}" for kind in KINDS.values()}
 
 
-class Chancery:
+class PoliciesScenario:
     """A federation whose agents replicate policies."""
 
-    def __init__(self, stage: Stage, league: League) -> None:
-        self.stage = stage
-        self.league = league
-        self.names = stage.names
+    def __init__(self, scenario: Scenario, membership: FederationScenario) -> None:
+        self.scenario = scenario
+        self.membership = membership
+        self.names = scenario.names
 
     def acnp(self, priority: int = 5, name: str = "deny", *, plain: bool = False) -> Policy:
         """A policy of whole clusters, named after the scenario."""
         marks = {} if plain else {FEDERATED: "true"}
-        meta = Meta(name=f"{self.stage.shop}-{name}", annotations=marks)
+        meta = Meta(name=f"{self.scenario.shop}-{name}", annotations=marks)
         return ClusterNetworkPolicy(metadata=meta, spec={"priority": priority})
 
     def anp(self, priority: int = 5) -> Policy:
         """A policy of the scenario's namespace."""
-        meta = Meta(name="deny", namespace=self.stage.shop, annotations={FEDERATED: "true"})
+        meta = Meta(name="deny", namespace=self.scenario.shop, annotations={FEDERATED: "true"})
         return AntreaNetworkPolicy(metadata=meta, spec={"priority": priority})
 
     # -- doing
 
     async def create(self, cluster: ClusterId, policy: Policy) -> Policy:
-        return await self.stage.person(cluster).create(policy)
+        return await self.scenario.admin(cluster).create(policy)
 
     async def edit(self, cluster: ClusterId, policy: Policy, change: Wire) -> None:
         meta = policy.metadata
-        await self.stage.person(cluster).patch(type(policy), meta.name, meta.namespace, change)
+        await self.scenario.admin(cluster).patch(type(policy), meta.name, meta.namespace, change)
 
     async def set(self, cluster: ClusterId, policy: Policy, priority: int) -> None:
         await self.edit(cluster, policy, {"spec": {"priority": priority}})
 
     async def delete(self, cluster: ClusterId, policy: Policy) -> None:
         meta = policy.metadata
-        await self.stage.person(cluster).delete(type(policy), meta.name, meta.namespace)
+        await self.scenario.admin(cluster).delete(type(policy), meta.name, meta.namespace)
 
     async def take_rights_away(self, cluster: ClusterId) -> None:
         """Let supervisors do nothing in a cluster any more."""
         path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-        person = self.stage.person(cluster)
-        listed = msgspec.json.decode((await person.send(Request("GET", path))).body)
+        admin = self.scenario.admin(cluster)
+        listed = msgspec.json.decode((await admin.send(Request("GET", path))).body)
         for binding in listed["items"]:
             if any(s.get("namespace") == SYSTEM for s in binding.get("subjects") or ()):
                 name = binding["metadata"]["name"]
-                await person.send(Request("DELETE", f"{path}/{name}"))
+                await admin.send(Request("DELETE", f"{path}/{name}"))
 
     # -- seeing
 
     async def find(self, cluster: ClusterId, policy: Policy) -> Policy | None:
         meta = policy.metadata
         try:
-            return await self.stage.person(cluster).read(type(policy), meta.name, meta.namespace)
+            return await self.scenario.admin(cluster).read(type(policy), meta.name, meta.namespace)
         except NotFound:
             return None
 
@@ -103,7 +103,7 @@ class Chancery:
     async def record(self, cluster: ClusterId, policy: Policy) -> Record:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         key = Key(topic, policy.metadata.name, policy.metadata.namespace)
-        found = await self.stage.person(cluster).read(ConfigMap, record_name(key), SYSTEM)
+        found = await self.scenario.admin(cluster).read(ConfigMap, record_name(key), SYSTEM)
         told = record_in(found)
         assert isinstance(told, Record), told
         return told
@@ -112,7 +112,7 @@ class Chancery:
         """That an event about a policy gives this reason."""
 
         async def check() -> None:
-            events = (await self.stage.person(cluster).list(Event)).objects
+            events = (await self.scenario.admin(cluster).list(Event)).objects
             about = [e for e in events if e.involved_object.name == policy.metadata.name]
             assert reason in {e.reason for e in about}, about
 
@@ -122,41 +122,41 @@ class Chancery:
 
     async def clear(self) -> None:
         for cluster in self.names:
-            person = self.stage.person(cluster)
+            admin = self.scenario.admin(cluster)
             for kind in KINDS.values():
-                for policy in (await person.list(kind)).objects:
+                for policy in (await admin.list(kind)).objects:
                     meta = policy.metadata
                     with suppress(NotFound):
-                        await person.delete(kind, meta.name, meta.namespace)
+                        await admin.delete(kind, meta.name, meta.namespace)
             selected = f"{LEDGER}={POLICIES}"
-            for told in (await person.list(ConfigMap, namespace=SYSTEM, labels=selected)).objects:
+            for told in (await admin.list(ConfigMap, namespace=SYSTEM, labels=selected)).objects:
                 with suppress(NotFound):
-                    await person.delete(ConfigMap, told.metadata.name, SYSTEM)
+                    await admin.delete(ConfigMap, told.metadata.name, SYSTEM)
 
 
 @asynccontextmanager
-async def chancery_on(stage: Stage) -> AsyncIterator[Chancery]:
+async def policies_scenario(scenario: Scenario) -> AsyncIterator[PoliciesScenario]:
     """A federation of all clusters, led and empty of policies."""
-    for cluster in stage.names:
-        await define(stage, cluster, *KINDS.values())
-    league = await federate(stage)
-    chancery = Chancery(stage, league)
-    await chancery.clear()
-    await stage.start_agents()
-    await stage.eventually(league.all_led())
+    for cluster in scenario.names:
+        await define(scenario, cluster, *KINDS.values())
+    membership = await federate(scenario)
+    policies = PoliciesScenario(scenario, membership)
+    await policies.clear()
+    await scenario.start_agents()
+    await scenario.eventually(membership.all_led())
     try:
-        yield chancery
+        yield policies
     finally:
-        for name in list(stage.actors):
-            await stage.kill_agent(name)
-        await chancery.clear()
+        for name in list(scenario.agents):
+            await scenario.kill_agent(name)
+        await policies.clear()
 
 
 class Script:
     """People and faults at random; what was done last in each cluster is remembered."""
 
-    def __init__(self, chancery: Chancery, seed: int) -> None:
-        self.chancery = chancery
+    def __init__(self, policies: PoliciesScenario, seed: int) -> None:
+        self.policies = policies
         self.random = Random(seed)
         self.base: int | None = None
         self.last: dict[ClusterId, int | None] = {}
@@ -169,7 +169,7 @@ class Script:
         fault = self.random.choice((None, None, self._cut, self._heal, self._restart))
         if fault is not None:
             await fault()
-        await deed(self.random.choice(self.chancery.names))
+        await deed(self.random.choice(self.policies.names))
 
     def outcomes(self) -> set[int | None]:
         """What may come out: something that somebody did last somewhere."""
@@ -183,18 +183,18 @@ class Script:
     async def _create(self, where: ClusterId) -> None:
         self.written += 1
         with suppress(KubeError):
-            await self.chancery.create(where, self.chancery.acnp(self.written))
+            await self.policies.create(where, self.policies.acnp(self.written))
             self._done(where, self.written)
 
     async def _edit(self, where: ClusterId) -> None:
         self.written += 1
         with suppress(KubeError):
-            await self.chancery.set(where, self.chancery.acnp(), self.written)
+            await self.policies.set(where, self.policies.acnp(), self.written)
             self._done(where, self.written)
 
     async def _delete(self, where: ClusterId) -> None:
         with suppress(KubeError):
-            await self.chancery.delete(where, self.chancery.acnp())
+            await self.policies.delete(where, self.policies.acnp())
             self._done(where, None)
 
     def _done(self, where: ClusterId, what: int | None) -> None:
@@ -202,21 +202,21 @@ class Script:
         self.story.append(f"{where}: {what}")
 
     async def _cut(self) -> None:
-        source = self.random.choice(self.chancery.league.supervisors)
-        target = self.random.choice(self.chancery.names)
-        self.chancery.stage.network.cut(source, target)
+        source = self.random.choice(self.policies.membership.supervisors)
+        target = self.random.choice(self.policies.names)
+        self.policies.scenario.network.cut(source, target)
         self.story.append(f"{source} is cut off from {target}")
 
     async def _heal(self) -> None:
-        for source in self.chancery.league.supervisors:
-            for target in self.chancery.names:
-                self.chancery.stage.network.heal(source, target)
+        for source in self.policies.membership.supervisors:
+            for target in self.policies.names:
+                self.policies.scenario.network.heal(source, target)
         self.story.append("all heals")
 
     async def _restart(self) -> None:
-        name = self.random.choice(self.chancery.league.supervisors)
-        await self.chancery.stage.kill_agent(name)
-        await self.chancery.stage.start_agent(name)
+        name = self.random.choice(self.policies.membership.supervisors)
+        await self.policies.scenario.kill_agent(name)
+        await self.policies.scenario.start_agent(name)
         self.story.append(f"the agent of {name} starts anew")
 
     async def end(self) -> None:

@@ -19,7 +19,7 @@ from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
-from tests.support.ground import Door
+from tests.support.testbed import Door
 
 SHORT = Terms(
     lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
@@ -30,7 +30,7 @@ RIGHTS_PATIENCE = timedelta(seconds=10)
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-class KubernetesGround:
+class KubernetesTestbed:
     """A fleet that others use too: agents come with accounts that hold only their own rights."""
 
     look_every = timedelta(milliseconds=100)
@@ -117,16 +117,16 @@ class KubernetesGround:
 
 
 @asynccontextmanager
-async def kubernetes_ground(fleet: RealFleet, folder: Path) -> AsyncIterator[KubernetesGround]:
+async def kubernetes_testbed(fleet: RealFleet, folder: Path) -> AsyncIterator[KubernetesTestbed]:
     """A running fleet as a ground; backups go to a folder."""
-    ground = KubernetesGround(fleet, folder)
+    testbed = KubernetesTestbed(fleet, folder)
     try:
-        yield ground
+        yield testbed
     finally:
         try:
-            await ground.take_back_rights()
+            await testbed.take_back_rights()
         finally:
-            await ground.close()
+            await testbed.close()
 
 
 def _roles(account: Account) -> list[str]:

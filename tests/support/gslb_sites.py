@@ -39,9 +39,9 @@ from hanse.model.kinds.gslb import (
 from hanse.model.objects import ClusterId, Meta, Object, Wire
 from hanse.model.probes import Target
 from hanse.model.rights import rights
-from tests.support.stage import Check, Stage
-from tests.support.stage_accounts import account_with
-from tests.support.stage_federation import define, put
+from tests.support.agent_accounts import account_with
+from tests.support.federation import define, put
+from tests.support.scenario import Check, Scenario
 
 VERSION = "1.5.1"
 LABELS = {"app": "gslb"}
@@ -91,29 +91,29 @@ class Names:
 class Sites:
     """A GSLB federation of all clusters of a stage; each context has its cluster's name."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.members = stage.names
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.members = scenario.names
         self.hosts = Hosts()
-        stage.attempt = self.hosts
+        scenario.attempt = self.hosts
         self.names = Names()
-        stage.lookup = self.names
+        scenario.lookup = self.names
         self.regions: tuple[tuple[str, str], ...] = ()
         self._tables: dict[ClusterId, tuple[object, Table]] = {}
 
-    def person(self, cluster: ClusterId) -> Client:
-        return self.stage.person(cluster)
+    def admin(self, cluster: ClusterId) -> Client:
+        return self.scenario.admin(cluster)
 
     async def form(self, leader: ClusterId = "lubeck") -> None:
         """Make all that people make, in every cluster; one leads."""
         for cluster in self.members:
-            await define(self.stage, cluster, *KINDS)
-            await self.stage.make_namespace(cluster, NAMESPACE, keep=True)
+            await define(self.scenario, cluster, *KINDS)
+            await self.scenario.make_namespace(cluster, NAMESPACE, keep=True)
         secret = await self.contexts(*self.members)
         for cluster in self.members:
-            await put(self.person(cluster), secret)
+            await put(self.admin(cluster), secret)
             await self.amko(cluster, leads=cluster == leader)
-        await put(self.person(leader), self.config())
+        await put(self.admin(leader), self.config())
 
     async def clear(self) -> None:
         """Leave nothing behind for the next scenario."""
@@ -121,11 +121,11 @@ class Sites:
             for kind in KINDS:
                 path = f"/apis/{kind.kind.api_version}/namespaces/{NAMESPACE}/{kind.kind.plural}"
                 with suppress(NotFound):
-                    await self.person(cluster).send(Request("DELETE", path))
+                    await self.admin(cluster).send(Request("DELETE", path))
             with suppress(NotFound):
-                await self.person(cluster).delete(Secret, SECRET, NAMESPACE)
+                await self.admin(cluster).delete(Secret, SECRET, NAMESPACE)
             path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-            await self.person(cluster).send(Request("DELETE", path))
+            await self.admin(cluster).send(Request("DELETE", path))
 
     # -- doing
 
@@ -141,14 +141,14 @@ class Sites:
         return Secret(metadata=Meta(name=SECRET, namespace=NAMESPACE), data={SECRET_KEY: text})
 
     async def _context(self, cluster: ClusterId, *, broken: bool) -> tuple[str, Wire, Wire]:
-        ground = self.stage.ground
-        watches = [w for feature in self.stage.features() for w in feature.watches]
+        testbed = self.scenario.testbed
+        watches = [w for feature in self.scenario.features() for w in feature.watches]
         account = account_with(rights(watches, Role.SITE), cluster, NAMESPACE)
         account = replace(account, name="gslb-leader")
-        transport = ground.connect(cluster)
+        transport = testbed.connect(cluster)
         try:
             access = await grant(
-                transport, Access(ground.endpoint(cluster)), account, timedelta(hours=24)
+                transport, Access(testbed.endpoint(cluster)), account, timedelta(hours=24)
             )
         finally:
             await transport.close()
@@ -163,12 +163,12 @@ class Sites:
             is_leader=leads, cluster_context=cluster, version=VERSION, clusters=self.members
         )
         meta = Meta(name="amkocluster", namespace=NAMESPACE)
-        await put(self.person(cluster), AMKOCluster(metadata=meta, spec=replace(said, **spec)))
+        await put(self.admin(cluster), AMKOCluster(metadata=meta, spec=replace(said, **spec)))
 
     async def lead(self, cluster: ClusterId, leads: bool = True) -> None:
         """Make a cluster leader, or a follower, as the seed's `kubectl edit` does."""
         change = {"spec": {"isLeader": leads}}
-        await self.person(cluster).patch(AMKOCluster, "amkocluster", NAMESPACE, change)
+        await self.admin(cluster).patch(AMKOCluster, "amkocluster", NAMESPACE, change)
 
     def config(self, name: str = "gc-1", controller: str = "") -> GSLBConfig:
         members = tuple(MemberCluster(cluster_context=c) for c in self.members)
@@ -192,13 +192,13 @@ class Sites:
 
     async def _put(self, cluster: ClusterId, kind: type[Object], name: str, spec: Wire) -> None:
         wire = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-        await put(self.person(cluster), msgspec.convert(wire, kind))
+        await put(self.admin(cluster), msgspec.convert(wire, kind))
 
     async def serve(
         self, cluster: ClusterId, address: str, host: str = HOST, name: str = "web"
     ) -> None:
         """Make an Ingress of a host that is reached at an address, or at a name."""
-        space = self.stage.shop
+        space = self.scenario.shop
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
         backend = {"service": {"name": name, "port": {"number": 80}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
@@ -208,11 +208,11 @@ class Sites:
             "metadata": {"name": name, "namespace": space, "labels": LABELS},
             "spec": {"rules": [{"host": host, "http": {"paths": paths}}]},
         }
-        person = self.person(cluster)
-        await person.send(Request("POST", path, body=msgspec.json.encode(body)))
+        admin = self.admin(cluster)
+        await admin.send(Request("POST", path, body=msgspec.json.encode(body)))
         told = "ip" if address[-1].isdigit() else "hostname"
         status = {"status": {"loadBalancer": {"ingress": [{told: address}]}}}
-        await person.send(
+        await admin.send(
             Request(
                 "PATCH",
                 f"{path}/{name}/status",
@@ -222,9 +222,9 @@ class Sites:
         )
 
     async def stop_serving(self, cluster: ClusterId, name: str = "web") -> None:
-        space = self.stage.shop
+        space = self.scenario.shop
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses/{name}"
-        await self.person(cluster).send(Request("DELETE", path))
+        await self.admin(cluster).send(Request("DELETE", path))
 
     # -- seeing
 
@@ -233,23 +233,23 @@ class Sites:
 
         async def check() -> dict[str, str]:
             told = await self.told(cluster)
-            for stage, status in conditions.items():
-                found = [s for t, (s, _) in told.items() if t.startswith(stage)]
+            for scenario, status in conditions.items():
+                found = [s for t, (s, _) in told.items() if t.startswith(scenario)]
                 assert found == [status], f"{cluster} tells {told}"
-            return {stage: reason for stage, (_, reason) in told.items()}
+            return {scenario: reason for scenario, (_, reason) in told.items()}
 
         return check
 
     async def told(self, cluster: ClusterId) -> dict[str, tuple[str, str]]:
         """Status and reason of each stage."""
-        found = await self.person(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
+        found = await self.admin(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
         return {c.type: (c.status, c.reason) for c in found.status.conditions}
 
     def has(self, cluster: ClusterId, kind: type[Object], *names: str) -> Check[list[Any]]:
         """That a cluster holds exactly these objects of a kind."""
 
         async def check() -> list[Any]:
-            listed = await self.person(cluster).list(kind, namespace=NAMESPACE)
+            listed = await self.admin(cluster).list(kind, namespace=NAMESPACE)
             found = sorted(o.metadata.name for o in listed.objects)
             assert found == sorted(names), f"{cluster} has {found}"
             return list(listed.objects)
@@ -279,7 +279,7 @@ class Sites:
     def _table(self, cluster: ClusterId) -> Table:
         """What a worker would know; the same as long as the names are the same."""
         view = View(cluster, cluster, global_zones=(ZONE,), regions=self.regions)
-        seen = self.stage.agent(cluster).engine.snapshot()
+        seen = self.scenario.agent(cluster).engine.snapshot()
         delta = compiled(view, [GlobalZone(view)], seen)
         known = self._tables.get(cluster)
         if known is None or known[0] != delta:
@@ -289,9 +289,9 @@ class Sites:
         return known[1]
 
 
-async def balance(stage: Stage, leader: ClusterId = "lubeck") -> Sites:
+async def balance(scenario: Scenario, leader: ClusterId = "lubeck") -> Sites:
     """Make a GSLB federation of a stage's clusters, gone with the stage; agents come later."""
-    sites = Sites(stage)
-    stage.closing.push_async_callback(sites.clear)
+    sites = Sites(scenario)
+    scenario.closing.push_async_callback(sites.clear)
     await sites.form(leader)
     return sites

@@ -12,7 +12,7 @@ from hanse.kube.request import Request
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
-from tests.support.stage import Check, Stage
+from tests.support.scenario import Check, Scenario
 from tests.support.toy import HOME, OFFER, OFFERED
 
 
@@ -21,58 +21,58 @@ def shop_of(scenario: str) -> str:
     return f"shop-{blake2b(scenario.encode(), digest_size=4).hexdigest()}"
 
 
-class Market:
+class OffersScenario:
     """Offers in the scenario's namespace, or in another that is named."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
 
     async def open(self) -> None:
         """Make the place on the broker where offers are recorded, which all scenarios share."""
-        await self.stage.make_namespace(BROKER, HOME, keep=True)
+        await self.scenario.make_namespace(BROKER, HOME, keep=True)
 
     async def clear(self) -> None:
         """Leave no offer and no record to the agents of the next scenario.
 
         Namespaces of real clusters end much later than they are asked to.
         """
-        for cluster, namespace in (*self.stage.made, (BROKER, HOME)):
+        for cluster, namespace in (*self.scenario.made, (BROKER, HOME)):
             path = f"/api/v1/namespaces/{namespace}/configmaps"
-            await self.person(cluster).send(Request("DELETE", path))
+            await self.admin(cluster).send(Request("DELETE", path))
 
-    def person(self, cluster: ClusterId) -> Client:
-        return self.stage.person(cluster)
+    def admin(self, cluster: ClusterId) -> Client:
+        return self.scenario.admin(cluster)
 
     # -- doing
 
     async def offer(self, cluster: ClusterId, name: str, price: str, space: str = "") -> None:
-        meta = Meta(name=name, namespace=space or self.stage.shop, labels={OFFER: "yes"})
-        await self.person(cluster).create(ConfigMap(metadata=meta, data={"price": price}))
+        meta = Meta(name=name, namespace=space or self.scenario.shop, labels={OFFER: "yes"})
+        await self.admin(cluster).create(ConfigMap(metadata=meta, data={"price": price}))
 
     async def reprice(self, cluster: ClusterId, name: str, price: str) -> None:
         await self.edit(cluster, name, {"data": {"price": price}})
 
     async def withdraw(self, cluster: ClusterId, name: str) -> None:
-        await self.person(cluster).delete(ConfigMap, name, self.stage.shop)
+        await self.admin(cluster).delete(ConfigMap, name, self.scenario.shop)
 
     async def edit(self, cluster: ClusterId, name: str, change: dict[str, Any]) -> None:
         """Change any ConfigMap by hand, ours included."""
-        await self.person(cluster).patch(ConfigMap, name, self.stage.shop, change)
+        await self.admin(cluster).patch(ConfigMap, name, self.scenario.shop, change)
 
     async def remove(self, cluster: ClusterId, name: str) -> None:
         """Delete any ConfigMap by hand, ours included."""
-        await self.person(cluster).delete(ConfigMap, name, self.stage.shop)
+        await self.admin(cluster).delete(ConfigMap, name, self.scenario.shop)
 
     async def squat(self, cluster: ClusterId, name: str, space: str = "") -> ConfigMap:
         """Take a name that we would use."""
-        meta = Meta(name=name, namespace=space or self.stage.shop)
-        return await self.person(cluster).create(ConfigMap(metadata=meta, data={"mine": "yes"}))
+        meta = Meta(name=name, namespace=space or self.scenario.shop)
+        return await self.admin(cluster).create(ConfigMap(metadata=meta, data={"mine": "yes"}))
 
     # -- seeing
 
     async def found(self, cluster: ClusterId, name: str, space: str = "") -> ConfigMap | None:
         try:
-            return await self.person(cluster).read(ConfigMap, name, space or self.stage.shop)
+            return await self.admin(cluster).read(ConfigMap, name, space or self.scenario.shop)
         except NotFound:
             return None
 
@@ -99,9 +99,9 @@ class Market:
         """That every cluster shows exactly these prices, and the broker adds them up."""
 
         async def check() -> None:
-            for cluster in self.stage.names:
+            for cluster in self.scenario.names:
                 await self.shows(cluster, name, space, **prices)()
-            total = await self.found(BROKER, f"sum.{space or self.stage.shop}.{name}", HOME)
+            total = await self.found(BROKER, f"sum.{space or self.scenario.shop}.{name}", HOME)
             seen = total.data["clusters"] if total is not None else ""
             assert seen == ",".join(sorted(prices)), f"the broker adds up {seen!r}"
 
@@ -126,7 +126,7 @@ class Market:
         """That an agent knows of a write that did not go as wished."""
 
         async def check() -> None:
-            facts = list(self.stage.agent(agent).engine.fleet.facts.all(WriteOutcome))
+            facts = list(self.scenario.agent(agent).engine.fleet.facts.all(WriteOutcome))
             assert any(f.result == result and words in f.message for f in facts), facts
 
         return check

@@ -23,8 +23,8 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefu
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
-from tests.support.stage import Check, Stage
-from tests.support.stage_federation import define
+from tests.support.federation import define
+from tests.support.scenario import Check, Scenario
 
 KINDS: tuple[type[Any], ...] = (
     ClusterSet,
@@ -75,25 +75,25 @@ def headless(name: str, namespace: str) -> Service:
     )
 
 
-class Shipyard:
+class StatefulSetsScenario:
     """Sets in the scenario's namespace, submitted to the broker or to a host cluster."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
 
-    def person(self, cluster: ClusterId) -> Client:
-        return self.stage.person(cluster)
+    def admin(self, cluster: ClusterId) -> Client:
+        return self.scenario.admin(cluster)
 
     async def open(self, lease: int = 3) -> None:
         """Teach every cluster the kinds, and give the fleet its rules."""
-        for cluster in (*self.stage.names, BROKER):
-            await define(self.stage, cluster, *KINDS)
-        await self.stage.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
-        await self.stage.make_namespace(BROKER, self.stage.shop)
+        for cluster in (*self.scenario.names, BROKER):
+            await define(self.scenario, cluster, *KINDS)
+        await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
+        await self.scenario.make_namespace(BROKER, self.scenario.shop)
         spec = ClusterSetSpec(lease_duration_seconds=lease)
-        await self.stage.eventually(
-            lambda: self.person(BROKER).create(
-                ClusterSet(metadata=Meta(name=self.stage.shop), spec=spec)
+        await self.scenario.eventually(
+            lambda: self.admin(BROKER).create(
+                ClusterSet(metadata=Meta(name=self.scenario.shop), spec=spec)
             )
         )
 
@@ -101,31 +101,31 @@ class Shipyard:
         """That every cluster has shown a sign of life."""
 
         async def check() -> None:
-            leases = (await self.person(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
-            assert {le.spec.holder_identity for le in leases} >= set(self.stage.names)
+            leases = (await self.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
+            assert {le.spec.holder_identity for le in leases} >= set(self.scenario.names)
 
         return check
 
     async def lengthen_leases(self, seconds: int = 120) -> None:
         """Let clusters be silent for longer before they count as dead."""
         change = {"spec": {"leaseDurationSeconds": seconds}}
-        await self.person(BROKER).patch(ClusterSet, self.stage.shop, "", change)
+        await self.admin(BROKER).patch(ClusterSet, self.scenario.shop, "", change)
 
         async def taken_up() -> None:
-            leases = (await self.person(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
+            leases = (await self.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
             assert {le.spec.lease_duration_seconds for le in leases} == {seconds}
 
-        await self.stage.eventually(taken_up)
+        await self.scenario.eventually(taken_up)
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario."""
         inside = f"namespaces/{BROKER_NAMESPACE}"
         for path in (
-            f"/apis/hanse.dev/v1alpha1/clustersets/{self.stage.shop}",
+            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.shop}",
             f"/apis/hanse.dev/v1alpha1/{inside}/statefulsetparts",
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
         ):
-            await self.person(BROKER).send(Request("DELETE", path))
+            await self.admin(BROKER).send(Request("DELETE", path))
 
     # -- doing
 
@@ -136,20 +136,20 @@ class Shipyard:
         notes = dict(marks or {})
         if balanced:
             notes["federation.kubernetes.io/statefulset-lb-needed"] = "true"
-        await self.person(BROKER).create(headless("etcd", self.stage.shop))
-        meta = Meta(name="store", namespace=self.stage.shop, annotations=notes)
-        return await self.person(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
+        await self.admin(BROKER).create(headless("etcd", self.scenario.shop))
+        meta = Meta(name="store", namespace=self.scenario.shop, annotations=notes)
+        return await self.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
 
     async def edit(self, change: Wire, where: ClusterId = BROKER, name: str = "store") -> None:
         """Change a StatefulSet as people do."""
-        await self.person(where).patch(StatefulSet, name, self.stage.shop, change)
+        await self.admin(where).patch(StatefulSet, name, self.scenario.shop, change)
 
     async def scale(self, replicas: int) -> None:
         """As `kubectl scale` does."""
-        path = f"/apis/apps/v1/namespaces/{self.stage.shop}/statefulsets/store/scale"
+        path = f"/apis/apps/v1/namespaces/{self.scenario.shop}/statefulsets/store/scale"
         body = msgspec.json.encode({"spec": {"replicas": replicas}})
         content = "application/merge-patch+json"
-        await self.person(BROKER).send(Request("PATCH", path, body=body, content_type=content))
+        await self.admin(BROKER).send(Request("PATCH", path, body=body, content_type=content))
 
     async def annotate(self, **marks: str | None) -> None:
         """Annotate the set; names are those of the feature, with underscores."""
@@ -163,18 +163,18 @@ class Shipyard:
 
     async def found(self, cluster: ClusterId, kind: type[K], name: str) -> K | None:
         try:
-            return await self.person(cluster).read(kind, name, self.stage.shop)
+            return await self.admin(cluster).read(kind, name, self.scenario.shop)
         except NotFound:
             return None
 
     async def door(self) -> StatefulSet:
-        return await self.person(BROKER).read(StatefulSet, "store", self.stage.shop)
+        return await self.admin(BROKER).read(StatefulSet, "store", self.scenario.shop)
 
     def shares(self, **expected: int) -> Check[None]:
         """That each cluster runs so many replicas, all ready; others have no StatefulSet."""
 
         async def check() -> None:
-            for cluster in self.stage.names:
+            for cluster in self.scenario.names:
                 own = await self.found(cluster, StatefulSet, f"store-{cluster}")
                 wanted = expected.get(cluster, 0)
                 if not wanted:
@@ -231,7 +231,7 @@ class Shipyard:
         return check
 
     async def listed(self, cluster: ClusterId, kind: type[K]) -> list[K]:
-        return list((await self.person(cluster).list(kind, namespace=self.stage.shop)).objects)
+        return list((await self.admin(cluster).list(kind, namespace=self.scenario.shop)).objects)
 
     async def pods(self, cluster: ClusterId) -> dict[str, Pod]:
         return {p.metadata.name: p for p in await self.listed(cluster, Pod)}
@@ -252,13 +252,13 @@ class Shipyard:
         """That no cluster and no door has anything of the set but claims."""
 
         async def check() -> None:
-            for cluster in (*self.stage.names, BROKER):
+            for cluster in (*self.scenario.names, BROKER):
                 for kind in (StatefulSet, Service):
                     left = [o.metadata.name for o in await self.listed(cluster, kind)]
                     assert left in ([], ["etcd"]), (cluster, left)
             assert await self.listed(BROKER, StatefulSetShares) == []
-            parts = (await self.person(BROKER).list(StatefulSetPart)).objects
-            ours = [p.spec for p in parts if p.spec.namespace == self.stage.shop]
+            parts = (await self.admin(BROKER).list(StatefulSetPart)).objects
+            ours = [p.spec for p in parts if p.spec.namespace == self.scenario.shop]
             assert [p for p in ours if not p.ended] == [], "who still runs a part of it"
 
         return check

@@ -1,0 +1,31 @@
+"""The fixture of scenarios about federated StatefulSets."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.statefulsets.feature import StatefulSets
+from tests.scenarios.statefulsets import StatefulSetsScenario
+from tests.scenarios.toy_offers import shop_of
+from tests.support.scenario import Scenario
+from tests.support.testbed import Testbed
+
+__all__ = ["shipyard"]
+
+
+@pytest.fixture
+async def sets(
+    testbed: Testbed, request: pytest.FixtureRequest
+) -> AsyncIterator[StatefulSetsScenario]:
+    """What people submit to the federation; every cluster has its agent, with that feature."""
+    shop = shop_of(request.node.nodeid)
+    async with Scenario(testbed, shop, lambda: (StatefulSets(BROKER_NAMESPACE),)) as scenario:
+        sets = StatefulSetsScenario(scenario)
+        await sets.open()
+        await scenario.start_agents()
+        await scenario.eventually(sets.all_have_joined())
+        yield sets
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await sets.close()
