@@ -22,7 +22,7 @@ from tests.support.testbed import Testbed
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.testbed_kubernetes import kubernetes_testbed
 
-__all__ = ["city", "city_fleet", "guarded", "guarded_town", "town"]
+__all__ = ["guarded", "guarded_scenario", "networks_fleet", "plain_scenario", "tenancy"]
 
 _numbers = count(1)
 

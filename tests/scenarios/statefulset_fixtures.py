@@ -11,7 +11,7 @@ from tests.scenarios.toy_offers import shop_of
 from tests.support.scenario import Scenario
 from tests.support.testbed import Testbed
 
-__all__ = ["shipyard"]
+__all__ = ["sets"]
 
 
 @pytest.fixture

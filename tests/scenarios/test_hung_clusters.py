@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from hanse.features.federated_names.feature import FederatedServices
 
+from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
