@@ -14,7 +14,7 @@ from tests.scenarios.services import ServicesScenario
 from tests.scenarios.statefulset_fixtures import *  # noqa: F403 - its fixture
 from tests.scenarios.toy_offers import OffersScenario, shop_of
 from tests.support.scenario import Features, Scenario
-from tests.support.testbed import Testbed
+from tests.support.testbed import ClusterTestbed
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.testbed_kubernetes import kubernetes_testbed
 from tests.support.time import ON_VIRTUAL_TIME
@@ -63,7 +63,7 @@ def fleet(engine: str, request: pytest.FixtureRequest) -> RealFleet | None:
 
 
 @pytest.fixture
-async def testbed(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[Testbed]:
+async def testbed(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[ClusterTestbed]:
     if fleet is None:
         async with embedded_testbed() as embedded:
             yield embedded
@@ -86,7 +86,7 @@ def hooks() -> tuple[Hook, ...]:
 
 @pytest.fixture
 async def scenario(
-    testbed: Testbed,
+    testbed: ClusterTestbed,
     features: Features,
     hooks: tuple[Hook, ...],
     request: pytest.FixtureRequest,
@@ -110,7 +110,7 @@ async def toy_offers(scenario: Scenario) -> AsyncIterator[OffersScenario]:
 
 @pytest.fixture
 async def services(
-    testbed: Testbed, request: pytest.FixtureRequest
+    testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[ServicesScenario]:
     """What people export to each other; every cluster has its agent, with that feature alone."""
     async with Scenario(testbed, shop_of(request.node.nodeid), lambda: (Services(),)) as scenario:

@@ -18,7 +18,7 @@ from hanse.local.real.fleet import RealFleet
 from tests.scenarios.networks import HERE, NetworksScenario
 from tests.scenarios.toy_offers import shop_of
 from tests.support.scenario import Scenario
-from tests.support.testbed import Testbed
+from tests.support.testbed import ClusterTestbed
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.testbed_kubernetes import kubernetes_testbed
 
@@ -105,7 +105,7 @@ async def _settled(
 @asynccontextmanager
 async def _ground(
     fleet: RealFleet | None, folders: pytest.TempPathFactory
-) -> AsyncIterator[Testbed]:
+) -> AsyncIterator[ClusterTestbed]:
     if fleet is None:
         async with embedded_testbed() as embedded:
             yield embedded

@@ -9,14 +9,14 @@ from hanse.features.statefulsets.feature import StatefulSets
 from tests.scenarios.statefulsets import StatefulSetsScenario
 from tests.scenarios.toy_offers import shop_of
 from tests.support.scenario import Scenario
-from tests.support.testbed import Testbed
+from tests.support.testbed import ClusterTestbed
 
 __all__ = ["sets"]
 
 
 @pytest.fixture
 async def sets(
-    testbed: Testbed, request: pytest.FixtureRequest
+    testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[StatefulSetsScenario]:
     """What people submit to the federation; every cluster has its agent, with that feature."""
     shop = shop_of(request.node.nodeid)

@@ -15,7 +15,7 @@ from tests.scenarios.services import ServicesScenario
 from tests.scenarios.toy_offers import shop_of
 from tests.support.federation import CRDS
 from tests.support.scenario import Check, Scenario
-from tests.support.testbed import Testbed
+from tests.support.testbed import ClusterTestbed
 
 ZONE = "fleet.example.org"
 KIND = DNSEndpoint.kind
@@ -49,7 +49,7 @@ DEFINITION: Wire = {
 
 @pytest.fixture
 async def services(
-    testbed: Testbed, request: pytest.FixtureRequest
+    testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[ServicesScenario]:
     """Every agent publishes into the scenario's own namespace of its cluster."""
     shop = shop_of(request.node.nodeid)

@@ -33,7 +33,7 @@ from hanse.providers.probes import Attempt
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
 from tests.support.faults import READING, Network, Sent
-from tests.support.testbed import Door, Testbed
+from tests.support.testbed import ClusterTestbed, Door
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Scenario:
 
     def __init__(
         self,
-        testbed: Testbed,
+        testbed: ClusterTestbed,
         shop: str,
         features: Features,
         *,

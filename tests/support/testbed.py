@@ -23,7 +23,7 @@ class Door(Struct, frozen=True):
     """None where API servers are in this process and just call."""
 
 
-class Testbed(Protocol):
+class ClusterTestbed(Protocol):
     """Clusters of one engine, the broker among them, and what can be done to them."""
 
     @property
