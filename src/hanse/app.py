@@ -34,8 +34,8 @@ from hanse.features.networks.webhooks import network_hooks
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.webhooks import PeersHook
+from hanse.features.services.clusters import rules_of
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.services.fleet import rules_of
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook

@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.cli.applying import Effect, apply
-from hanse.features.services.policies import policies
+from hanse.features.services.broker_policies import policies
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request, Response

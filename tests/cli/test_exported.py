@@ -4,7 +4,7 @@ import pytest
 
 from hanse.cli.exported import document
 from hanse.cli.status import _show_services
-from hanse.features.services.overview import Holding, Problem, Ready, problems_of, services_in
+from hanse.features.services.view import Holding, Problem, Ready, problems_of, services_in
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (

@@ -7,7 +7,7 @@ import pytest
 
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.migration import OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
+from hanse.features.services.legacy import OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
 from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.looking import PATIENCE
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, US
-from hanse.features.services.overview import Holding, ServiceSeen, services_in
+from hanse.features.services.view import Holding, ServiceSeen, services_in
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError, NotFound

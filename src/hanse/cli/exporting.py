@@ -15,7 +15,7 @@ from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
-from hanse.features.services.overview import Problem, ServiceSeen, port_text, services_in
+from hanse.features.services.view import Problem, ServiceSeen, port_text, services_in
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound

@@ -8,12 +8,12 @@ from msgspec import Struct
 from hanse.cli.checks import Finding
 from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.features.federated.names import US as FEDERATING
-from hanse.features.federated.telling import MEMBERSHIP
-from hanse.features.federated.telling import NAME as TAKEN
+from hanse.features.federated.status import MEMBERSHIP
+from hanse.features.federated.status import NAME as TAKEN
 from hanse.features.machines.names import OF_MACHINES
 from hanse.features.machines.names import US as SERVING_MACHINES
-from hanse.features.machines.telling import NAME as TAKEN_FROM_MACHINES
-from hanse.features.machines.telling import SERVED
+from hanse.features.machines.status import NAME as TAKEN_FROM_MACHINES
+from hanse.features.machines.status import SERVED
 from hanse.model.conditions import find
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice

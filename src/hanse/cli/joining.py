@@ -15,9 +15,9 @@ from hanse.cli.looking import expiry_of
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services import manifests
+from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerWay
-from hanse.features.services.policies import CLUSTER_UID
 from hanse.features.statefulsets.policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.access import Access, Endpoint, Fixed, Identity

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hanse.cli.local_eyes import AgentsSee, Local
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
-    from hanse.features.services.overview import ServiceSeen
+    from hanse.features.services.view import ServiceSeen
 
 
 @click.command("status")
@@ -202,7 +202,7 @@ def _show_blind(eyes: "AgentsSee") -> None:
 
 def _show_services(services: "Sequence[ServiceSeen]") -> None:
     from hanse.cli.tables import table
-    from hanse.features.services.overview import port_text
+    from hanse.features.services.view import port_text
 
     if not services:
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.names import RECORDING, SERVING, topic_of
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import (

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from hanse.features.services.broker_policies import policies
 from hanse.features.services.feature import Services
 from hanse.features.services.manifests import (
     BrokerWay,
@@ -16,7 +17,6 @@ from hanse.features.services.manifests import (
     member,
     why_bad_id,
 )
-from hanse.features.services.policies import policies
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.credentials import from_secret
 from hanse.model.manifests import Manifest

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hanse.features.services.migration import LEGACY, OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
+from hanse.features.services.legacy import LEGACY, OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec

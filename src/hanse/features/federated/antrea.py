@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from hanse.features.federated.joining import Federated, Joinable, wish_of
+from hanse.features.federated.join_requests import Federated, Joinable, wish_of
 from hanse.model.kinds.core import Service, ServicePort
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface

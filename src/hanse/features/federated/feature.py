@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.federated.backends import BEHIND
-from hanse.features.federated.fleet import is_led, led, members, serving_key
-from hanse.features.federated.joining import (
+from hanse.features.federated.federated_service import plan_service
+from hanse.features.federated.join_requests import (
     JOINING,
     NATIVE,
     Federated,
     Joinable,
     wish_of,
 )
+from hanse.features.federated.member_service import NATIVE_PREFIX, plan_record
+from hanse.features.federated.members import is_led, led, members, serving_key
 from hanse.features.federated.names import OF_NAMESPACE, RECORD, RECORDING, US, topic_of
 from hanse.features.federated.options import FederatedOptions
-from hanse.features.federated.publishing import NATIVE_PREFIX, plan_record
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, joined_by
-from hanse.features.federated.serving import plan_service
 from hanse.features.federated.slices import GENERATED
 from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
 from hanse.model.keys import Key

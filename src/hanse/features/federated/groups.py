@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Object

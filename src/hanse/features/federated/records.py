@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.names import OF_NAMESPACE, RECORD
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.merge import Number
 from hanse.features.federated.names import CLUSTER, ORIGIN, US
 from hanse.features.federated.records import Backends, MemberPort, Origin

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.federation.inventory import known_clusters, plan_profile, plan_properties
 from hanse.features.federation.members import GUIDE, connection_intents
+from hanse.features.federation.refusals import is_refusal
 from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import held_for, plan_token
-from hanse.features.federation.writing import is_refusal
 from hanse.model.connections import ConnectionIntent
 from hanse.model.facts import (
     Abandonment,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hanse.features.federation.claims import claims_of
 from hanse.features.federation.members import GUIDE, abandoned_in, federation_of, left_over
-from hanse.features.federation.writing import Writing, writing
+from hanse.features.federation.refusals import Writing, writing
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import (
     Abandonment,

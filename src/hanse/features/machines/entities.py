@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from hanse.features.machines.machine import Machine, Source, machine_of, offer_of
 from hanse.features.machines.names import ENTITY_SERVICE, MACHINE
-from hanse.features.machines.serving import machines_of, union
+from hanse.features.machines.service import machines_of, union
 from hanse.model.kinds.antrea import (
     EntityEndpoint,
     EntityPort,

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from hanse.features.machines.entities import plan_machine, service_entity
 from hanse.features.machines.machine import BY_SERVICE, SOURCES, Source, machine_of, offer_of
-from hanse.features.machines.serving import plan_service
-from hanse.features.machines.telling import told_on_machine
+from hanse.features.machines.service import plan_service
+from hanse.features.machines.status import told_on_machine
 from hanse.model.facts import KindServed, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity

@@ -5,7 +5,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.fleet import (
+from hanse.features.services.clusters import (
     BACKENDS,
     alive_for_us,
     members_of,
@@ -20,7 +20,7 @@ from hanse.features.services.merge import Merged, merge
 from hanse.features.services.ranges import only_allowed, outside, told_outside
 from hanse.features.services.records import Record, is_newer, record_of, record_on, told_by
 from hanse.features.services.slices import published
-from hanse.features.services.telling import settings_at_fault, told
+from hanse.features.services.status import settings_at_fault, told
 from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import WriteOutcome
 from hanse.model.fleet import broker_of

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from hanse.features.services.clusters import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
 from hanse.features.services.exports import IMPORTED_HERE, plan_export
-from hanse.features.services.fleet import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
 from hanse.features.services.globalnet import INGRESS, service_behind
 from hanse.features.services.imports import plan_aggregate, plan_import
-from hanse.features.services.migration import LEGACY, OLD_IMPORTS, plan_legacy, service_told
+from hanse.features.services.legacy import LEGACY, OLD_IMPORTS, plan_legacy, service_told
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS, US
 from hanse.features.services.records import clusters_in
 from hanse.model.conditions import find

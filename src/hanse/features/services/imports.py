@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.fleet import (
+from hanse.features.services.clusters import (
     IMPORTED,
     alive_for_all,
     alive_for_us,
@@ -14,8 +14,8 @@ from hanse.features.services.fleet import (
     slices_of,
     source_of,
 )
+from hanse.features.services.legacy import with_older_agents
 from hanse.features.services.merge import Merged, merge
-from hanse.features.services.migration import with_older_agents
 from hanse.features.services.names import (
     DERIVED_SERVICE,
     PRIORITY,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct, structs
 
-from hanse.features.services.policies import CLUSTER_UID, policies
+from hanse.features.services.broker_policies import CLUSTER_UID, policies
 from hanse.model import naming
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hanse.features.services.fleet import IMPORTED
+from hanse.features.services.clusters import IMPORTED
 from hanse.features.services.names import (
     PRIORITY,
     SERVICE_NAME,
@@ -10,7 +10,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     WEIGHT,
 )
-from hanse.features.services.overview import Holding, ServiceSeen, port_text, service_in
+from hanse.features.services.view import Holding, ServiceSeen, port_text, service_in
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import ClusterId, Object

@@ -12,7 +12,7 @@ from hanse.features.machines.machine import (
     offer_of,
 )
 from hanse.features.machines.names import FEDERATING, OF_MACHINES, US
-from hanse.features.machines.telling import told_on_machines, told_on_service
+from hanse.features.machines.status import told_on_machines, told_on_service
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.services.fleet import source_of
+from hanse.features.services.clusters import source_of
 from hanse.features.services.names import (
     RECORD,
     SERVICE_NAME,

@@ -6,7 +6,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.federated.backends import pods_of
-from hanse.features.federated.fleet import (
+from hanse.features.federated.external_dns import (
+    dns_endpoint,
+    outside_name,
+    target_marks,
+    targets_of,
+)
+from hanse.features.federated.groups import groups_of
+from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.members import (
     all_whole,
     beyond_us,
     has_left,
@@ -15,17 +23,9 @@ from hanse.features.federated.fleet import (
     joined,
     serves,
 )
-from hanse.features.federated.groups import groups_of
-from hanse.features.federated.joining import Federated
 from hanse.features.federated.merge import Merged, merge
 from hanse.features.federated.names import CLUSTER, FEDERATED, member_in
 from hanse.features.federated.options import FederatedOptions
-from hanse.features.federated.outward import (
-    dns_endpoint,
-    outside_name,
-    target_marks,
-    targets_of,
-)
 from hanse.features.federated.records import Origin, Record
 from hanse.features.federated.slices import (
     GENERATED,
@@ -35,7 +35,7 @@ from hanse.features.federated.slices import (
     origin_of,
     slices_of,
 )
-from hanse.features.federated.telling import NAME, name_taken, told
+from hanse.features.federated.status import NAME, name_taken, told
 from hanse.model.conditions import find
 from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key

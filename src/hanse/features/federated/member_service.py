@@ -10,8 +10,8 @@ from hanse.features.federated.backends import (
     reached,
     why_unreached,
 )
-from hanse.features.federated.fleet import all_whole, is_led, joined
-from hanse.features.federated.joining import Federated, Joinable, Wish, wish_of
+from hanse.features.federated.join_requests import Federated, Joinable, Wish, wish_of
+from hanse.features.federated.members import all_whole, is_led, joined
 from hanse.features.federated.merge import merge
 from hanse.features.federated.names import EXTERNAL_DNS, member_in
 from hanse.features.federated.records import (
@@ -21,7 +21,7 @@ from hanse.features.federated.records import (
     configmap_of,
     joined_by,
 )
-from hanse.features.federated.telling import CONFLICT, forgotten, membership, told
+from hanse.features.federated.status import CONFLICT, forgotten, membership, told
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService

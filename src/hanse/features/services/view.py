@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
-from hanse.features.services.telling import SETTINGS
+from hanse.features.services.status import SETTINGS
 from hanse.model.conditions import Condition, find
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.names import SERVING, topic_of
 from hanse.features.federated.records import BY_SERVICE, Joined, is_newer, joined_by
 from hanse.model.facts import ClusterState, Departed, KindServed, Phase, Role

@@ -5,7 +5,7 @@ from itertools import chain, zip_longest
 
 from msgspec import Struct
 
-from hanse.features.federated.joining import Federated
+from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.names import EXTERNAL_DNS, HOSTNAME_SET
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Record

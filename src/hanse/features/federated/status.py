@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hanse.features.federated.joining import Joinable
+from hanse.features.federated.join_requests import Joinable
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.core import Service
 from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
