@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hanse.kube.clock import WallClock
-from hanse.kube.request import MERGE_PATCH, Request, Response
 from tinykube.api import ApiServer
+from tinykube.clock import WallClock
+from tinykube.request import MERGE_PATCH, Request, Response
 
 COUNT = 5_000
 SERVICES = "/api/v1/namespaces/default/services"

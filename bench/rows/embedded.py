@@ -14,7 +14,8 @@ from bench.processes import apart, resident
 from bench.row import Effort, Row, unprepared
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request, Transport
-from tinykube.api import ApiServer, InProcess
+from hanse.local.in_process import InProcess
+from tinykube.api import ApiServer
 from tinykube.controllers.suite import ALL, Controllers
 
 IDLE = 100

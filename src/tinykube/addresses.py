@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from random import Random
 from typing import Any, assert_never
 
-from hanse.kube.clock import Clock
+from tinykube.clock import Clock
 from tinykube.failures import (
     FieldError,
     Refusal,

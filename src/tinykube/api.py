@@ -5,15 +5,13 @@ from contextlib import asynccontextmanager
 from random import Random
 from secrets import token_bytes
 
-from hanse.kube.clock import Clock
-from hanse.kube.errors import error_of
-from hanse.kube.request import Request, Response
 from tinykube import bodies, discovery, reads
 from tinykube.addresses import Addresses
 from tinykube.admission import Admission
 from tinykube.bootstrap import Bootstrap
 from tinykube.builtins import BUILTINS
 from tinykube.calls import Call
+from tinykube.clock import Clock
 from tinykube.crds import Definitions
 from tinykube.deletion import Deletion
 from tinykube.failures import (
@@ -24,6 +22,7 @@ from tinykube.failures import (
 )
 from tinykube.paths import is_resource_path, locate
 from tinykube.render import answer, list_answer
+from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
 from tinykube.reviews import reviewed
 from tinykube.storage import Snapshot, Storage
@@ -79,7 +78,7 @@ class ApiServer:
         else:
             self.storage.restore(snapshot)
 
-    async def send(self, request: Request, user: User = ADMIN) -> Response:
+    async def send(self, request: RequestLike, user: User = ADMIN) -> Response:
         """Answer one request that is not a watch; any status, never a refusal as an exception."""
         try:
             return await self._answer(request, user)
@@ -88,7 +87,7 @@ class ApiServer:
 
     @asynccontextmanager
     async def stream(
-        self, request: Request, user: User = ADMIN
+        self, request: RequestLike, user: User = ADMIN
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Answer one watch, line by line; entering it raises `Refusal` for any status but 200."""
         call = self._call(request, user)
@@ -108,13 +107,13 @@ class ApiServer:
         """End every watch, as a server that restarts does."""
         self._watches.drop()
 
-    def _call(self, request: Request, user: User) -> Call:
+    def _call(self, request: RequestLike, user: User) -> Call:
         if not is_resource_path(request.path):
             raise NoSuchPath
         target = locate(self.registry, request.path)
         return Call(request, target, impersonated(request.headers, user), self.clock.now())
 
-    async def _answer(self, request: Request, user: User) -> Response:
+    async def _answer(self, request: RequestLike, user: User) -> Response:
         if not is_resource_path(request.path):
             document = discovery.respond(self.registry, request)
             if document is None:
@@ -175,32 +174,10 @@ class ApiServer:
         return call.verb
 
 
-def is_watch(request: Request) -> bool:
+def is_watch(request: RequestLike) -> bool:
     """Whether a request asks for a stream."""
     if request.method != "GET":
         return False
     return "/watch/" in request.path or any(
         key == "watch" and value.lower() not in ("false", "0") for key, value in request.query
     )
-
-
-class InProcess:
-    """The way to one embedded cluster without sockets, as one user."""
-
-    def __init__(self, server: ApiServer, user: User = ADMIN) -> None:
-        self._server = server
-        self._user = user
-
-    async def send(self, request: Request) -> Response:
-        return await self._server.send(request, self._user)
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        try:
-            async with self._server.stream(request, self._user) as lines:
-                yield lines
-        except Refusal as refusal:
-            raise error_of(refusal.response) from refusal
-
-    async def close(self) -> None:
-        """Nothing is held."""

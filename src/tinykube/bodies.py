@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from hanse.kube.request import JSON, Request
 from tinykube import custom, protobuf, typed
 from tinykube.calls import Call
 from tinykube.failures import bad_request, too_large, unsupported_media_type
 from tinykube.fields import fields_of, type_of
+from tinykube.request import JSON, RequestLike
 from tinykube.resources import Object
 
 LIMIT = 3 * 1024 * 1024
@@ -25,19 +25,19 @@ class Unreadable(Exception):
     """The bytes are not what their content type says; the message is Go's."""
 
 
-def checked(request: Request) -> bytes:
+def checked(request: RequestLike) -> bytes:
     """The body, unless it is too large."""
     if len(request.body) > LIMIT:
         raise too_large(LIMIT)
     return request.body
 
 
-def media_type(request: Request) -> str:
+def media_type(request: RequestLike) -> str:
     """The content type without its parameters."""
     return request.content_type.partition(";")[0].strip().lower() or JSON
 
 
-def parse(request: Request) -> Any:
+def parse(request: RequestLike) -> Any:
     """The body's value, whatever it is; raises `Unreadable`."""
     body = checked(request)
     match media_type(request):

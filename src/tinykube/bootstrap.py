@@ -3,8 +3,8 @@
 from ipaddress import ip_network
 from random import Random
 
-from hanse.kube.clock import Clock
 from tinykube.addresses import SERVICECIDRS, Addresses
+from tinykube.clock import Clock
 from tinykube.metadata import new_uid, timestamp
 from tinykube.resources import Object
 from tinykube.storage import Storage

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from hanse.kube.request import Request
 from tinykube.failures import Refusal, bad_request, invalid_object, unsupported
 from tinykube.paths import Target
+from tinykube.request import RequestLike
 from tinykube.resources import Resource
 from tinykube.users import User
 
@@ -19,7 +19,7 @@ class Call:
 
     __slots__ = ("_query", "now", "request", "target", "user", "verb", "warnings")
 
-    def __init__(self, request: Request, target: Target, user: User, now: datetime) -> None:
+    def __init__(self, request: RequestLike, target: Target, user: User, now: datetime) -> None:
         self.request = request
         self.now = now
         self.target = target

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.clock import Clock
+from tinykube.clock import Clock
 from tinykube.failures import (
     FieldError,
     forbidden,

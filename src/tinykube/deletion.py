@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from hanse.kube.clock import Clock
 from tinykube import bodies
 from tinykube.addresses import Addresses
 from tinykube.admission import Admission, Event
 from tinykube.calls import Call
+from tinykube.clock import Clock
 from tinykube.crds import CRD_CLEANUP, CRDS
 from tinykube.failures import (
     Refusal,

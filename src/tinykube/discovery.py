@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from hanse.kube.request import JSON, Request, Response
 from tinykube import openapi
+from tinykube.request import JSON, RequestLike, Response
 from tinykube.resources import Group, Object, Registry, Resource, Subresource
 
 VERSION = "v1.35.4"
@@ -23,7 +23,7 @@ _kept: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]] 
 )
 
 
-def respond(registry: Registry, request: Request) -> Response | None:
+def respond(registry: Registry, request: RequestLike) -> Response | None:
     """The answer to a request for a document that is no object, or None for any other path."""
     if request.method not in ("GET", "HEAD"):
         return None
@@ -96,14 +96,14 @@ def _openapi_v2(accept: str) -> Response:
     return Response(200, b"\x0a\x032.0", headers)
 
 
-def _unless_known(request: Request, answer: Response) -> Response:
+def _unless_known(request: RequestLike, answer: Response) -> Response:
     """304 when the client says that it has this very document."""
     known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
     etag = answer.headers["etag"]
     return Response(304, b"", {"etag": etag}) if etag in known else answer
 
 
-def _health(path: str, request: Request) -> Response | None:
+def _health(path: str, request: RequestLike) -> Response | None:
     """An embedded cluster that answers at all is well."""
     root, _, part = path[1:].partition("/")
     name = _CHECKS.get(f"/{root}")

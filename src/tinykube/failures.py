@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.request import Response
+from tinykube.request import Response
 from tinykube.resources import Resource
 
 

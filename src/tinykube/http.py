@@ -12,9 +12,9 @@ from typing import Protocol
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from hanse.kube.request import JSON, Request, Response
 from tinykube.api import is_watch
 from tinykube.failures import Refusal
+from tinykube.request import JSON, Request, RequestLike, Response
 from tinykube.users import ANONYMOUS, User, impersonated
 
 log = logging.getLogger(__name__)
@@ -36,10 +36,10 @@ _NOBODY_LISTENS = 499
 class Api(Protocol):
     """What is served: an ApiServer, or one with faults before it."""
 
-    async def send(self, request: Request, user: User) -> Response: ...
+    async def send(self, request: RequestLike, user: User) -> Response: ...
 
     def stream(
-        self, request: Request, user: User
+        self, request: RequestLike, user: User
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
     def authenticate(self, token: str) -> User | None: ...
@@ -114,7 +114,9 @@ class _Door:
             return ANONYMOUS
         raise Refusal(401, "Unauthorized", "Unauthorized")
 
-    async def _watch(self, http: BaseRequest, request: Request, user: User) -> web.StreamResponse:
+    async def _watch(
+        self, http: BaseRequest, request: RequestLike, user: User
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": _NO_CACHE})
         try:
             async with asyncio.timeout(None) as scope, self._api.stream(request, user) as lines:

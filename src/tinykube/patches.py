@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 
-from hanse.kube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from hanse.model.merging import merge
 from tinykube import custom, typed
 from tinykube.bodies import Unreadable, checked, media_type, parse_json
 from tinykube.calls import Call
@@ -21,6 +19,7 @@ from tinykube.failures import (
 )
 from tinykube.fields import type_of
 from tinykube.jsonpatch import PatchFailed, apply_json_patch
+from tinykube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tinykube.resources import Object
 from tinykube.strategic import BadDirective, KeyMissing, go_text, strategic_merge
 
@@ -146,3 +145,16 @@ def _json(patched: Object) -> str:
 def _bad_patch(text: str, detail: str) -> Refusal:
     error: FieldError = invalid("patch", text, detail)
     return invalid_object("", "", "", [error])
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """The target with a JSON merge patch (RFC 7386) applied; neither argument is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge(result.get(name), value)
+    return result

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.request import Response
 from tinykube.bodies import syntax_problem
 from tinykube.calls import Call
 from tinykube.failures import (
@@ -22,6 +21,7 @@ from tinykube.failures import (
     unsupported,
 )
 from tinykube.render import answer, list_answer
+from tinykube.request import Response
 from tinykube.resources import Object
 from tinykube.selectors import Selection, selection
 from tinykube.storage import Compacted, Storage

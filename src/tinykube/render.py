@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from hanse.kube.request import Response
 from tinykube import tables
 from tinykube.calls import Call
+from tinykube.request import Response
 from tinykube.resources import Object
 
 Form = Literal["object", "table", "metadata"]

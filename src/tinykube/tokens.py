@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hanse.kube.clock import Clock
+from tinykube.clock import Clock
 from tinykube.failures import bad_request, invalid, invalid_object, not_found
 from tinykube.metadata import new_uid, timestamp
 from tinykube.resources import Object, Resource

@@ -8,9 +8,9 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.clock import Clock
 from tinykube import typed
 from tinykube.calls import Call
+from tinykube.clock import Clock
 from tinykube.failures import Refusal, expired, too_large_version
 from tinykube.fields import fields_of, type_of
 from tinykube.reads import check_list_options, selected_by

@@ -5,11 +5,11 @@ from random import Random
 
 from msgspec import Struct
 
-from hanse.kube.clock import Clock
 from tinykube import bodies, custom, metadata, patches, typed
 from tinykube.addresses import Addresses
 from tinykube.admission import Admission, Event
 from tinykube.calls import Call
+from tinykube.clock import Clock
 from tinykube.failures import (
     Refusal,
     already_exists,

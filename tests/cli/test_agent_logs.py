@@ -12,6 +12,7 @@ from hanse.cli.agent_logs import following_log_level
 from hanse.features.gslb.feature import Gslb
 from hanse.kube.client import Client
 from hanse.kube.events import Deleted
+from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import ObjectChange
@@ -19,7 +20,7 @@ from hanse.runtime.api import KubeApi
 from hanse.runtime.reconciler import Reconciler
 from tests.features.gslb.fleet import config
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

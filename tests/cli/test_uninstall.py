@@ -15,6 +15,7 @@ from hanse.features.services.manifests import at_home
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
+from hanse.local.in_process import InProcess
 from hanse.model.keys import Key
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment
@@ -24,7 +25,7 @@ from hanse.model.manifests import Manifest, definitions
 from hanse.model.objects import Meta
 from hanse.runtime.ownership import Owner, stamped
 from tests.cli.programs import Running, running
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

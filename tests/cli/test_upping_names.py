@@ -15,12 +15,13 @@ from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request
+from hanse.local.in_process import InProcess
 from hanse.local.up.composition import compose
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.objects import Object
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

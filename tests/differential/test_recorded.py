@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hanse.local.in_process import InProcess
 from tests.differential.allowed import ALLOWED
 from tests.differential.judging import judge
 from tests.differential.playing import Outcome, Server, play
@@ -12,7 +13,7 @@ from tests.differential.recording import recorded
 from tests.differential.requests import CASES
 from tests.differential.vocabulary import Case
 from tests.support.time import LoopClock, run
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 from tinykube.webhooks import WebhookCall, WebhookFailed
 
 RECORDED = recorded()

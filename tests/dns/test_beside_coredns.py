@@ -15,6 +15,7 @@ from hanse.kube.authority import Authority, server_context
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request
+from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.crds import crd_of
 from hanse.model.kinds.multicluster import ServiceImport
@@ -23,7 +24,7 @@ from tests.dns.coredns import Difference, ask, coredns, differences, in_words, u
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
 from tests.dns.running import running
 from tests.support.builders import namespace
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 from tinykube.http import serve
 from tinykube.users import ADMIN
 

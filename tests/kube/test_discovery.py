@@ -14,13 +14,14 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.events import Listed, NotServed
 from hanse.kube.request import JSON, Request, Response, Transport
 from hanse.kube.watching import follow
+from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind
 from tests.kube.scripted import Scripted, answer, refusal
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,13 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.elector import STEADY, Elector, Following, Leading, Standing
 from hanse.kube.lease import WANTED, wanted_by
+from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
 from tests.support.faults import Network, Weather
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -12,12 +12,13 @@ from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials
 from hanse.kube.renewal import Account, InFile, InSecret, Renewal
 from hanse.kube.request import Request
+from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Meta
 from tests.support.builders import namespace
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

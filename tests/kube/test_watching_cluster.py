@@ -14,13 +14,14 @@ from hanse.kube.events import Event, Interrupted, Listed, NotServed
 from hanse.kube.request import Request
 from hanse.kube.store import Store
 from hanse.kube.watching import follow
+from hanse.local.in_process import InProcess
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Object
 from tests.kube.test_discovery import CRDS, EXPORTS, define
 from tests.support.faults import Network, Weather
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

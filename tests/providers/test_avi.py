@@ -16,6 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials, Conflict, NotFound, Throttled, Unreachable
 from hanse.kube.request import Request
+from hanse.local.in_process import InProcess
 from hanse.model.crds import crd_of
 from hanse.model.kinds.avi import AviGslbService, AviServiceSpec
 from hanse.model.kinds.core import Namespace, Secret
@@ -32,7 +33,7 @@ from hanse.model.objects import Meta
 from hanse.providers.avi import AviController, Controller, NoController
 from tests.features.gslb.fleet import HOST, amko, balancer, config, policy
 from tests.providers.avi_server import PASSWORD, USER, AviServer
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
 from hanse.kube.events import Interrupted
+from hanse.local.in_process import InProcess
 from hanse.model.facts import Facts, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
@@ -18,7 +19,7 @@ from hanse.model.objects import Object
 from hanse.runtime.api import KubeApi
 from hanse.runtime.connection import Connection, Scope, Stream
 from hanse.runtime.fleet import Fleet
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot list it"))

@@ -10,6 +10,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import Terms
+from hanse.local.in_process import InProcess
 from hanse.model.connections import ConnectionIntent, KubeconfigCredentials, ServerCredentials
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
@@ -26,7 +27,6 @@ from tests.runtime.town import SHOP, Crown
 from tests.support.builders import configmap, namespace
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
-from tinykube.api import InProcess
 
 TERMS = Terms(
     lease=timedelta(seconds=15), deadline=timedelta(seconds=10), retry=timedelta(seconds=2)

@@ -10,6 +10,7 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Status
+from hanse.local.in_process import InProcess
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.runtime.api import KubeApi
 from hanse.runtime.connection import Connection
@@ -17,7 +18,7 @@ from hanse.runtime.health_probe import MUTE, NOTICED, PATIENCE, QUIET, listen
 from tests.runtime.town import town
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tests.support.world import BROKER
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

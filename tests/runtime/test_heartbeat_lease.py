@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from hanse.kube.client import Client
+from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,11 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
+from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.runtime.replica_slots import ReplicaSlots
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ from random import Random
 from hanse.kube.client import Client
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
+from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
@@ -21,7 +22,7 @@ from hanse.runtime.reconciler import Reconciler
 from tests.support.builders import namespace
 from tests.support.faults import Network
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 TERMS = Terms()
 

@@ -7,22 +7,22 @@ from datetime import timedelta
 
 from hanse.app import BROKER
 from hanse.kube.access import Credentials, Endpoint
-from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.errors import Unreachable
 from hanse.kube.lease import Terms
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.request import Transport
+from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.testbed import Door
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 from tinykube.controllers import suite
 from tinykube.controllers.suite import Controllers
-from tinykube.dialling import Dialled, Listed
-from tinykube.failures import Refusal
+from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
-from tinykube.users import ADMIN, User
+from tinykube.users import User
 from tinykube.webhooks import WebhookCall, WebhookFailed
 
 DOWNTIME = timedelta(seconds=3)
@@ -51,18 +51,18 @@ class EmbeddedTestbed:
         return InProcess(self.servers[cluster])
 
     async def admit(self, account: Account, cluster: ClusterId) -> Transport:
-        return _Way(self._doors[cluster])
+        return InProcess(self._doors[cluster])
 
     def endpoint(self, cluster: ClusterId) -> Endpoint:
         return Endpoint(f"https://{cluster}.example:6443", ca_of(cluster))
 
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
-        return Dialled(credentials, self._listed)
+        return UrlTransport(credentials, self._listed)
 
-    def _listed(self, url: str) -> Listed | None:
+    def _listed(self, url: str) -> Listener | None:
         for name, door in self._doors.items():
             if self.endpoint(name).url == url:
-                return Listed(door, ca_of(name))
+                return Listener(door, ca_of(name))
         return None
 
     def open_door(self, name: str) -> Door:
@@ -133,12 +133,12 @@ class _Door:
         finally:
             self._shut = False
 
-    async def send(self, request: Request, user: User) -> Response:
+    async def send(self, request: RequestLike, user: User) -> Response:
         self._enter()
         return await self._server.send(request, user)
 
     @asynccontextmanager
-    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: RequestLike, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
         self._enter()
         async with self._server.stream(request, user) as lines:
             yield lines
@@ -149,24 +149,3 @@ class _Door:
     def _enter(self) -> None:
         if self._shut:
             raise Unreachable("the API server is down")
-
-
-class _Way:
-    """The way of an agent to its own cluster or its broker."""
-
-    def __init__(self, door: _Door) -> None:
-        self._door = door
-
-    async def send(self, request: Request) -> Response:
-        return await self._door.send(request, ADMIN)
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        try:
-            async with self._door.stream(request, ADMIN) as lines:
-                yield lines
-        except Refusal as refusal:
-            raise error_of(refusal.response) from refusal
-
-    async def close(self) -> None:
-        """Nothing is held."""

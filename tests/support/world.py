@@ -7,6 +7,7 @@ from datetime import timedelta
 from random import Random
 
 from hanse.kube.client import Client
+from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
@@ -15,7 +16,7 @@ from hanse.runtime.guard import Guard
 from hanse.runtime.reconciler import Reconciler
 from tests.support.faults import Network
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 
 BROKER = "broker"
 

@@ -3,9 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.kube.request import Request, Response
 from tinykube.builtins import BUILTINS
 from tinykube.discovery import respond
+from tinykube.request import Request, Response
 from tinykube.resources import CustomVersion, Registry, Resource, Subresource
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from hanse.kube.authority import Authority, client_context, server_context
-from hanse.kube.request import Request, Response
 from tinykube.failures import Refusal
 from tinykube.http import BODY_LIMIT, serve
+from tinykube.request import RequestLike, Response
 from tinykube.users import ANONYMOUS, User
 
 ADA = User("ada", ("sailors",))
@@ -31,19 +31,19 @@ class Recorder:
     """Answers everything, and keeps what was asked by whom."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Request, User]] = []
+        self.asked: list[tuple[RequestLike, User]] = []
         self.answer = Response(200, b"{}", {"content-type": "application/json"})
         self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.watch_ended = asyncio.Event()
 
-    async def send(self, request: Request, user: User) -> Response:
+    async def send(self, request: RequestLike, user: User) -> Response:
         self.asked.append((request, user))
         if request.path == "/breaks":
             raise ZeroDivisionError
         return self.answer
 
     @asynccontextmanager
-    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: RequestLike, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
         self.asked.append((request, user))
         if request.path == "/gone":
             raise Refusal(410, "Expired", "too old resource version")

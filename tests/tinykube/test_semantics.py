@@ -3,6 +3,7 @@
 import pytest
 
 from hanse.kube.request import JSON, MERGE_PATCH, Request
+from hanse.local.in_process import InProcess
 from tests.tinykube.core_cluster import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -13,7 +14,7 @@ from tests.tinykube.core_cluster import (
     deployment,
     pod,
 )
-from tinykube.api import ApiServer, InProcess, is_watch
+from tinykube.api import ApiServer, is_watch
 
 
 async def test_a_new_cluster_has_its_namespaces_and_its_own_service() -> None:

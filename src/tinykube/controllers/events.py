@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.kube.clock import Clock
+from tinykube.clock import Clock
 from tinykube.controllers.contract import EVENTS, Create, Patch, Tell
 from tinykube.controllers.objects import (
     name_of,

@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hanse.kube.errors import Conflict, KubeError
 from tinykube.api import ApiServer
 from tinykube.controllers.contract import Controller, Key, Outcome, Write
 from tinykube.controllers.events import Recorder
 from tinykube.controllers.objects import name_of, namespace_of
 from tinykube.controllers.observed import Observed
-from tinykube.controllers.writing import Writer
+from tinykube.controllers.writing import WriteError, Writer
 from tinykube.resources import Object
 from tinykube.storage import Change, Notice, Restored
 
@@ -26,8 +25,12 @@ _LONGEST = timedelta(seconds=30)
 
 def pause_after(error: Exception, attempt: int) -> timedelta:
     """How long to wait before a key is tried again; one that was overtaken hardly waits."""
-    first = timedelta(milliseconds=1 if isinstance(error, Conflict) else 20)
+    first = timedelta(milliseconds=1 if _is_conflict(error) else 20)
     return min(first * 2.0 ** min(attempt, 20), _LONGEST)
+
+
+def _is_conflict(error: Exception) -> bool:
+    return isinstance(error, WriteError) and error.is_conflict
 
 
 class WorkLoop:
@@ -108,7 +111,7 @@ class WorkLoop:
         if write is not None:
             try:
                 await self._writer.send_all((write,))
-            except KubeError:
+            except WriteError:
                 log.debug("an event was refused", exc_info=True)
         await asyncio.sleep(0)
         return True
@@ -171,7 +174,7 @@ class WorkLoop:
         failed: Exception | None = None
         try:
             await self._writer.send_all(writes)
-        except KubeError as error:
+        except WriteError as error:
             failed = error
         except Exception as error:
             log.exception("a write failed", extra={"controller": controller.name, "key": key})
@@ -181,7 +184,7 @@ class WorkLoop:
         if failed is None:
             self._succeeded(work)
         else:
-            if not isinstance(failed, Conflict):
+            if not _is_conflict(failed):
                 self._view.refusals[(controller.name, key)] = str(failed)
             self._retry(work, failed)
         if work in self._again:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from hanse.kube.clock import Clock
+from tinykube.clock import Clock
 from tinykube.controllers.contract import (
     CONTROLLER_REVISIONS,
     PODS,

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from tinykube.api import ApiServer, InProcess
+from hanse.local.in_process import InProcess
+from tinykube.api import ApiServer
 from tinykube.controllers.accounts import NamespaceDefaults
 from tinykube.controllers.contract import Controller
 from tinykube.controllers.daemonset import DaemonSets

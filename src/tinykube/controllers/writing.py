@@ -6,9 +6,6 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.errors import Conflict as Stale
-from hanse.kube.errors import KubeError, NotFound, error_of
-from hanse.kube.request import MERGE_PATCH, Request
 from tinykube.api import ApiServer
 from tinykube.controllers.contract import (
     Create,
@@ -20,6 +17,7 @@ from tinykube.controllers.contract import (
 )
 from tinykube.controllers.events import Recorder
 from tinykube.controllers.objects import name_of, namespace_of, uid_of
+from tinykube.request import MERGE_PATCH, Request, Response
 from tinykube.resources import Object, Resource
 from tinykube.users import CONTROLLERS
 
@@ -35,6 +33,28 @@ class _Answer(Struct, frozen=True, gc=False):
 
 
 _answer = msgspec.json.Decoder(_Answer)
+
+
+class _Status(Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+_status = msgspec.json.Decoder(_Status)
+
+
+class WriteError(Exception):
+    """The API server refused a write of a controller."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message or reason or f"status {code}")
+        self.code = code
+        self.reason = reason
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether a precondition failed: the object is not as it was observed."""
+        return self.code == 409 and self.reason != "AlreadyExists"
 
 
 class Writer:
@@ -67,7 +87,7 @@ class Writer:
     async def _send(self, request: Request) -> bytes:
         response = await self._api.send(request, CONTROLLERS)
         if not 200 <= response.status < 300:
-            raise error_of(response)
+            raise _write_error(response)
         return response.body
 
     async def _patch(self, write: Patch, versions: dict[str, str]) -> None:
@@ -82,7 +102,9 @@ class Writer:
         body = _encode({**write.body, "metadata": metadata})
         try:
             answer = await self._send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
-        except NotFound:
+        except WriteError as error:
+            if error.code != 404:
+                raise
             return  # gone in the meantime, which wakes whoever cares
         versions[uid_of(target)] = _answer.decode(answer).metadata.resource_version
 
@@ -99,7 +121,9 @@ class Writer:
         path = resource.path(namespace_of(write.target), name_of(write.target))
         try:
             await self._send(Request("DELETE", path, body=_encode(options)))
-        except (NotFound, Stale):
+        except WriteError as error:
+            if error.code != 404 and not error.is_conflict:
+                raise
             return  # it is gone, or another has its name: both are what was wanted
 
     def _create(self, write: Create) -> Request:
@@ -121,9 +145,13 @@ class Writer:
             self._generation = registry.generation
         found = self._resources.get(store)
         if found is None:
-            raise KindWithdrawn(store)
+            raise WriteError(404, "NotFound", f"{store} is no longer served")
         return found
 
 
-class KindWithdrawn(KubeError):
-    """A store's kind is no longer served; its objects are on their way out."""
+def _write_error(response: Response) -> WriteError:
+    try:
+        status = _status.decode(response.body)
+    except msgspec.DecodeError:
+        status = _Status(message=response.body.decode("utf-8", "replace").strip())
+    return WriteError(response.status, status.reason, status.message)

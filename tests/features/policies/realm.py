@@ -25,6 +25,7 @@ from hanse.features.policies.record import (
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_of
 from hanse.kube.request import Request, Response, Transport
+from hanse.local.in_process import InProcess
 from hanse.model.crds import crds, stand_ins
 from hanse.model.facts import Leadership, Role
 from hanse.model.keys import Key
@@ -38,7 +39,7 @@ from hanse.runtime.leaders import Leaders
 from hanse.runtime.leaving import leave, leave_by_force
 from hanse.runtime.reconciler import Reconciler
 from tests.support.world import Agent, World
-from tinykube.api import ApiServer, InProcess
+from tinykube.api import ApiServer
 from tinykube.controllers.suite import Controllers
 
 LUBECK, HAMBURG, BERGEN = "lubeck", "hamburg", "bergen"

@@ -11,6 +11,7 @@ from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
+from hanse.local.in_process import InProcess
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -23,7 +24,6 @@ from tests.support.builders import namespace
 from tests.support.faults import READING
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World
-from tinykube.api import InProcess
 
 NAMES = ("bergen", "hamburg", "lubeck")
 SHOP = "shop"

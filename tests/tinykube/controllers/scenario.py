@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from hanse.kube.errors import error_of
-from hanse.kube.request import MERGE_PATCH, Request
+from hanse.local.in_process import client_response
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer
 from tinykube.controllers.suite import ALL, Controllers, Simulation
+from tinykube.request import MERGE_PATCH, Request
 from tinykube.resources import Object
 from tinykube.storage import Snapshot
 from tinykube.webhooks import WebhookCaller, call_over_https
@@ -30,7 +31,7 @@ class Cluster:
         request = Request(method, path, body=msgspec.json.encode(body) if body else b"", **more)
         response = await self.api.send(request)
         if response.status >= 300:
-            raise error_of(response)
+            raise error_of(client_response(response))
         answer: Object = msgspec.json.decode(response.body)
         return answer
 

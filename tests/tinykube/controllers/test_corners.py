@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hanse.kube.request import Request, Response
-from tinykube.api import InProcess
+from hanse.local.in_process import InProcess
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
 from tinykube.controllers.nodes import NodeRanges
 from tinykube.controllers.objects import fulfils

@@ -12,14 +12,15 @@ from hanse.kube.authority import LOOPBACK, Authority, server_context
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
+from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.composition import Member
 from hanse.local.up.failures import UpError
 from hanse.local.up.folder import Folder
-from tinykube.api import ApiServer, InProcess
+from tinykube import request as served
+from tinykube.api import ApiServer
 from tinykube.controllers.nodes import NodeRanges
 from tinykube.controllers.suite import ALL, BROKER, Controllers, Simulation
-from tinykube.dialling import Dialled, Listed
 from tinykube.http import serve
 from tinykube.users import ADMIN, User
 from tinykube.webhooks import HttpsCaller, WebhookCaller
@@ -105,11 +106,11 @@ class EmbeddedCluster:
         return _Way(self)
 
     def dial(self, credentials: Credentials) -> Transport:
-        return Dialled(credentials, self._listed)
+        return UrlTransport(credentials, self._listed)
 
-    def _listed(self, url: str) -> Listed | None:
+    def _listed(self, url: str) -> Listener | None:
         here = self.running and url == self.url
-        return Listed(self._door, self._authority.certificate) if here else None
+        return Listener(self._door, self._authority.certificate) if here else None
 
     def slow(self, delay: timedelta) -> None:
         self._door.delay = delay
@@ -217,13 +218,15 @@ class _Door:
         self._tokens = tokens
         self.delay = _NO_DELAY
 
-    async def send(self, request: Request, user: User) -> Response:
+    async def send(self, request: served.RequestLike, user: User) -> served.Response:
         if self.delay:
             await asyncio.sleep(self.delay.total_seconds())
         return await self._api.send(request, user)
 
     @asynccontextmanager
-    async def stream(self, request: Request, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, request: served.RequestLike, user: User
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         if self.delay:
             await asyncio.sleep(self.delay.total_seconds())
         async with self._api.stream(request, user) as lines:

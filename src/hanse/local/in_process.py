@@ -1,0 +1,103 @@
+"""Transports to embedded clusters without sockets: direct, or by URL, certificate and token."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from hanse.kube.access import Access, Credentials
+from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.request import Request, Response
+from tinykube import request as served
+from tinykube.failures import Refusal
+from tinykube.http import Api
+from tinykube.users import ADMIN, User
+
+
+class InProcess:
+    """A transport to one embedded cluster, or to one with faults before it, as one user."""
+
+    def __init__(self, server: Api, user: User = ADMIN) -> None:
+        self._server = server
+        self._user = user
+
+    async def send(self, request: Request) -> Response:
+        return client_response(await self._server.send(request, self._user))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        try:
+            async with self._server.stream(request, self._user) as lines:
+                yield lines
+        except Refusal as refusal:
+            raise error_of(client_response(refusal.response)) from refusal
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Listener(Struct, frozen=True):
+    """The API that is served at a URL, and the certificate of its authority."""
+
+    api: Api
+    ca: bytes
+
+
+Directory = Callable[[str], Listener | None]
+"""Finds the listener at a URL; None where a connection would be refused."""
+
+_UNAUTHORIZED = Refusal(401, "Unauthorized", "Unauthorized")
+
+
+class UrlTransport:
+    """A transport that looks its server up at each request and authenticates by token."""
+
+    def __init__(self, credentials: Credentials, directory: Directory) -> None:
+        self._credentials = credentials
+        self._directory = directory
+
+    async def send(self, request: Request) -> Response:
+        try:
+            api, user = await self._authenticated()
+            return client_response(await api.send(request, user))
+        except Refusal as refusal:
+            return client_response(refusal.response)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        try:
+            api, user = await self._authenticated()
+            async with api.stream(request, user) as lines:
+                yield lines
+        except Refusal as refusal:
+            raise error_of(client_response(refusal.response)) from refusal
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _authenticated(self) -> tuple[Api, User]:
+        access = await self._credentials.access()
+        try:
+            return self._authenticate(access)
+        except Refusal:
+            renewed = await self._credentials.renewed(access)
+            if renewed == access:
+                raise
+            return self._authenticate(renewed)
+
+    def _authenticate(self, access: Access) -> tuple[Api, User]:
+        url = access.endpoint.url
+        listener = self._directory(url)
+        if listener is None:
+            raise Unreachable(f"cannot connect to {url}: connection refused")
+        if access.endpoint.ca.strip() != listener.ca.strip():
+            raise Unreachable(f"the certificate of {url} is not signed by the given authority")
+        user = listener.api.authenticate(access.identity.token)
+        if user is None:
+            raise _UNAUTHORIZED
+        return listener.api, user
+
+
+def client_response(response: served.Response) -> Response:
+    """A response of tinykube as the client's own type; the body is not copied."""
+    return Response(response.status, response.body, response.headers)

@@ -1,0 +1,55 @@
+"""HTTP requests and responses as values, and the content types that the API server reads."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+
+class RequestLike(Protocol):
+    """What the API server reads of a request; a client's own request type may have more."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def query(self) -> tuple[tuple[str, str], ...]: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def content_type(self) -> str: ...
+
+    @property
+    def accept(self) -> str: ...
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]: ...
+
+
+class Request(Struct, frozen=True):
+    """One HTTP request; the path is without the query."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    content_type: str = JSON
+    accept: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Response(Struct, frozen=True):
+    """A whole answer of any status; header names are in lower case."""
+
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = {}
