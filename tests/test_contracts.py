@@ -44,7 +44,10 @@ def test_a_forbidden_import_breaks_the_contract(contract: str, tmp_path: Path) -
 
 
 def lint(contract: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    program = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command as run; run()"
+    program = (
+        "import sys; sys.path.insert(0, 'src'); "
+        "from importlinter.cli import lint_imports_command as run; run()"
+    )
     arguments = ("--no-cache", "--config", "pyproject.toml", "--contract", contract)
     return subprocess.run(
         (sys.executable, "-c", program, *arguments),
