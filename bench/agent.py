@@ -47,7 +47,7 @@ async def main(cluster: str, kubeconfig: Path) -> None:
     async with agent.running():
         await synced(agent)
         _say("synced")
-        await agent.engine.settled()
+        await agent.reconciler.settled()
         _say("settled")
         questions = await _lines()
         while await questions.readline():
@@ -64,16 +64,18 @@ def told_by(agent: Agent, *ways: Counted) -> Told:
         cpu=time.process_time(),
         resident=resident(),
         most_resident=most_resident(),
-        quiet=agent.engine.queue.quiet,
+        quiet=agent.reconciler.queue.quiet,
         objects=sum(
-            len(store) for several in agent.engine.fleet.stores.values() for store in several
+            len(store)
+            for several in agent.reconciler.informers.stores.values()
+            for store in several
         ),
     )
 
 
 async def synced(agent: Agent) -> None:
     """Wait until an agent has read everything in every cluster."""
-    facts = agent.engine.fleet.facts
+    facts = agent.reconciler.informers.facts
     while any(s.phase is not Phase.SYNCED for s in facts.all(ClusterState)):  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.005)
 

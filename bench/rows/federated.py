@@ -62,7 +62,7 @@ class Measured(SupervisedWorld):
     @property
     def plans(self) -> float:
         return sum(
-            s.engine.metrics.registry.get_sample_value(
+            s.reconciler.metrics.registry.get_sample_value(
                 "hanse_plan_seconds_count", {"feature": FederatedServices.name}
             )
             or 0.0
@@ -75,7 +75,7 @@ class Measured(SupervisedWorld):
         return sum(
             len(msgspec.json.encode(obj))
             for supervisor in self.supervisors.values()
-            for stores in supervisor.engine.fleet.stores.values()
+            for stores in supervisor.reconciler.informers.stores.values()
             for store in stores
             for obj in store.all()
         )

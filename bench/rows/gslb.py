@@ -111,8 +111,8 @@ async def _probed(effort: Effort) -> float:
             for n in range(number)
         ]
         source = _Wish([Probe(target, rule) for target in targets])
-        engine, prober = _prober(source)
-        async with engine.running(), prober.running():
+        reconciler, prober = _prober(source)
+        async with reconciler.running(), prober.running():
             await asyncio.sleep(seconds)  # everything was tried once and has its time
             began, tried = _cpu(), prober.tries
             await asyncio.sleep(seconds)
@@ -126,17 +126,17 @@ async def _failed_over() -> float:
     view = View("bench", global_zones=(ZONE,))
     listeners = bound("127.0.0.1", 0, 1)
     async with _answering() as port, _answering() as other:
-        engine, prober = _prober(_Wish(_watching(port, other)))
+        reconciler, prober = _prober(_Wish(_watching(port, other)))
         service = _service(port, other)
-        seen = _with_service(engine, service)
+        seen = _with_service(reconciler, service)
         compiler = Compiler(view, [GlobalZone(view)])
         try:
             async with serving([Served(compiler, (listeners,))]) as server:
                 feed = Feed(compiler, server, seen)
-                engine.event_handlers.append(feed.on_change)
-                async with engine.running(), prober.running(), feed.running():
+                reconciler.event_handlers.append(feed.on_change)
+                async with reconciler.running(), prober.running(), feed.running():
                     await feed.told()
-                    while len(list(engine.fleet.facts.all(Health))) < 2:  # noqa: ASYNC110
+                    while len(list(reconciler.informers.facts.all(Health))) < 2:  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
                     return await _time_until_out(port, listeners.address)
         finally:
@@ -179,12 +179,12 @@ async def _weighed(questions: int) -> float:
         metadata=Meta(name=HOST, namespace=NAMESPACE, uid="1", resource_version="1"),
         spec=GlobalServiceSpec(host=HOST, members=members),
     )
-    engine, _ = _prober(_Wish([]))
+    reconciler, _ = _prober(_Wish([]))
     view = View("bench", global_zones=(ZONE,))
     compiler, listeners = Compiler(view, [GlobalZone(view)]), bound("127.0.0.1", 0, 1)
     try:
         async with serving([Served(compiler, (listeners,))]) as server:
-            feed = Feed(compiler, server, _with_service(engine, service))
+            feed = Feed(compiler, server, _with_service(reconciler, service))
             async with feed.running():
                 await feed.told()
                 told = await asyncio.to_thread(_ask_many, listeners.address, questions)
@@ -229,8 +229,8 @@ class _Wish:
 
 
 def _prober(wish: _Wish) -> tuple[Reconciler, Prober]:
-    engine = Reconciler([], HOME, clock=WallClock(), random=Random(1))
-    return engine, Prober(engine, [wish], Sockets(), clock=WallClock(), loopback=True)
+    reconciler = Reconciler([], HOME, clock=WallClock(), random=Random(1))
+    return reconciler, Prober(reconciler, [wish], Sockets(), clock=WallClock(), loopback=True)
 
 
 _STOPPED: set[int] = set()
@@ -284,15 +284,15 @@ def _service(port: int, other: int) -> GlobalService:
     )
 
 
-def _with_service(engine: Reconciler, service: GlobalService) -> "_Seeing":
-    return _Seeing(engine, service)
+def _with_service(reconciler: Reconciler, service: GlobalService) -> "_Seeing":
+    return _Seeing(reconciler, service)
 
 
 class _Seeing:
     """What the zone sees: one service, and the engine's facts."""
 
-    def __init__(self, engine: Reconciler, service: GlobalService) -> None:
-        self._engine = engine
+    def __init__(self, reconciler: Reconciler, service: GlobalService) -> None:
+        self._reconciler = reconciler
         watch = GlobalZone.watches[0]
         store: Store[GlobalService] = Store(watch.indexes)
         store.take(Listed((service,), "1"))
@@ -301,7 +301,7 @@ class _Seeing:
         }
 
     def __call__(self) -> Snapshot:
-        facts, now = self._engine.fleet.facts, WallClock().now()
+        facts, now = self._reconciler.informers.facts, WallClock().now()
         return Snapshot(self._stores, facts, now, HOME)
 
 

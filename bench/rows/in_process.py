@@ -46,7 +46,7 @@ class AgentHere:
         return replace(told_by(self.agent, *self._ways), cpu=0.0)  # counted with all the rest
 
     async def quiet(self) -> Told:
-        await self.agent.engine.settled()
+        await self.agent.reconciler.settled()
         return await self.ask()
 
 

@@ -75,16 +75,16 @@ def queueing(events: int) -> dict[str, float]:
 
 async def _followed(way: "Streamed") -> float:
     """Follow a cluster as an agent does, but plan nothing: keys stay in the queue."""
-    engine = Reconciler([Toy()], "lubeck", clock=WallClock(), random=Random(1))
-    engine.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(way), Random(1)))
-    async with engine.fleet.running():
-        engine.active = True
+    reconciler = Reconciler([Toy()], "lubeck", clock=WallClock(), random=Random(1))
+    reconciler.informers.join("lubeck", {Role.LOCAL}, KubeApi(Client(way), Random(1)))
+    async with reconciler.informers.running():
+        reconciler.active = True
         await way.begun.wait()
         started = time.process_time()
         way.go.set()
         await way.ended.wait()
         spent = time.process_time() - started
-    names = {(await engine.queue.take()).item[1].name for _ in range(OBJECTS)}
+    names = {(await reconciler.queue.take()).item[1].name for _ in range(OBJECTS)}
     assert len(names) == OBJECTS, "each object has woken its key"
     return spent
 

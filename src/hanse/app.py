@@ -199,7 +199,7 @@ class Agent:
         random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self.settings = settings
         self._home = Client(home)
-        self.engine = Reconciler(
+        self.reconciler = Reconciler(
             features,
             settings.cluster,
             clock=clock,
@@ -213,23 +213,23 @@ class Agent:
                 **address_providers(settings.options.networks.providers),
             },
         )
-        issuing.fleet = self.engine.fleet
+        issuing.fleet = self.reconciler.fleet
         self.doorkeeper = WebhookServer(
             hooks,
-            self.engine.snapshot,
-            self.engine.find_out,
+            self.reconciler.snapshot,
+            self.reconciler.find_out,
             namespace=settings.options.admission.namespace,
             secret=WEBHOOKS,
         )
-        self.engine.event_handlers.append(self.doorkeeper.on_change)
+        self.reconciler.event_handlers.append(self.doorkeeper.on_change)
         self.leaders = Leaders(
-            self.engine.fleet,
+            self.reconciler.fleet,
             f"{settings.cluster}_{settings.identity}",
             clock=clock,
             random=random,
             terms=settings.terms,
         )
-        self.engine.fence(self.leaders)
+        self.reconciler.fence(self.leaders)
         self._answers = bool(hooks)
         self._places = ReplicaSlots(
             self._home,
@@ -240,28 +240,30 @@ class Agent:
             random=random,
             terms=settings.terms,
         )
-        self.engine.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
+        self.reconciler.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
         guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
         self.roads = ConnectionReconciler(
-            self.engine, self.leaders, self._home, guides, dial=dial, random=random
+            self.reconciler, self.leaders, self._home, guides, dial=dial, random=random
         )
         self._sockets = Sockets()
         self._prober = Prober(
-            self.engine,
+            self.reconciler,
             [feature for feature in features if isinstance(feature, ProbeSource)],
             attempt or self._sockets,
             clock=clock,
             loopback=settings.options.gslb.loopback,
         )
         for name, system in (outside or {}).items():
-            self.engine.fleet.join(name, {Role.OUTSIDE}, Outside(system))
+            self.reconciler.fleet.join(name, {Role.OUTSIDE}, Outside(system))
         self._avi = AviController(self._leading_controller)
         if "avi" in settings.options.gslb.providers:
-            self.engine.fleet.join(CONTROLLER, {Role.OUTSIDE}, Outside(self._avi, self._refresh))
+            self.reconciler.fleet.join(
+                CONTROLLER, {Role.OUTSIDE}, Outside(self._avi, self._refresh)
+            )
         self._presence: HeartbeatLease | None = None
         if broker is not None:
             client = Client(broker)
-            self.engine.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
+            self.reconciler.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
             self._presence = HeartbeatLease(
                 client,
                 settings.options.broker_namespace,
@@ -269,7 +271,7 @@ class Agent:
                 clock,
                 self._lease_duration,
             )
-            self.engine.event_handlers.append(self._noticed)
+            self.reconciler.event_handlers.append(self._noticed)
 
     @asynccontextmanager
     async def running(
@@ -283,18 +285,18 @@ class Agent:
         """
         async with AsyncExitStack() as stack:
             alone = not self.settings.replicated
-            await stack.enter_async_context(self.engine.running(active=alone))
+            await stack.enter_async_context(self.reconciler.running(active=alone))
             await stack.enter_async_context(self.leaders.running())
             await stack.enter_async_context(self.roads.running())
             stack.push_async_callback(self._sockets.close)
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
-                await stack.enter_async_context(serving(self.engine, listener))
+                await stack.enter_async_context(serving(self.reconciler, listener))
             if webhooks is not None:
                 await stack.enter_async_context(self.doorkeeper.running(webhooks))
             if self._presence is not None:
                 await stack.enter_async_context(
-                    _beside(self._presence.run(lambda: self.engine.active), "sign of life")
+                    _beside(self._presence.run(lambda: self.reconciler.active), "sign of life")
                 )
             if not alone and self._answers:
                 await stack.enter_async_context(_beside(self._places.run(self._at_slot), "slot"))
@@ -312,22 +314,22 @@ class Agent:
         """Keep a view of the DNS server up to date with what this agent sees."""
         from hanse.dns.feed import Feed
 
-        feed = Feed(compiler, server, self.engine.snapshot)
-        self.engine.event_handlers.append(feed.on_change)
+        feed = Feed(compiler, server, self.reconciler.snapshot)
+        self.reconciler.event_handlers.append(feed.on_change)
         try:
             async with feed.running():
                 yield
         finally:
-            self.engine.event_handlers.remove(feed.on_change)
+            self.reconciler.event_handlers.remove(feed.on_change)
 
     async def close(self) -> None:
         """Let go of every connection."""
         await self._avi.close()
-        await self.engine.fleet.close()
+        await self.reconciler.fleet.close()
 
     def _leading_controller(self) -> Controller | NoController:
         """The Avi controller to write to: of who leads, as its configuration has it now."""
-        seen = self.engine.snapshot()
+        seen = self.reconciler.snapshot()
         own = own_cluster(seen)
         if own is None or not own.spec.is_leader:
             return NoController("this cluster does not lead")
@@ -345,10 +347,10 @@ class Agent:
 
     def _refresh(self) -> timedelta:
         """How often the Avi controller is read, as this cluster's configuration has it now."""
-        return refresh_said(self.engine.snapshot()) or EVERY
+        return refresh_said(self.reconciler.snapshot()) or EVERY
 
     def _lease_duration(self) -> timedelta:
-        return rules_of(self.engine.snapshot(), BROKER).lease_duration
+        return rules_of(self.reconciler.snapshot(), BROKER).lease_duration
 
     def _noticed(self, change: Change) -> None:
         """Keep to a new duration at once: others judge us by the one in our Lease."""
@@ -358,17 +360,17 @@ class Agent:
 
     def _at_slot(self, number: int | None) -> None:
         """Give addresses out of the residue of every pool that this replica holds."""
-        fleet = self.engine.fleet
+        fleet = self.reconciler.fleet
         if number is None:
             fleet.drop_fact(OwnSlot, fleet.local)
         else:
             fleet.put_fact(OwnSlot(fleet.local, Slot(number, len(SLOT_LEASES))))
 
     def _work(self, chosen: bool) -> None:
-        if chosen and not self.engine.active:
-            self.engine.activate()
-        elif not chosen and self.engine.active:
-            self.engine.deactivate()
+        if chosen and not self.reconciler.active:
+            self.reconciler.activate()
+        elif not chosen and self.reconciler.active:
+            self.reconciler.deactivate()
         self.roads.look_again()
         self._prober.look_again()
         if self._presence is not None:

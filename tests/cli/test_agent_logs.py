@@ -44,9 +44,9 @@ class Told:
     """An engine that sees one configuration after the other."""
 
     def __init__(self) -> None:
-        self.engine = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
+        self.reconciler = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
         server = ApiServer("lubeck", clock=LoopClock())
-        self.engine.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
+        self.reconciler.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
         self._version = 0
 
     def said(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:
@@ -54,20 +54,20 @@ class Told:
         self._version += 1
         meta = replace(made.metadata, uid="1", resource_version=str(self._version))
         obj = replace(made, metadata=meta, spec=replace(made.spec, log_level=level))
-        self.engine.fleet.wrote("lubeck", obj)
+        self.reconciler.fleet.wrote("lubeck", obj)
         return obj
 
     def gone(self, obj: GSLBConfig) -> None:
-        for store in self.engine.fleet.stores_of("lubeck", GSLBConfig.kind):
+        for store in self.reconciler.fleet.stores_of("lubeck", GSLBConfig.kind):
             store.take(Deleted(obj))
-        for follower in self.engine.event_handlers:
+        for follower in self.reconciler.event_handlers:
             follower(ObjectChange("lubeck", obj, None))
 
 
 async def test_the_level_follows_the_configuration(started_with: logging.Logger) -> None:
     told = Told()
 
-    with following_log_level(told.engine):
+    with following_log_level(told.reconciler):
         levels = []
         for said in ("DEBUG", "WARN", "ERROR", "INFO"):
             told.said(said)
@@ -81,7 +81,7 @@ async def test_it_is_the_agents_own_again_when_the_configuration_goes(
 ) -> None:
     told = Told()
 
-    with following_log_level(told.engine):
+    with following_log_level(told.reconciler):
         told.gone(told.said("ERROR"))
 
         assert started_with.level == logging.INFO
@@ -91,7 +91,7 @@ async def test_verbose_is_never_made_quieter(started_with: logging.Logger) -> No
     told = Told()
     started_with.setLevel(logging.DEBUG)
 
-    with following_log_level(told.engine):
+    with following_log_level(told.reconciler):
         told.said("ERROR")
 
         assert started_with.level == logging.DEBUG

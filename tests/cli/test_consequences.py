@@ -33,11 +33,11 @@ async def _world() -> World:
 
 
 async def _looking(world: World, stack: AsyncExitStack) -> dict[str, Reconciler]:
-    engines = {name: world.engine(name) for name in world.names}
-    for engine in engines.values():
-        await stack.enter_async_context(engine.running(active=False))
-    await seen_in_full(engines)
-    return engines
+    reconcilers = {name: world.reconciler(name) for name in world.names}
+    for reconciler in reconcilers.values():
+        await stack.enter_async_context(reconciler.running(active=False))
+    await seen_in_full(reconcilers)
+    return reconcilers
 
 
 def _offer() -> Object:
@@ -50,8 +50,8 @@ async def test_other_agents_answer_what_the_first_would_write() -> None:
     world = await _world()
 
     async with AsyncExitStack() as stack:
-        engines = await _looking(world, stack)
-        found = consequences(engines, [("lubeck", _offer())])
+        reconcilers = await _looking(world, stack)
+        found = consequences(reconcilers, [("lubeck", _offer())])
 
     assert _told(found) == {
         ("broker", "create", "shop.bread.lubeck", "lubeck"),
@@ -68,8 +68,8 @@ async def test_nothing_is_written() -> None:
     world = await _world()
 
     async with AsyncExitStack() as stack:
-        engines = await _looking(world, stack)
-        consequences(engines, [("lubeck", _offer())])
+        reconcilers = await _looking(world, stack)
+        consequences(reconcilers, [("lubeck", _offer())])
 
     assert world.network.writes == []
 
@@ -79,6 +79,6 @@ async def test_nothing_follows_from_what_no_agent_looks_at() -> None:
     plain = ConfigMap(metadata=Meta(name="plain", namespace="shop"))
 
     async with AsyncExitStack() as stack:
-        engines = await _looking(world, stack)
+        reconcilers = await _looking(world, stack)
 
-        assert consequences(engines, [("lubeck", plain)]) == []
+        assert consequences(reconcilers, [("lubeck", plain)]) == []

@@ -55,8 +55,8 @@ class World:
         self.tried: list[float] = []
         self.wish = wish
         clock = LoopClock()
-        self.engine = Reconciler([], "lubeck", clock=clock, random=Random(1))
-        self.prober = Prober(self.engine, [wish], self._try, clock=clock, loopback=loopback)
+        self.reconciler = Reconciler([], "lubeck", clock=clock, random=Random(1))
+        self.prober = Prober(self.reconciler, [wish], self._try, clock=clock, loopback=loopback)
 
     def _try(self, target: Target, within: float, done: Callable[[str], None], /) -> None:
         loop = asyncio.get_running_loop()
@@ -68,11 +68,11 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self.engine.running(), self.prober.running():
+        async with self.reconciler.running(), self.prober.running():
             yield
 
     def health(self, target: Target = SEVEN) -> Health | None:
-        return self.engine.fleet.facts.get(Health, target)
+        return self.reconciler.informers.facts.get(Health, target)
 
 
 def played(wish: Wish, play: Callable[[World], Awaitable[None]], *, loopback: bool = False) -> None:
@@ -146,12 +146,12 @@ def test_what_is_no_longer_wanted_is_no_longer_tried_and_forgotten() -> None:
 def test_a_replica_that_does_not_work_tries_nothing() -> None:
     async def play(world: World) -> None:
         await asyncio.sleep(25)
-        world.engine.deactivate()
+        world.reconciler.deactivate()
         world.prober.look_again()
         tried = len(world.tried)
         await asyncio.sleep(60)
         assert (len(world.tried), world.health()) == (tried, None)
-        world.engine.activate()
+        world.reconciler.activate()
         world.prober.look_again()
         await asyncio.sleep(25)
         assert world.health() is not None

@@ -18,7 +18,7 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
 from hanse.runtime.api import KubeApi
 from hanse.runtime.connection import Connection, Scope, Stream
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 from tinykube.api import ApiServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,17 +80,17 @@ class Slow(InProcess):
 @pytest.mark.anyio
 @pytest.mark.parametrize("replaced", [False, True], ids=["left", "replaced"])
 async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool) -> None:
-    fleet = Fleet((), Facts(), WallClock(), "lubeck")
+    informers = ClusterInformers((), Facts(), WallClock(), "lubeck")
     way = Slow(ApiServer("bergen", clock=WallClock()))
 
     async def part() -> None:
-        async with fleet.running():
-            fleet.join("bergen", {Role.MEMBER}, KubeApi(Client(way), Random(0)))
+        async with informers.running():
+            informers.join("bergen", {Role.MEMBER}, KubeApi(Client(way), Random(0)))
             if replaced:
                 other = InProcess(ApiServer("bergen", clock=WallClock()))
-                fleet.join("bergen", {Role.MEMBER}, KubeApi(Client(other), Random(0)))
+                informers.join("bergen", {Role.MEMBER}, KubeApi(Client(other), Random(0)))
                 await asyncio.get_running_loop().create_future()
-            await fleet.disconnect("bergen")
+            await informers.disconnect("bergen")
 
     parting = asyncio.create_task(part())
     while not way.asked:  # noqa: ASYNC110 - a turn of the loop or two
@@ -99,6 +99,6 @@ async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool)
     await asyncio.wait({parting})
     assert not way.ended
 
-    await fleet.close()
+    await informers.close()
 
     assert way.ended

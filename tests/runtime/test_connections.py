@@ -62,38 +62,38 @@ async def realm(*names: str) -> AsyncIterator[World]:
 @asynccontextmanager
 async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler, Leaders]]:
     """A supervisor that stands in the child."""
-    engine = world.engine(name)
-    engine.fleet.join("child", {Role.MEMBER}, world.api(name, "child"))
+    reconciler = world.reconciler(name)
+    reconciler.informers.join("child", {Role.MEMBER}, world.api(name, "child"))
     leaders = Leaders(
-        engine.fleet, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
+        reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
     )
-    engine.fence(leaders)
-    async with engine.running(), leaders.running():
+    reconciler.fence(leaders)
+    async with reconciler.running(), leaders.running():
         leaders.stand("child", world.client("child"))
-        yield engine, leaders
+        yield reconciler, leaders
 
 
 async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, _):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, _):
         first, second = Closable(world.clusters["child"]), Closable(world.clusters["child"])
-        engine.fleet.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(first)))
+        reconciler.informers.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(first)))
         await asyncio.sleep(5)
 
-        engine.fleet.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(second)))
+        reconciler.informers.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(second)))
         await asyncio.sleep(5)
 
         assert first.closed
         assert not second.closed
-        assert engine.snapshot().synced("child")
+        assert reconciler.snapshot().synced("child")
 
 
 async def test_who_stands_twice_in_a_member_stands_there_once() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, leaders):
         await asyncio.sleep(5)
         leaders.stand("child", world.client("child"))
         await asyncio.sleep(5)
 
-        lead = engine.fleet.facts.get(Leadership, "child")
+        lead = reconciler.informers.facts.get(Leadership, "child")
         await leaders.withdraw("child")
         await asyncio.sleep(30)
         lease = await world.client("child").read(Lease, "child", SYSTEM)
@@ -117,16 +117,16 @@ async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> N
 
             law = await world.client("child").read(ConfigMap, "law", SHOP)
             assert law.data == {"of": "all"}
-            assert "child" not in follower.fleet.connections
+            assert "child" not in follower.informers.connections
 
 
 async def test_a_leader_that_leaves_withdraws_what_it_wrote_and_gives_its_lease_back() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, leaders):
         await asyncio.sleep(10)
         assert (await world.client("child").read(ConfigMap, "law", SHOP)).data == {"of": "all"}
 
         async with asyncio.timeout(60):
-            await leave(engine, "child", lambda: leaders.withdraw("child"))
+            await leave(reconciler, "child", lambda: leaders.withdraw("child"))
 
         with pytest.raises(NotFound):
             await world.client("child").read(ConfigMap, "law", SHOP)
@@ -187,12 +187,12 @@ class Confused:
 async def test_a_guide_that_fails_ends_neither_the_agent_nor_what_stands(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (engine, leaders):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, leaders):
         home = world.client("lubeck")
-        roads = ConnectionReconciler(engine, leaders, home, [Confused()], random=world.random)
+        roads = ConnectionReconciler(reconciler, leaders, home, [Confused()], random=world.random)
         async with roads.running():
             await home.create(configmap("sign", SHOP, text="?"))
             await asyncio.sleep(30)
 
-            assert "child" in engine.fleet.connections
+            assert "child" in reconciler.informers.connections
             assert "guide failed" in caplog.text

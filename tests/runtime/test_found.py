@@ -84,12 +84,12 @@ async def test_leaving_by_force_ends_a_leaving_that_waits() -> None:
     async with town("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
         world.network.cut("lubeck", BROKER)
-        patient = asyncio.create_task(leave(engine, BROKER))
+        patient = asyncio.create_task(leave(reconciler, BROKER))
         await asyncio.sleep(60)
 
-        await leave_by_force(engine, BROKER)
+        await leave_by_force(reconciler, BROKER)
         left = await asyncio.wait_for(patient, 60)
 
         assert left.cluster == BROKER
@@ -245,7 +245,7 @@ async def test_a_preview_keeps_what_others_say_of_an_object_that_is_applied_agai
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
-        would = preview(world.agents["lubeck"].engine, [("lubeck", offer("bread", price="3"))])
+        would = preview(world.agents["lubeck"].reconciler, [("lubeck", offer("bread", price="3"))])
 
         assert would.actions == ()
 
@@ -263,6 +263,6 @@ async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
         await world.settle()
         other = ServiceExport(metadata=Meta(name="web", namespace=SHOP))
 
-        would = preview(world.agents["lubeck"].engine, [("lubeck", other)])
+        would = preview(world.agents["lubeck"].reconciler, [("lubeck", other)])
 
         assert would.actions == ()

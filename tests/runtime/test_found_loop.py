@@ -105,14 +105,14 @@ async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_paus
 async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_brake_before_it_writes() -> None:
     async with town("lubeck", agents=False) as world:
         await define(world, BROKER, crd_of(ClusterSet))
-        fleet = {
+        informers = {
             "apiVersion": ClusterSet.kind.api_version,
             "kind": "ClusterSet",
             "metadata": {"name": "hansa"},
             "spec": {"paused": True},
         }
         path = f"/apis/{ClusterSet.kind.api_version}/{ClusterSet.kind.plural}"
-        await world.client(BROKER).send(Request("POST", path, body=msgspec.json.encode(fleet)))
+        await world.client(BROKER).send(Request("POST", path, body=msgspec.json.encode(informers)))
         await world.client("lubeck").create(offer("bread", price="3"))
         world.network.link("lubeck", BROKER).weather = Weather(delay=timedelta(seconds=2))
 
@@ -120,7 +120,7 @@ async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_brake_before_it_
         await world.settle()
 
         assert world.network.writes == []
-        assert world.agents["lubeck"].engine.paused
+        assert world.agents["lubeck"].reconciler.paused
         await world.stop()
 
 
@@ -132,7 +132,7 @@ async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> N
         for number in range(80):
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
 
         world.network.cut("lubeck", "lubeck")
         await asyncio.sleep(10)
@@ -143,22 +143,24 @@ async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> N
         await world.settle()
 
         held = {"cluster": BROKER, "feature": "toy"}
-        assert engine.metrics.registry.get_sample_value("hanse_held_deletions_total", held) is None
+        assert (
+            reconciler.metrics.registry.get_sample_value("hanse_held_deletions_total", held) is None
+        )
         assert await found(world, BROKER, "shop.bread-0.lubeck", "toy") is None
 
 
 async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> None:
     async with town("lubeck", features=(Clerk(),), agents=False) as world:
         ledger = Ledger()
-        engine = world.engine("lubeck")
+        reconciler = world.reconciler("lubeck")
         outside = Outside(ledger, every=lambda: timedelta(hours=1))
-        engine.fleet.join("ledger", {Role.MEMBER}, outside)
+        reconciler.informers.join("ledger", {Role.MEMBER}, outside)
         client = world.client("lubeck")
-        async with engine.running():
+        async with reconciler.running():
             for _ in range(3):
                 await client.create(configmap("row", SHOP, sum="1"))
                 await asyncio.sleep(60)
-                assert engine.snapshot().get("ledger", ConfigMap, "row") is not None
+                assert reconciler.snapshot().get("ledger", ConfigMap, "row") is not None
                 await client.delete(ConfigMap, "row", SHOP)
                 await asyncio.sleep(60)
 
@@ -197,13 +199,13 @@ async def test_an_agent_that_cannot_read_the_brake_at_its_start_writes_nothing_u
         with world.network.counting_writes() as writes:
             world.start_agent("lubeck")
             await asyncio.sleep(60)
-        why = world.agents["lubeck"].engine.paused
+        why = world.agents["lubeck"].reconciler.paused
         world.network.heal_all()
         await asyncio.sleep(120)
         await world.settle()
 
         assert writes == []
         assert why == "broker cannot be reached to say whether writes are paused"
-        assert not world.agents["lubeck"].engine.paused
+        assert not world.agents["lubeck"].reconciler.paused
         mended = await world.client("lubeck").read(ConfigMap, "bread", SHOP)
         assert mended.metadata.annotations[OFFERED] == "yes"

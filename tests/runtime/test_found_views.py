@@ -104,12 +104,12 @@ class Painter:
 async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
     async with town("lubeck", "child", features=(Painter(),), agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP, colour="red"))
-        engine = world.engine("lubeck")
-        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        async with engine.running():
+        reconciler = world.reconciler("lubeck")
+        reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        async with reconciler.running():
             await asyncio.sleep(5)
 
-            engine.fleet.set_roles("child", {Role.MEMBER, Role.LED})
+            reconciler.informers.set_roles("child", {Role.MEMBER, Role.LED})
             await asyncio.sleep(5)
 
             assert (await must_find(world, "lubeck", "red")).data == {"names": "barn"}
@@ -149,12 +149,12 @@ async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> N
     features = (Keeper(), Onlooker())
     async with town("lubeck", "child", features=features, agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP))
-        engine = world.engine("lubeck")
-        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        async with engine.running():
+        reconciler = world.reconciler("lubeck")
+        reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        async with reconciler.running():
             await asyncio.sleep(5)
 
-            engine.fleet.set_roles("child", {Role.MEMBER, Role.LED})
+            reconciler.informers.set_roles("child", {Role.MEMBER, Role.LED})
             await asyncio.sleep(5)
 
             assert (await must_find(world, "lubeck", "kept-barn")).data == {"of": "child"}
@@ -180,13 +180,13 @@ async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> N
     async with town("lubeck", "child", features=(Silent(),), agents=False) as world:
         owner = Owner("crown", Key("crown"), "child", led=True)
         await world.client("child").create(stamped(configmap("law", SHOP), owner))
-        engine = world.engine("lubeck")
-        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        engine.fence(Anyone())
-        async with engine.running():
+        reconciler = world.reconciler("lubeck")
+        reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        reconciler.fence(Anyone())
+        async with reconciler.running():
             await asyncio.sleep(60)
 
-            engine.fleet.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
+            reconciler.informers.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
             await asyncio.sleep(5)
 
             assert await found(world, "child", "law") is None
@@ -207,15 +207,15 @@ async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stoo
 
     async with town("lubeck", "child", features=(Courtier(),), agents=False) as world:
         await world.client("lubeck").create(configmap("law", SHOP, of="lubeck"))
-        engine = world.engine("lubeck")
-        engine.fleet.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        engine.fence(Anyone())
-        async with engine.running(active=False):
+        reconciler = world.reconciler("lubeck")
+        reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
+        reconciler.fence(Anyone())
+        async with reconciler.running(active=False):
             await asyncio.sleep(5)
-            engine.fleet.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
+            reconciler.informers.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
             await asyncio.sleep(5)
 
-            engine.activate()
+            reconciler.activate()
             await asyncio.sleep(5)
 
             assert (await must_find(world, "child", "law")).data == {"of": "lubeck"}
@@ -235,15 +235,17 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
     async with town("lubeck", features=(TwoEyes(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
         record = "shop.bread.lubeck"
         flag = {"metadata": {"labels": {"flag": "up"}}}
         await world.client(BROKER).patch(ConfigMap, record, HOME, flag)
         await world.settle()
-        flagged = next(s for s in engine.fleet.connections[BROKER].streams if s.labels == "flag")
-        (known,) = engine.fleet.connections[BROKER].streams[flagged].store.all()
+        flagged = next(
+            s for s in reconciler.informers.connections[BROKER].streams if s.labels == "flag"
+        )
+        (known,) = reconciler.informers.connections[BROKER].streams[flagged].store.all()
 
-        engine.on_change(ObjectChange(BROKER, known, None))  # as if that selection told it last
+        reconciler.on_change(ObjectChange(BROKER, known, None))  # as if that selection told it last
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
         await world.settle()
 
@@ -252,19 +254,19 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
 
 async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() -> None:
     async with town("lubeck", "child", "wreck", features=(Painter(),), agents=False) as world:
-        engine = world.engine("lubeck")
+        reconciler = world.reconciler("lubeck")
         for name in ("child", "wreck"):
-            engine.fleet.join(name, {Role.MEMBER}, world.api("lubeck", name))
-        async with engine.running():
+            reconciler.informers.join(name, {Role.MEMBER}, world.api("lubeck", name))
+        async with reconciler.running():
             await asyncio.sleep(5)
             world.network.cut("lubeck", "wreck")
             await asyncio.sleep(60)
             world.network.cut("lubeck", "child")
-            look = asyncio.create_task(engine.fleet.list_again())
+            look = asyncio.create_task(reconciler.informers.list_again())
             await asyncio.sleep(60)
             waiting = not look.done()
 
-            await engine.fleet.disconnect("child")
+            await reconciler.informers.disconnect("child")
             await asyncio.wait_for(look, 60)
 
             assert waiting, "a cluster that went down meanwhile was not waited for"
@@ -272,10 +274,10 @@ async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() 
 
 async def test_an_engine_ends_although_a_second_look_waits() -> None:
     async with town("lubeck", agents=False) as world:
-        engine = world.engine("lubeck")
+        reconciler = world.reconciler("lubeck")
         async with asyncio.timeout(600):
-            async with engine.running():
+            async with reconciler.running():
                 await asyncio.sleep(5)
                 world.network.link("lubeck", BROKER).weather = Weather(refused=1.0)
-                engine._start(engine._suspicion._look_again(BROKER, "toy"), "second look")
+                reconciler._start(reconciler._suspicion._look_again(BROKER, "toy"), "second look")
                 await asyncio.sleep(30)

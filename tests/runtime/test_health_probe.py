@@ -123,7 +123,7 @@ async def test_one_that_is_doubted_is_asked_at_once() -> None:
 
 async def test_a_hung_broker_is_unreachable_until_it_answers_again() -> None:
     async with town() as world:
-        facts = world.agents["hamburg"].engine.fleet.facts
+        facts = world.agents["hamburg"].reconciler.informers.facts
         await asyncio.sleep(10)
         world.network.hang("hamburg", BROKER)
         await asyncio.sleep(NOTICED.total_seconds() + 1)
@@ -150,7 +150,7 @@ async def test_a_refusal_is_an_answer(error: KubeError, monkeypatch: pytest.Monk
     monkeypatch.setattr(KubeApi, "identity", refused)
     async with town() as world:
         await asyncio.sleep(2 * NOTICED.total_seconds())
-        state = world.agents["hamburg"].engine.fleet.facts.get(ClusterState, BROKER)
+        state = world.agents["hamburg"].reconciler.informers.facts.get(ClusterState, BROKER)
 
     assert state is not None
     assert state.phase is Phase.SYNCED

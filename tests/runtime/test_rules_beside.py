@@ -52,7 +52,7 @@ async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
 async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> None:
     async with town("lubeck") as world:
         heard: list[Change] = []
-        world.agents["lubeck"].engine.event_handlers.append(heard.append)
+        world.agents["lubeck"].reconciler.event_handlers.append(heard.append)
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.kill_agent("lubeck")
@@ -81,7 +81,7 @@ async def test_a_plan_that_raises_holds_up_nobody_else() -> None:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
-        registry = world.agents["lubeck"].engine.metrics.registry
+        registry = world.agents["lubeck"].reconciler.metrics.registry
         failed = registry.get_sample_value("hanse_failed_plans_total", {"feature": "toy"})
         assert failed is not None
         assert 1 <= failed < 30, "it is tried again, more and more slowly"
@@ -116,7 +116,7 @@ async def test_a_restored_cluster_is_read_again_before_anything_is_written_there
 
         assert not [w for w in writes if "of-salt" in w.request.path], "copies do not flap"
         for name in world.names:
-            state = world.agents[name].engine.fleet.facts.get(ClusterState, BROKER)
+            state = world.agents[name].reconciler.informers.facts.get(ClusterState, BROKER)
             assert state is not None
             assert state.phase is Phase.SYNCED
             assert prices(await found(world, name, "copy-of-salt")) == {"lubeck": "5"}
@@ -133,7 +133,7 @@ async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who
     async with town("lubeck", features=(Curious(),)) as world:
         await asyncio.sleep(5)
 
-        home = world.agents["lubeck"].engine.fleet.connections["lubeck"]
+        home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
         asked = [s for s in world.network.sent if s.target == "lubeck" and _is_identity(s)]
         assert len(home.streams) > 5
         assert 1 <= len(asked) <= 2
@@ -157,10 +157,10 @@ async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.kill_agent("lubeck")
-        engine = world.start_agent("lubeck")
+        reconciler = world.start_agent("lubeck")
         await world.settle()
 
-        unreadable = engine.metrics.registry.get_sample_value(
+        unreadable = reconciler.metrics.registry.get_sample_value(
             "hanse_unreadable_objects", {"cluster": "lubeck", "kind": "ConfigMap"}
         )
         assert unreadable == 1

@@ -37,10 +37,10 @@ async def test_rule_14_an_outside_system_is_served_by_the_same_comparison() -> N
     async with town("lubeck", features=(Clerk(),), agents=False) as world:
         ledger = Ledger()
         ledger.rows["old"] = ConfigMap(metadata=Meta(name="old"), data={"by": "a person"})
-        engine = world.engine("lubeck")
-        engine.fleet.join("ledger", {Role.MEMBER}, Outside(ledger))
+        reconciler = world.reconciler("lubeck")
+        reconciler.informers.join("ledger", {Role.MEMBER}, Outside(ledger))
         client = world.client("lubeck")
-        async with engine.running():
+        async with reconciler.running():
             await client.create(configmap("old", SHOP, sum="1"))
             await client.create(configmap("new", SHOP, sum="2"))
             await asyncio.sleep(60)
@@ -67,29 +67,29 @@ async def test_rule_15_a_cluster_is_left_when_nothing_of_ours_is_in_it() -> None
         for name in world.names:
             await world.client(name).create(offer("bread", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
 
-        left = await leave(engine, BROKER)
+        left = await leave(reconciler, BROKER)
         await world.settle()
 
         assert left.abandoned == ()
         assert await found(world, BROKER, "shop.bread.lubeck", HOME) is None
         assert await found(world, BROKER, "shop.bread.hamburg", HOME) is not None
         assert await found(world, "lubeck", "copy-of-bread") is None
-        assert BROKER not in engine.fleet.connections
+        assert BROKER not in reconciler.informers.connections
 
 
 async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_not() -> None:
     async with town("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
         world.network.cut("lubeck", BROKER)
 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(600):
-                await leave(engine, BROKER)
-        left = await leave_by_force(engine, BROKER)
+                await leave(reconciler, BROKER)
+        left = await leave_by_force(reconciler, BROKER)
         await world.settle()
 
         assert (
@@ -105,9 +105,9 @@ async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_n
 async def test_rule_16_a_preview_shows_what_would_be_written_and_writes_nothing() -> None:
     async with town("lubeck") as world:
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
         with world.network.counting_writes() as writes:
-            would = preview(engine, [("lubeck", offer("bread", price="3"))])
+            would = preview(reconciler, [("lubeck", offer("bread", price="3"))])
             await world.settle()
 
         made = {(a.where, a.object.metadata.name) for a in would.actions if isinstance(a, Create)}
@@ -118,7 +118,7 @@ async def test_rule_16_a_preview_shows_what_would_be_written_and_writes_nothing(
             ("lubeck", "copy-of-bread"),
             ("lubeck", "receipt-of-bread"),
         }
-        assert engine.snapshot().get("lubeck", ConfigMap, "bread", SHOP) is None
+        assert reconciler.snapshot().get("lubeck", ConfigMap, "bread", SHOP) is None
 
 
 async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
@@ -131,7 +131,7 @@ async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
-        registry = world.agents["lubeck"].engine.metrics.registry
+        registry = world.agents["lubeck"].reconciler.metrics.registry
         slow = registry.get_sample_value("hanse_slow_plans_total", {"feature": "toy"})
         assert slow is not None
         assert slow >= 1

@@ -81,7 +81,7 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
 async def test_rule_7_facts_tell_each_clusters_state_and_since_when() -> None:
     async with town() as world:
         await asyncio.sleep(10)
-        facts = world.agents["hamburg"].engine.fleet.facts
+        facts = world.agents["hamburg"].reconciler.informers.facts
         before = facts.get(ClusterState, BROKER)
         world.network.cut("hamburg", BROKER)
         await asyncio.sleep(60)
@@ -110,7 +110,7 @@ async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds
         world.start_agent("lubeck")
         await world.client("lubeck").create(offer("bread", price="3"))
         await asyncio.sleep(20)
-        facts = world.agents["lubeck"].engine.fleet.facts
+        facts = world.agents["lubeck"].reconciler.informers.facts
         told = [o.result for o in facts.all(WriteOutcome)]
 
         await world.client(BROKER).create(namespace(HOME))
@@ -145,7 +145,7 @@ class Doctor:
 
 async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() -> None:
     async with town("lubeck", features=(Doctor(),)) as world:
-        facts = world.agents["lubeck"].engine.fleet.facts
+        facts = world.agents["lubeck"].reconciler.informers.facts
         spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
         client = world.client(BROKER)
         await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
@@ -182,7 +182,7 @@ async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
 
     async with town("lubeck", features=(Fan(),)) as world:
         await world.settle(timedelta(minutes=30))
-        facts = world.agents["lubeck"].engine.fleet.facts
+        facts = world.agents["lubeck"].reconciler.informers.facts
         place = ("lubeck", ServiceExport.kind)
         before = facts.get(KindServed, place)
         definition = crd_of(ServiceExport)
@@ -235,12 +235,12 @@ async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
     async with town("lubeck") as world:
         await world.client("lubeck").create(configmap("known", SHOP))
         await asyncio.sleep(5)
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
         world.network.link("lubeck", "lubeck").weather = link
         review = Review("CREATE", "", "v1", "ConfigMap", object={"data": {"friend": friend}})
         started = asyncio.get_running_loop().time()
 
-        given = await decide(Doorkeeper(), review, engine.snapshot, engine.find_out)
+        given = await decide(Doorkeeper(), review, reconciler.snapshot, reconciler.find_out)
 
         assert isinstance(given, verdict)
         assert asyncio.get_running_loop().time() - started <= 1.001
@@ -256,15 +256,17 @@ async def test_rule_9_own_writes_are_seen_at_once() -> None:
     async with town("lubeck") as world:
         await asyncio.sleep(5)
         link = world.network.link("lubeck", BROKER)
-        engine = world.agents["lubeck"].engine
-        for stream in engine.fleet.connections[BROKER].streams.values():
-            engine.fleet._tasks[BROKER, stream.scope].cancel()  # the watch tells nothing more
+        reconciler = world.agents["lubeck"].reconciler
+        for stream in reconciler.informers.connections[BROKER].streams.values():
+            reconciler.informers._tasks[
+                BROKER, stream.scope
+            ].cancel()  # the watch tells nothing more
         with world.network.counting_writes() as writes:
             await world.client("lubeck").create(offer("bread", price="3"))
             await asyncio.sleep(30)
 
         to_broker = [w for w in writes if w.target == BROKER]
-        seen = engine.snapshot().get(BROKER, ConfigMap, "shop.bread.lubeck", HOME)
+        seen = reconciler.snapshot().get(BROKER, ConfigMap, "shop.bread.lubeck", HOME)
         assert seen is not None
         assert [w.status for w in to_broker] == [201, 201], "the record and the sum, once each"
         assert not link.cut

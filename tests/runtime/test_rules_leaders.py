@@ -39,18 +39,18 @@ TERMS = Terms()
 
 def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, Leaders]:
     """An engine that stands for election in one member."""
-    engine = world.engine(name)
-    engine.fleet.join(member, {Role.MEMBER}, world.api(name, member))
+    reconciler = world.reconciler(name)
+    reconciler.informers.join(member, {Role.MEMBER}, world.api(name, member))
     leaders = Leaders(
-        engine.fleet, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
+        reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
     )
-    engine.fence(leaders)
-    return engine, leaders
+    reconciler.fence(leaders)
+    return reconciler, leaders
 
 
 async def _supervise(world: World, name: str, member: str) -> None:
-    engine, leaders = supervisor(world, name, member)
-    async with engine.running(), leaders.running():
+    reconciler, leaders = supervisor(world, name, member)
+    async with reconciler.running(), leaders.running():
         leaders.stand(member, Client(world.network.transport(name, member, _way(world, member))))
         await asyncio.get_running_loop().create_future()
 
@@ -118,18 +118,18 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
 async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> None:
     async with town("lubeck", "child", features=(Crown(),), agents=False) as world:
         await world.client("child").create(namespace(SYSTEM))
-        engine, leaders = supervisor(world, "lubeck", "child")
-        async with engine.running(), leaders.running():
+        reconciler, leaders = supervisor(world, "lubeck", "child")
+        async with reconciler.running(), leaders.running():
             client = world.client("child")
             leaders.stand("child", client)
             await asyncio.sleep(5)
-            watched = ("child", ConfigMap.kind) in engine.fleet.stores
+            watched = ("child", ConfigMap.kind) in reconciler.informers.stores
             await leaders.withdraw("child")
-            engine.fleet.set_roles("child", {Role.MEMBER})
+            reconciler.informers.set_roles("child", {Role.MEMBER})
             await asyncio.sleep(5)
 
             assert watched
-            assert ("child", ConfigMap.kind) not in engine.fleet.stores
+            assert ("child", ConfigMap.kind) not in reconciler.informers.stores
 
 
 # 6

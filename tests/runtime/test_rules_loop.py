@@ -92,7 +92,7 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         for number in range(80):
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
 
         world.network.cut("lubeck", "lubeck")
         await asyncio.sleep(10)
@@ -102,7 +102,7 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         world.network.heal_all()
         await world.settle()
 
-        held = engine.metrics.registry.get_sample_value(
+        held = reconciler.metrics.registry.get_sample_value(
             "hanse_held_deletions_total", {"cluster": BROKER, "feature": "toy"}
         )
         assert held is not None
@@ -117,11 +117,11 @@ async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:
         for number in range(80):
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
         await world.settle()
-        engine = world.agents["lubeck"].engine
+        reconciler = world.agents["lubeck"].reconciler
 
         for number in range(80):
             await world.client("lubeck").delete(ConfigMap, f"bread-{number}", SHOP)
         await asyncio.sleep(10)
 
-        assert engine.guard.holds == ()
+        assert reconciler.guard.holds == ()
         assert await found(world, BROKER, "shop.bread-79.lubeck", HOME) is None

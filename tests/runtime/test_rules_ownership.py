@@ -64,8 +64,8 @@ async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
             return Plan()
 
     async with town("lubeck", features=(Toy(), Onlooker())) as world:
-        engine = world.agents["lubeck"].engine
-        engine.fleet.join("site/lubeck", {Role.SITE}, world.api("lubeck", "lubeck"))
+        reconciler = world.agents["lubeck"].reconciler
+        reconciler.informers.join("site/lubeck", {Role.SITE}, world.api("lubeck", "lubeck"))
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         ours = await must_find(world, "lubeck", "copy-of-bread")
@@ -75,7 +75,7 @@ async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
 
         assert await found(world, "lubeck", "copy-of-bread") == ours
         assert writes == []
-        assert engine.metrics.registry.get_sample_value(
+        assert reconciler.metrics.registry.get_sample_value(
             "hanse_failed_plans_total", {"feature": "toy"}
         ) in (None, 0.0)
 

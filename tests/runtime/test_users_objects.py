@@ -81,16 +81,16 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
     seen = await admin.create(configmap("gift", SHOP, of="bread"))
     await admin.patch(ConfigMap, "gift", SHOP, {"data": {"of": "salt"}})
 
-    engine = world.engine(HOME)
+    reconciler = world.reconciler(HOME)
     deleting = [
         Delete(HOME, seen, "deleted elsewhere", 0, as_seen=True),
         Delete(HOME, seen, "deleted elsewhere", 0, as_seen=False),
     ]
-    first = await engine._writer.carry_out(deleting[:1])
+    first = await reconciler._writer.carry_out(deleting[:1])
     assert [w.result for w in first] == ["Failed"]
     assert (await admin.read(ConfigMap, "gift", SHOP)).data == {"of": "salt"}
 
-    second = await engine._writer.carry_out(deleting[1:])
+    second = await reconciler._writer.carry_out(deleting[1:])
     assert [w.result for w in second] == ["Done"]
     with pytest.raises(NotFound):
         await admin.read(ConfigMap, "gift", SHOP)

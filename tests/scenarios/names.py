@@ -20,7 +20,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 from tests.dns.fleet import Told, told_in
 from tests.support.scenario import Check, Scenario
@@ -72,7 +72,7 @@ async def names_of(scenario: Scenario, cluster: ClusterId, view: View) -> AsyncI
     """Serve a view of a cluster until the block ends."""
     zone = ServiceZone(view)
     alive = Watch(Role.BROKER, Lease, namespace=BROKER_NAMESPACE)
-    fleet = Fleet([*zone.watches, alive], Facts(), scenario.testbed.clock, cluster)
+    fleet = ClusterInformers([*zone.watches, alive], Facts(), scenario.testbed.clock, cluster)
     compiler, listeners = Compiler(view, [zone]), bound("127.0.0.1", 0, 1)
     async with AsyncExitStack() as stack:
         stack.callback(listeners.close)

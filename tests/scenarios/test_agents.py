@@ -67,7 +67,7 @@ def works(scenario: Scenario, *agents: str) -> Check[str]:
     """That exactly one of some replicas works; gives which."""
 
     async def check() -> str:
-        working = [name for name in agents if scenario.agent(name).engine.active]
+        working = [name for name in agents if scenario.agent(name).reconciler.active]
         assert len(working) == 1, f"{working} work"
         return working[0]
 
@@ -140,7 +140,7 @@ async def _pause(scenario: Scenario, cluster: str, value: str | None) -> None:
     await scenario.admin(cluster).patch(Namespace, scenario.system, "", change)
 
     async def noticed() -> None:
-        assert bool(scenario.agent(cluster).engine.paused) == (value is not None)
+        assert bool(scenario.agent(cluster).reconciler.paused) == (value is not None)
 
     await scenario.eventually(noticed)
 
@@ -192,7 +192,7 @@ async def test_rights_that_are_revoked_are_told_cost_nothing_and_work_again_when
 
 def _is_forbidden(scenario: Scenario, agent: str) -> Check[None]:
     async def check() -> None:
-        outcomes = list(scenario.agent(agent).engine.fleet.facts.all(WriteOutcome))
+        outcomes = list(scenario.agent(agent).reconciler.informers.facts.all(WriteOutcome))
         assert any(o.result == "Forbidden" for o in outcomes), outcomes
 
     return check
@@ -200,7 +200,7 @@ def _is_forbidden(scenario: Scenario, agent: str) -> Check[None]:
 
 def _is_unreachable(scenario: Scenario, agent: str, words: str) -> Check[None]:
     async def check() -> None:
-        state = scenario.agent(agent).engine.fleet.facts.get(ClusterState, agent)
+        state = scenario.agent(agent).reconciler.informers.facts.get(ClusterState, agent)
         assert state is not None
         assert state.phase is Phase.UNREACHABLE, state
         assert words in state.reason, state

@@ -59,10 +59,10 @@ async def test_the_hung_one_is_told_and_catches_up(federated: FederatedScenario)
     await asyncio.sleep((NOTICED + SOON).total_seconds())
     for supervisor in federated.membership.supervisors:
         await federated.membership.tells(supervisor, MembersReachable="MemberUnreachable")()
-        engine = scenario.agents[supervisor].agent.engine
+        reconciler = scenario.agents[supervisor].agent.reconciler
         told = "[-] bergen: Unreachable it takes requests and answers none of them"
-        assert told in report(engine)
-        reachable = engine.metrics.registry.get_sample_value
+        assert told in report(reconciler)
+        reachable = reconciler.metrics.registry.get_sample_value
         assert reachable("hanse_reachable", {"cluster": "bergen"}) == 0
         assert reachable("hanse_reachable", {"cluster": "lubeck"}) == 1
 

@@ -94,7 +94,7 @@ async def test_a_new_token_is_used_without_losing_sight(
     async def uses_it() -> None:
         road = agent.roads.known["bergen"]
         assert road.access.identity.token == secret.data["token"].decode()
-        assert agent.engine.fleet.connections["bergen"].state.phase is Phase.SYNCED
+        assert agent.reconciler.informers.connections["bergen"].state.phase is Phase.SYNCED
 
     await scenario.eventually(uses_it)
 

@@ -108,7 +108,9 @@ def address_of(tenancy: NetworksScenario, name: str, space: str) -> Any:
     async def check() -> str:
         pod = await tenancy.admin.read(Pod, name, space)
         assert pod.status.pod_ip, "no address yet"
-        found = tenancy.scenario.agent("lubeck").engine.snapshot().get("lubeck", Pod, name, space)
+        found = (
+            tenancy.scenario.agent("lubeck").reconciler.snapshot().get("lubeck", Pod, name, space)
+        )
         assert found is not None, "the agent has not seen it"
         assert found.status.pod_ip, "the agent has not seen its address"
         return pod.status.pod_ip
@@ -213,7 +215,7 @@ async def test_replicas_give_addresses_out_of_parts_of_the_pool_that_are_their_o
     replicas = [await scenario.start_agent("lubeck", name) for name in ("one", "two")]
 
     async def apart() -> None:
-        held = [a.engine.snapshot().fact(OwnSlot, "lubeck") for a in replicas]
+        held = [a.reconciler.snapshot().fact(OwnSlot, "lubeck") for a in replicas]
         assert {None if h is None else h.slot.number for h in held} == {0, 1}, held
 
     await scenario.eventually(apart)

@@ -389,7 +389,7 @@ async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
     scenario = sets.scenario
     await sets.launch(4)
     await scenario.eventually(sets.is_ready(4))
-    await leave(scenario.agent("bergen").engine, BROKER)
+    await leave(scenario.agent("bergen").reconciler, BROKER)
 
     async def runs_on_as_nobodys() -> None:
         left = await sets.found("bergen", StatefulSet, "store-bergen")

@@ -96,6 +96,6 @@ async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
     meta = Meta(name="store", namespace=guarded.scenario.shop, annotations=wish)
     bad = StatefulSet(metadata=meta, spec=spec_of(3))
 
-    would = preview(guarded.scenario.agent("bergen").engine, [(BROKER, bad)])
+    would = preview(guarded.scenario.agent("bergen").reconciler, [(BROKER, bad)])
 
     assert "JSON is malformed" in would.warnings[ClusterObjectRef(BROKER, ref_of(bad))]

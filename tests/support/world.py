@@ -26,8 +26,8 @@ Features = Callable[[], Sequence[Feature]]
 class Agent:
     """One cluster's engine, which can be killed at any await and started anew."""
 
-    def __init__(self, engine: Reconciler, task: "asyncio.Task[None]") -> None:
-        self.engine = engine
+    def __init__(self, reconciler: Reconciler, task: "asyncio.Task[None]") -> None:
+        self.reconciler = reconciler
         self.task = task
 
 
@@ -64,18 +64,18 @@ class World:
         way = self.network.transport(source, target, InProcess(self.clusters[target]))
         return KubeApi(Client(way), self.random)
 
-    def engine(self, cluster: ClusterId) -> Reconciler:
+    def reconciler(self, cluster: ClusterId) -> Reconciler:
         """A new engine with its connections, not yet running."""
-        engine = Reconciler(
+        reconciler = Reconciler(
             self._features(),
             cluster,
             clock=self._clock_of(cluster),
             random=self.random,
             guard=self._guard() if self._guard is not None else None,
         )
-        engine.fleet.join(cluster, {Role.LOCAL}, self.api(cluster, cluster))
-        engine.fleet.join(BROKER, {Role.BROKER}, self.api(cluster, BROKER))
-        return engine
+        reconciler.informers.join(cluster, {Role.LOCAL}, self.api(cluster, cluster))
+        reconciler.informers.join(BROKER, {Role.BROKER}, self.api(cluster, BROKER))
+        return reconciler
 
     def _clock_of(self, cluster: ClusterId) -> LoopClock:
         """What time it is in a cluster, for its server and its agent alike."""
@@ -84,10 +84,10 @@ class World:
     def start_agent(self, cluster: ClusterId) -> Reconciler:
         """Start a cluster's agent with an empty memory."""
         assert cluster not in self.agents, f"{cluster} has an agent already"
-        engine = self.engine(cluster)
-        task = asyncio.create_task(_run(engine), name=f"agent {cluster}")
-        self.agents[cluster] = Agent(engine, task)
-        return engine
+        reconciler = self.reconciler(cluster)
+        task = asyncio.create_task(_run(reconciler), name=f"agent {cluster}")
+        self.agents[cluster] = Agent(reconciler, task)
+        return reconciler
 
     async def kill_agent(self, cluster: ClusterId) -> None:
         """End an agent wherever it is, without a good-bye."""
@@ -119,6 +119,6 @@ class World:
             assert not agent.task.done(), f"the agent of {name} ended: {agent.task}"
 
 
-async def _run(engine: Reconciler) -> None:
-    async with engine.running():
+async def _run(reconciler: Reconciler) -> None:
+    async with reconciler.running():
         await asyncio.get_running_loop().create_future()

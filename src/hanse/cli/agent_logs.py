@@ -17,22 +17,22 @@ _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERR
 
 
 @contextmanager
-def following_log_level(engine: Reconciler) -> Iterator[None]:
+def following_log_level(reconciler: Reconciler) -> Iterator[None]:
     """Log as the configuration says until the block ends, but never less than `--verbose` asks."""
     own = logging.getLogger().level
 
     def on_change(change: Change) -> None:
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
-            config = config_of(engine.snapshot())
+            config = config_of(reconciler.snapshot())
             said = "INFO" if isinstance(config, Bad) else config.object.spec.log_level
             wanted = own if own <= logging.DEBUG else _LEVELS.get(said, own)
             if wanted != logging.getLogger().level:
                 set_level(wanted)
                 log.log(wanted, "log level set", extra={"level": logging.getLevelName(wanted)})
 
-    engine.event_handlers.append(on_change)
+    reconciler.event_handlers.append(on_change)
     try:
         yield
     finally:
-        engine.event_handlers.remove(on_change)
+        reconciler.event_handlers.remove(on_change)
         set_level(own)

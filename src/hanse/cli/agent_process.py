@@ -91,7 +91,7 @@ async def run_agent(
         loop.add_signal_handler(which, stop.set)
     try:
         async with AsyncExitStack() as stack:
-            stack.enter_context(following_log_level(agent.engine))
+            stack.enter_context(following_log_level(agent.reconciler))
             if shows is not None:
                 await stack.enter_async_context(shows.showing(agent))
             await stack.enter_async_context(agent.running(listeners.health, listeners.webhooks))

@@ -36,25 +36,27 @@ class Consequence(Struct, frozen=True):
     after: Object | None = None
 
 
-async def seen_in_full(engines: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
+async def seen_in_full(reconcilers: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
     """Wait until every engine has listed all its clusters; gives those that could not be read."""
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
-            while any(_unseen(engine) for engine in engines.values()):  # noqa: ASYNC110 - for us alone
+            while any(_unseen(reconciler) for reconciler in reconcilers.values()):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        return frozenset(name for engine in engines.values() for name in _unseen(engine))
+        return frozenset(
+            name for reconciler in reconcilers.values() for name in _unseen(reconciler)
+        )
     return frozenset()
 
 
-def _unseen(engine: Reconciler) -> list[ClusterId]:
+def _unseen(reconciler: Reconciler) -> list[ClusterId]:
     """The clusters of which something that is looked at was not read yet."""
-    looked_at = [c for c in engine.fleet.connections.values() if c.streams]
+    looked_at = [c for c in reconciler.informers.connections.values() if c.streams]
     return [one.cluster for one in looked_at if not one.state.listed]
 
 
 def consequences(
-    engines: Mapping[ClusterId, Reconciler], applied: Sequence[Applied]
+    reconcilers: Mapping[ClusterId, Reconciler], applied: Sequence[Applied]
 ) -> list[Consequence]:
     """Let each agent answer what is applied and what the others would write, until all is said.
 
@@ -63,8 +65,8 @@ def consequences(
     found: dict[ClusterObjectRef, Consequence] = {}
     for _ in range(ROUNDS):
         before = dict(found)
-        for name, engine in engines.items():
-            _answer(name, engine, applied, found)
+        for name, reconciler in reconcilers.items():
+            _answer(name, reconciler, applied, found)
         if found == before:
             break
     return list(found.values())
@@ -72,14 +74,14 @@ def consequences(
 
 def _answer(
     name: ClusterId,
-    engine: Reconciler,
+    reconciler: Reconciler,
     applied: Sequence[Applied],
     found: dict[ClusterObjectRef, Consequence],
 ) -> None:
     """What one agent would write, given all that is not its own."""
     others = [(c.place.where, c.after) for c in found.values() if c.by != name and c.after]
-    reached = engine.fleet.connections
-    shown = preview(engine, [(w, obj) for w, obj in (*applied, *others) if w in reached])
+    reached = reconciler.informers.connections
+    shown = preview(reconciler, [(w, obj) for w, obj in (*applied, *others) if w in reached])
     for action in shown.actions:
         place = place_of(action)
         known = found.get(place)

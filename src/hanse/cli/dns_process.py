@@ -28,7 +28,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 
 log = logging.getLogger(__name__)
@@ -108,10 +108,10 @@ async def _answering(
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     alive = Watch(Role.BROKER, Lease, namespace=ways.broker_namespace)
     watches = [watch for source in sources for watch in source.watches]
-    fleet = Fleet([*watches, alive], Facts(), clock, view.local or HERE)
-    await _join(fleet, fleet.local, Role.LOCAL, ways.home, random)
+    informers = ClusterInformers([*watches, alive], Facts(), clock, view.local or HERE)
+    await _join(informers, informers.local, Role.LOCAL, ways.home, random)
     if ways.broker is not None:
-        await _join(fleet, BROKER, Role.BROKER, ways.broker, random)
+        await _join(informers, BROKER, Role.BROKER, ways.broker, random)
     # Who transfers the zone expects serials that grow, over restarts too.
     compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
     try:
@@ -122,13 +122,13 @@ async def _answering(
                 registry = server.metrics.registry
                 told = health.serving(door, registry, lambda: readiness(compiler))
                 await stack.enter_async_context(told)
-            feed = Feed(compiler, server, fleet.snapshot)
-            fleet.listener = _Telling(feed, LeaseTracker(fleet, clock))
-            await stack.enter_async_context(fleet.running())
+            feed = Feed(compiler, server, informers.snapshot)
+            informers.listener = _Telling(feed, LeaseTracker(informers, clock))
+            await stack.enter_async_context(informers.running())
             await stack.enter_async_context(feed.running())
             yield server
     finally:
-        await fleet.close()
+        await informers.close()
 
 
 def _at(door: socket.socket | None) -> str:
@@ -136,10 +136,10 @@ def _at(door: socket.socket | None) -> str:
 
 
 async def _join(
-    fleet: Fleet, name: ClusterId, role: Role, way: Credentials, random: Random
+    informers: ClusterInformers, name: ClusterId, role: Role, way: Credentials, random: Random
 ) -> None:
     try:
         await way.access()
     except BadCredentials as error:
         raise bad_credentials(error) from None
-    fleet.join(name, {role}, KubeApi(Client(HttpTransport(way)), random))
+    informers.join(name, {role}, KubeApi(Client(HttpTransport(way)), random))

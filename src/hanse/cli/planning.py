@@ -69,16 +69,18 @@ async def outlook(
 
 
 async def outlook_among(
-    engines: Mapping[ClusterId, Reconciler],
+    reconcilers: Mapping[ClusterId, Reconciler],
     client: Client,
     where: ClusterId,
     documents: Sequence[Document],
 ) -> Outlook:
     """The same where the agents run in this very process."""
     tried = await try_all(client, documents, "default")
-    features = [one for engine in engines.values() for one in engine.features.values()]
+    features = [one for reconciler in reconcilers.values() for one in reconciler.features.values()]
     applied = _applied(where, tried, features)
-    return Outlook(where, tuple(tried), tuple(consequences(engines, applied) if applied else ()))
+    return Outlook(
+        where, tuple(tried), tuple(consequences(reconcilers, applied) if applied else ())
+    )
 
 
 def _applied(
@@ -163,9 +165,9 @@ def _typed(tried: Tried, features: Sequence[Feature]) -> list[Object]:
 async def _following(
     fleet: Fleet, features: Sequence[Feature], applied: Sequence[Applied]
 ) -> list[Consequence]:
-    async with _engines(fleet, features) as engines:
-        unread = await seen_in_full(engines)
-        found = [] if unread else consequences(engines, applied)
+    async with _reconcilers(fleet, features) as reconcilers:
+        unread = await seen_in_full(reconcilers)
+        found = [] if unread else consequences(reconcilers, applied)
     if unread:
         names, patience = ", ".join(sorted(unread)), PATIENCE.total_seconds()
         raise Trouble(f"{names} could not be read within {patience:.0f} s; see `hanse doctor`")
@@ -173,12 +175,12 @@ async def _following(
 
 
 @asynccontextmanager
-async def _engines(
+async def _reconcilers(
     fleet: Fleet, features: Sequence[Feature]
 ) -> AsyncIterator[Mapping[ClusterId, Reconciler]]:
     """Every agent's engine over the live fleet, looking and never writing."""
     async with AsyncExitStack() as stack:
-        engines: dict[ClusterId, Reconciler] = {}
+        reconcilers: dict[ClusterId, Reconciler] = {}
         for name, way in fleet.members.items():
             agent = app.Agent(
                 app.Settings(cluster=name, identity="plan", replicated=False),
@@ -187,24 +189,24 @@ async def _engines(
                 features=features,
             )
             stack.push_async_callback(agent.close)
-            _supervise(agent.engine, fleet)
-            await stack.enter_async_context(agent.engine.running(active=False))
-            engines[name] = agent.engine
-        yield engines
+            _supervise(agent.reconciler, fleet)
+            await stack.enter_async_context(agent.reconciler.running(active=False))
+            reconcilers[name] = agent.reconciler
+        yield reconcilers
 
 
-def _supervise(engine: Reconciler, fleet: Fleet) -> None:
+def _supervise(reconciler: Reconciler, fleet: Fleet) -> None:
     """Let a supervisor's engine see its members, and those that its agent leads as their leader."""
-    home = engine.fleet.local
+    home = reconciler.fleet.local
     for member in fleet.supervised.get(home, ()):
         lease = fleet.leases[member]
         ours = cluster_of(lease.holder_identity) == home
         roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
         if member == home:
-            engine.fleet.set_roles(home, {Role.LOCAL} | roles)
+            reconciler.fleet.set_roles(home, {Role.LOCAL} | roles)
         else:
             client = Client(HttpTransport(fleet.members[member].credentials))
-            engine.fleet.join(member, roles, KubeApi(client))
-        engine.fleet.put_fact(
+            reconciler.fleet.join(member, roles, KubeApi(client))
+        reconciler.fleet.put_fact(
             Leadership(member, lease.holder_identity, lease.lease_transitions, ours=ours)
         )

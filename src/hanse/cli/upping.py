@@ -249,7 +249,7 @@ async def _run_agent(
 
 
 def _seen_by(agent: app.Agent) -> dict[str, str]:
-    states = agent.engine.fleet.facts.all(ClusterState)
+    states = agent.reconciler.informers.facts.all(ClusterState)
     return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
 
 
@@ -260,7 +260,7 @@ async def _at_work(agent: app.Agent) -> None:
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(AGENT_PATIENCE.total_seconds()):
-            while not agent.shown or why_not_ready(agent.engine):  # noqa: ASYNC110 - for us alone
+            while not agent.shown or why_not_ready(agent.reconciler):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.01)
 
 

@@ -84,7 +84,7 @@ class Names:
             if isinstance(change, ObjectChange) and isinstance(change.after, Network):
                 news.set()
 
-        agent.engine.event_handlers.append(on_change)
+        agent.reconciler.event_handlers.append(on_change)
         try:
             async with AsyncExitStack() as stack:
                 while True:
@@ -95,12 +95,12 @@ class Names:
                         feeding = agent.feeding(compiler, self._server)
                         await stack.enter_async_context(feeding)
         finally:
-            agent.engine.event_handlers.remove(on_change)
+            agent.reconciler.event_handlers.remove(on_change)
 
     async def _opened(self, agent: app.Agent) -> list[Compiler]:
         """New views, one for each network of a cluster that has none yet."""
         assert self._server is not None, "views are told while the server runs"
-        cluster, seen = agent.settings.cluster, agent.engine.snapshot()
+        cluster, seen = agent.settings.cluster, agent.reconciler.snapshot()
         names = [parsed(n.metadata.name) for n in seen.all(cluster, Network)]
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}

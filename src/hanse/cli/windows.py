@@ -49,11 +49,11 @@ class Window:
             self.live.on_change(name, change)
 
         self._agents[name] = agent
-        agent.engine.event_handlers.append(on_change)
+        agent.reconciler.event_handlers.append(on_change)
         try:
             yield
         finally:
-            agent.engine.event_handlers.remove(on_change)
+            agent.reconciler.event_handlers.remove(on_change)
             del self._agents[name]
 
     async def resolve(self, wish: Mapping[str, Any]) -> Any:
@@ -65,7 +65,7 @@ class Window:
             raise Refusal(oops.message) from None
         answers = []
         for cluster, agent in self._agents.items():
-            told = explain(name, rtype, View(cluster, local=cluster), agent.engine.snapshot())
+            told = explain(name, rtype, View(cluster, local=cluster), agent.reconciler.snapshot())
             answers.append({"view": cluster, **msgspec.to_builtins(told)})
         return {"name": name, "answers": answers}
 
@@ -76,10 +76,10 @@ class Window:
         if way is None:
             raise Refusal(f"nothing can be tried in {where!r} from here; choose another cluster")
         client = Client(way)
-        engines = {name: agent.engine for name, agent in self._agents.items()}
+        reconcilers = {name: agent.reconciler for name, agent in self._agents.items()}
         try:
             async with asyncio.timeout(PATIENCE):
-                shown = await outlook_among(engines, client, where, documents_in(text, "line"))
+                shown = await outlook_among(reconcilers, client, where, documents_in(text, "line"))
         except TimeoutError:
             raise Refusal(f"{where} did not answer within {PATIENCE:.0f} s") from None
         except Oops as oops:
@@ -91,4 +91,4 @@ class Window:
         return {"changes": changes_of(shown)}
 
     def _sights(self) -> Sights:
-        return Sights({name: agent.engine.snapshot() for name, agent in self._agents.items()})
+        return Sights({name: agent.reconciler.snapshot() for name, agent in self._agents.items()})

@@ -55,7 +55,7 @@ class Prober:
 
     def __init__(
         self,
-        engine: Reconciler,
+        reconciler: Reconciler,
         sources: Sequence[ProbeSource],
         attempt: Attempt,
         *,
@@ -63,7 +63,7 @@ class Prober:
         loopback: bool = False,
     ) -> None:
         self.tries = 0
-        self._engine = engine
+        self._reconciler = reconciler
         self._sources = {source.name: source for source in sources}
         self._attempt = attempt
         self._clock = clock
@@ -81,40 +81,40 @@ class Prober:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Try, while the engine is active, until the block ends."""
-        self._engine.event_handlers.append(self.on_change)
+        self._reconciler.event_handlers.append(self.on_change)
         self._running = True
         self.look_again()
         try:
             yield
         finally:
             self._running = False
-            self._engine.event_handlers.remove(self.on_change)
+            self._reconciler.event_handlers.remove(self.on_change)
             self._drop_all()
 
     def look_again(self) -> None:
         """Whether this replica works has changed: begin with everything, or stop."""
         if not self._running:
             return
-        if not self._engine.active:
+        if not self._reconciler.active:
             self._drop_all()
             return
-        seen = self._engine.snapshot()
+        seen = self._reconciler.snapshot()
         for name, source in self._sources.items():
             for key in list(source.probe_keys(seen)):
                 self._consider(name, key)
 
     def on_change(self, change: Change) -> None:
         """Note what a change makes worth trying, or no longer worth it."""
-        if not self._engine.active:
+        if not self._reconciler.active:
             return
-        seen = self._engine.snapshot()
+        seen = self._reconciler.snapshot()
         for name, source in self._sources.items():
             for key in list(source.wakes_probes(change, seen)):
                 self._consider(name, key)
 
     def _consider(self, name: str, key: Key) -> None:
         whose = (name, key)
-        wanted = tuple(self._sources[name].probes(key, self._engine.snapshot()))
+        wanted = tuple(self._sources[name].probes(key, self._reconciler.snapshot()))
         before = self._wants.get(whose, ())
         if wanted == before:
             return
@@ -152,7 +152,7 @@ class Prober:
         if watched.timer is not None:
             watched.timer.cancel()
         self._watched.pop(target, None)
-        self._engine.fleet.drop_fact(Health, target)
+        self._reconciler.informers.drop_fact(Health, target)
 
     def _drop_all(self) -> None:
         self._wants.clear()
@@ -179,15 +179,15 @@ class Prober:
 
     def _tell(self, watched: _Watched, up: bool, reason: str) -> None:
         watched.up = up
-        known = self._engine.fleet.facts.get(Health, watched.probe.target)
+        known = self._reconciler.informers.facts.get(Health, watched.probe.target)
         if known is None or (known.up, known.reason) != (up, reason):
             since = known.since if known is not None and known.up == up else self._clock.now()
             told = f"{watched.probe.target}: {reason}" if reason else ""
-            self._engine.fleet.put_fact(Health(watched.probe.target, up, since, told))
+            self._reconciler.informers.put_fact(Health(watched.probe.target, up, since, told))
 
     def _not_to_be_tried(self, now: float) -> frozenset[str]:
         if now >= self._forbidden_until:
-            seen = self._engine.snapshot()
+            seen = self._reconciler.snapshot()
             several: Iterable[frozenset[str]] = (
                 source.forbidden(seen) for source in self._sources.values()
             )

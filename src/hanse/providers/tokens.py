@@ -8,14 +8,14 @@ from hanse.kube.requests import path_of
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.objects import ClusterId, Wire
 from hanse.runtime.api import KubeApi
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 
 
 class Issuing:
     """A provider: a token of an account in a connected cluster."""
 
     def __init__(self) -> None:
-        self.fleet: Fleet | None = None
+        self.informers: ClusterInformers | None = None
         """Where clusters are found; set when there is one."""
 
     async def __call__(
@@ -26,7 +26,7 @@ class Issuing:
         seconds: int,
         replaces: str,  # noqa: ARG002 - tells questions apart
     ) -> Wire:
-        connection = self.fleet.connections.get(cluster) if self.fleet is not None else None
+        connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, KubeApi):
             raise KubeError(f"{cluster} is not connected")
         wanted = {

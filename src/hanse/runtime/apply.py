@@ -19,7 +19,7 @@ from hanse.kube.errors import (
 from hanse.model.facts import WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
 from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.ownership import owner_of
 
 
@@ -47,8 +47,10 @@ class Written(Struct, frozen=True):
 class Writer:
     """The only thing in Hanse that writes to clusters."""
 
-    def __init__(self, fleet: Fleet, fence: Fence, count: Callable[[Written], None]) -> None:
-        self._fleet = fleet
+    def __init__(
+        self, informers: ClusterInformers, fence: Fence, count: Callable[[Written], None]
+    ) -> None:
+        self._informers = informers
         self._fence = fence
         self._count = count
 
@@ -96,7 +98,7 @@ class Writer:
         return written
 
     async def _send(self, action: Action) -> Written:
-        connection = self._fleet.connections.get(action.where)
+        connection = self._informers.connections.get(action.where)
         if connection is None:
             return Written(action, "Failed", f"{action.where} is not connected")
         left = ""
@@ -105,7 +107,7 @@ class Writer:
                 case Create(where, obj):
                     made = await connection.api.create(obj)
                     left = made.metadata.resource_version
-                    self._fleet.wrote(where, made)
+                    self._informers.wrote(where, made)
                 case Update(where, base):
                     meta = base.metadata
                     after = await connection.api.patch(
@@ -117,7 +119,7 @@ class Writer:
                     )
                     left = after.metadata.resource_version
                     if action.subresource != "scale":
-                        self._fleet.wrote(where, after)
+                        self._informers.wrote(where, after)
                 case Delete():
                     await self._delete(action, connection.api)
         except AlreadyExists as error:
@@ -143,21 +145,21 @@ class Writer:
         except NotFound:
             left = None
         if left is None:
-            self._fleet.deleted(action.where, action.base)
+            self._informers.deleted(action.where, action.base)
         else:
-            self._fleet.wrote(action.where, left)
+            self._informers.wrote(action.where, left)
 
     async def _found_another(self, action: Action, error: AlreadyExists) -> Written:
         """A create found an object that we had not seen: look whose it is."""
         assert isinstance(action, Create), "only creates find something"
-        obj, connection = action.object, self._fleet.connections.get(action.where)
+        obj, connection = action.object, self._informers.connections.get(action.where)
         if connection is None:
             return Written(action, "Failed", f"{action.where} is not connected")
         try:
             found = await connection.api.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except KubeError as failed:
             return Written(action, "Failed", str(failed), failed)
-        self._fleet.wrote(action.where, found)
+        self._informers.wrote(action.where, found)
         if owner_of(found) == owner_of(obj):
             return Written(action, "Failed", "it was there already", error)
         message = f"{place_of(action).ref} exists already and was not made for this"

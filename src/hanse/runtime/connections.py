@@ -93,7 +93,7 @@ class ConnectionReconciler:
 
     def __init__(
         self,
-        engine: Reconciler,
+        reconciler: Reconciler,
         leaders: Leaders,
         home: Client,
         guides: Sequence[ConnectionSource],
@@ -101,8 +101,8 @@ class ConnectionReconciler:
         dial: Dial = over_http,
         random: Random,
     ) -> None:
-        self._engine = engine
-        self._fleet = engine.fleet
+        self._reconciler = reconciler
+        self._informers = reconciler.informers
         self._leaders = leaders
         self._home = home
         self._guides = tuple(guides)
@@ -125,13 +125,13 @@ class ConnectionReconciler:
         if not self._guides:
             yield
             return
-        self._engine.event_handlers.append(self._saw)
+        self._reconciler.event_handlers.append(self._saw)
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(self._keep(group), name="roads")
             try:
                 yield
             finally:
-                self._engine.event_handlers.remove(self._saw)
+                self._reconciler.event_handlers.remove(self._saw)
                 keeping.cancel()
                 for parting in self._partings.values():
                     parting.cancel()
@@ -146,7 +146,7 @@ class ConnectionReconciler:
                 if type(change.object) in self._kinds:
                     self._news.ring()
             case FactChange(Leadership(member, ours=True), _):
-                self._led[member] = tuple(places_in(self._engine, member))
+                self._led[member] = tuple(places_in(self._reconciler, member))
                 self._news.ring()
             case FactChange():
                 if isinstance(change.fact, ClusterState | Leadership):
@@ -155,7 +155,7 @@ class ConnectionReconciler:
     async def _keep(self, group: asyncio.TaskGroup) -> None:
         while True:
             heard = self._news.rung
-            if self._engine.active:
+            if self._reconciler.active:
                 await self._follow_guides(group)
             else:
                 for member in self._leaders.members:
@@ -164,7 +164,7 @@ class ConnectionReconciler:
             await asyncio.sleep(0)  # so that changes that come together are one
 
     async def _follow_guides(self, group: asyncio.TaskGroup) -> None:
-        seen = self._engine.snapshot()
+        seen = self._reconciler.snapshot()
         for guide in self._guides:
             if all(_is_known(kind, seen) for kind in guide.source_kinds):
                 try:
@@ -245,8 +245,8 @@ class ConnectionReconciler:
     def _trouble_with(
         self, guide: ConnectionSource, way: ClusterConnection
     ) -> InvalidConnection | None:
-        ours = way.cluster in self.known or way.cluster == self._fleet.local
-        if way.cluster in self._fleet.connections and not ours:
+        ours = way.cluster in self.known or way.cluster == self._informers.local
+        if way.cluster in self._informers.connections and not ours:
             text = f"{way.cluster!r} is something else here; give the cluster another id"
             return InvalidConnection(guide.name, way.cluster, way.field, "NameTaken", text)
         try:
@@ -259,11 +259,11 @@ class ConnectionReconciler:
 
     def _tell_troubles(self) -> None:
         now = {t.key: t for told in self._told.values() for t in told.troubles.values()}
-        for known in list(self._fleet.facts.all(InvalidConnection)):
+        for known in list(self._informers.facts.all(InvalidConnection)):
             if known.key not in now:
-                self._fleet.drop_fact(InvalidConnection, known.key)
+                self._informers.drop_fact(InvalidConnection, known.key)
         for trouble in now.values():
-            self._fleet.put_fact(trouble)
+            self._informers.put_fact(trouble)
 
     def _wanted(self) -> dict[ClusterId, ClusterConnection]:
         """All ways by cluster; of several guides the first says how, and roles add up."""
@@ -295,11 +295,11 @@ class ConnectionReconciler:
             road = self.known[cluster] = self._new_road(cluster, way)
         else:
             self._mend(road, way)
-        connection = self._fleet.connections[cluster]
+        connection = self._informers.connections[cluster]
         led = {Role.LED} & connection.roles
-        home = {Role.LOCAL} if cluster == self._fleet.local else set()
+        home = {Role.LOCAL} if cluster == self._informers.local else set()
         if connection.roles != way.roles | led | home:
-            self._fleet.set_roles(cluster, way.roles | led | home)
+            self._informers.set_roles(cluster, way.roles | led | home)
         if way.stands:
             self._leaders.stand(cluster, road.client, lambda: road.way.rivals)
         elif cluster in self._leaders.members:
@@ -307,11 +307,11 @@ class ConnectionReconciler:
 
     def _new_road(self, cluster: ClusterId, way: ClusterConnection) -> ManagedConnection:
         access = access_by(way.credentials)
-        if cluster == self._fleet.local:
+        if cluster == self._informers.local:
             return ManagedConnection(way, access, self._home, None)
         handed = Handed(access)
         client = Client(self._dial(cluster, handed))
-        self._fleet.join(cluster, way.roles, KubeApi(client, self._random))
+        self._informers.join(cluster, way.roles, KubeApi(client, self._random))
         log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})
         return ManagedConnection(way, access, client, handed)
 
@@ -322,10 +322,10 @@ class ConnectionReconciler:
         if road.handed is None or access == before:
             return
         road.handed.hand(access)
-        state = self._fleet.facts.get(ClusterState, cluster)
+        state = self._informers.facts.get(ClusterState, cluster)
         moved = access.endpoint != before.endpoint
         if moved or state is None or state.phase is not Phase.SYNCED:
-            self._fleet.reopen(cluster)
+            self._informers.reopen(cluster)
         log.info("way changed", extra={"cluster": cluster, "server": access.endpoint.url})
 
     async def _stay(self, cluster: ClusterId) -> None:
@@ -335,13 +335,13 @@ class ConnectionReconciler:
             return
         parting.cancel()
         await asyncio.wait({parting})
-        if cluster in self._fleet.connections:
-            self._fleet.set_leaving(cluster, False)
+        if cluster in self._informers.connections:
+            self._informers.set_leaving(cluster, False)
 
     async def _part(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
         """Leave a cluster that is no longer wanted, as it was said that it be left."""
         given_up = any(cluster in told.abandoned for told in self._told.values())
-        if given_up and cluster != self._fleet.local:  # nobody gives up home
+        if given_up and cluster != self._informers.local:  # nobody gives up home
             await self._part_by_force(cluster)
         elif any(cluster in told.retired for told in self._told.values()):
             await self._let_go(cluster)
@@ -352,7 +352,7 @@ class ConnectionReconciler:
             )
 
     async def _take_leave(self, cluster: ClusterId) -> None:
-        await leave(self._engine, cluster, lambda: self._leaders.withdraw(cluster))
+        await leave(self._reconciler, cluster, lambda: self._leaders.withdraw(cluster))
         self.known.pop(cluster, None)
         self._partings.pop(cluster, None)
         log.info("cluster left", extra={"cluster": cluster})
@@ -360,27 +360,27 @@ class ConnectionReconciler:
     async def _part_by_force(self, cluster: ClusterId) -> None:
         await self._stay(cluster)
         await self._leaders.withdraw(cluster)
-        await leave_by_force(self._engine, cluster, self._led.pop(cluster, ()))
+        await leave_by_force(self._reconciler, cluster, self._led.pop(cluster, ()))
         self.known.pop(cluster, None)
 
     async def _let_go(self, cluster: ClusterId) -> None:
         """Go without a word: what was written there is others' to look after."""
         await self._stay(cluster)
         await self._leaders.withdraw(cluster)
-        if cluster == self._fleet.local:
-            self._fleet.set_roles(cluster, {Role.LOCAL})
+        if cluster == self._informers.local:
+            self._informers.set_roles(cluster, {Role.LOCAL})
         else:
-            await self._fleet.disconnect(cluster)
+            await self._informers.disconnect(cluster)
         self.known.pop(cluster, None)
         log.info("cluster given up to others", extra={"cluster": cluster})
 
     def _forget_the_unnamed(self, wanted: dict[ClusterId, ClusterConnection]) -> None:
         """A cluster that leaders' objects rest on and nobody names has left, maybe before us."""
         named = {c for told in self._told.values() for c in (*told.ways, *told.troubles)}
-        known = self._fleet.connections.keys() | wanted.keys() | named
-        for cluster in _rested_on(self._engine.owned.objects()) - known:
-            if self._fleet.facts.get(Departed, cluster) is None:
-                self._fleet.put_fact(Departed(cluster, self._engine.snapshot().now))
+        known = self._informers.connections.keys() | wanted.keys() | named
+        for cluster in _rested_on(self._reconciler.owned.objects()) - known:
+            if self._informers.facts.get(Departed, cluster) is None:
+                self._informers.put_fact(Departed(cluster, self._reconciler.snapshot().now))
 
 
 def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:

@@ -11,7 +11,7 @@ from hanse.model.plan import EventRequest
 from hanse.model.snapshot import Change, ObjectChange
 from hanse.runtime.apply import Written
 from hanse.runtime.connection import Connection
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 
 REPORTER = "hanse"
 
@@ -20,9 +20,12 @@ class EventRecorder:
     """Writes Events; one that cannot be written is let go, since the condition tells the same."""
 
     def __init__(
-        self, fleet: Fleet, clock: Clock, event_handlers: Sequence[Callable[[Change], None]]
+        self,
+        informers: ClusterInformers,
+        clock: Clock,
+        event_handlers: Sequence[Callable[[Change], None]],
     ) -> None:
-        self._fleet = fleet
+        self._informers = informers
         self._clock = clock
         self._event_handlers = event_handlers
 
@@ -34,8 +37,8 @@ class EventRecorder:
                 await self._send(notice)
 
     async def _send(self, notice: EventRequest) -> None:
-        connection = self._fleet.connections.get(notice.place.where)
-        about = self._fleet.snapshot().find(notice.place)
+        connection = self._informers.connections.get(notice.place.where)
+        about = self._informers.snapshot().find(notice.place)
         if connection is None or (about is None and notice.told_with is None):
             return
         event = self._event(notice, about)

@@ -11,36 +11,36 @@ from hanse.runtime.reconciler import Reconciler
 
 
 @asynccontextmanager
-async def serving(engine: Reconciler, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(reconciler: Reconciler, listener: socket.socket) -> AsyncIterator[None]:
     """Tell how an engine is on a socket until the block ends."""
-    registry = engine.metrics.registry
-    async with health.serving(listener, registry, lambda: _readiness(engine)):
+    registry = reconciler.metrics.registry
+    async with health.serving(listener, registry, lambda: _readiness(reconciler)):
         yield
 
 
-def why_not_ready(engine: Reconciler) -> str:
+def why_not_ready(reconciler: Reconciler) -> str:
     """What is missing for the agent to serve; empty when nothing is.
 
     Only its own cluster counts: an agent serves without a broker, and catches up later.
     """
-    home = engine.fleet.facts.get(ClusterState, engine.fleet.local)
+    home = reconciler.informers.facts.get(ClusterState, reconciler.informers.local)
     if home is None:
-        return f"{engine.fleet.local} is not connected"
+        return f"{reconciler.informers.local} is not connected"
     if not home.listed:
         reason = f": {home.reason}" if home.reason else ""
         return f"{home.cluster} was not read in full yet{reason}"
     return ""
 
 
-def report(engine: Reconciler) -> list[str]:
+def report(reconciler: Reconciler) -> list[str]:
     """One line per cluster, for people who ask."""
-    states = sorted(engine.fleet.facts.all(ClusterState), key=lambda s: s.cluster)
+    states = sorted(reconciler.informers.facts.all(ClusterState), key=lambda s: s.cluster)
     lines = [f"{_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
-    if engine.paused:
-        lines.append(f"[!] writes are paused: {engine.paused}")
+    if reconciler.paused:
+        lines.append(f"[!] writes are paused: {reconciler.paused}")
     lines += [
         f"[!] deletions held in {h.where} for {h.feature}: {h.wished} at once"
-        for h in engine.guard.holds
+        for h in reconciler.guard.holds
     ]
     return lines
 
@@ -49,7 +49,7 @@ def _sign(phase: Phase) -> str:
     return "[+]" if phase is Phase.SYNCED else "[-]"
 
 
-def _readiness(engine: Reconciler) -> Readiness:
-    missing = why_not_ready(engine)
-    lines = [*report(engine), f"not ready: {missing}" if missing else "ready"]
+def _readiness(reconciler: Reconciler) -> Readiness:
+    missing = why_not_ready(reconciler)
+    lines = [*report(reconciler), f"not ready: {missing}" if missing else "ready"]
     return Readiness(ready=not missing, text="\n".join(lines))

@@ -15,7 +15,7 @@ from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, cluster_of
 from hanse.model.objects import ClusterId
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 
 COURTESY = 0.75
 """The part of a retry for which a free lease is left to each one that goes before us."""
@@ -50,14 +50,14 @@ class Leaders:
 
     def __init__(
         self,
-        fleet: Fleet,
+        informers: ClusterInformers,
         identity: str,
         *,
         clock: Clock,
         random: Random,
         terms: Terms = Terms(),  # noqa: B008 - a frozen value
     ) -> None:
-        self._fleet = fleet
+        self._informers = informers
         self._identity = identity
         self._clock = clock
         self._random = random
@@ -101,8 +101,8 @@ class Leaders:
         order = _Turns(rivals, self._terms, self._may_ask) if rivals is not None else None
         elector = self._elector(client, SYSTEM, member, order)
         self._electors[member] = elector
-        if self._fleet.facts.get(Leadership, member) is None:
-            self._fleet.put_fact(Leadership(member, "", 0, ours=False))
+        if self._informers.facts.get(Leadership, member) is None:
+            self._informers.put_fact(Leadership(member, "", 0, ours=False))
 
         def tell(standing: Standing) -> None:
             if self._electors.get(member) is elector:
@@ -122,7 +122,7 @@ class Leaders:
             task.cancel()
             await asyncio.wait({task})
         self._electors.pop(member, None)
-        self._fleet.drop_fact(Leadership, member)
+        self._informers.drop_fact(Leadership, member)
 
     def stand_at_home(self, client: Client, namespace: str, tell: Callable[[bool], None]) -> None:
         """Be one of several replicas: `tell` says when this one is to work and when not."""
@@ -132,7 +132,7 @@ class Leaders:
         def told(standing: Standing) -> None:
             tell(isinstance(standing, Leading))
 
-        home = self._fleet.local
+        home = self._informers.local
         self._tasks[f"{home} (replicas)"] = self._group.create_task(
             self._own.run(told), name="stand among replicas"
         )
@@ -162,12 +162,12 @@ class Leaders:
     def _stands(self, member: ClusterId, standing: Standing) -> None:
         match standing:
             case Leading(epoch):
-                self._fleet.put_fact(Leadership(member, self._identity, epoch, ours=True))
+                self._informers.put_fact(Leadership(member, self._identity, epoch, ours=True))
             case Following(holder):
-                known = self._fleet.facts.get(Leadership, member)
+                known = self._informers.facts.get(Leadership, member)
                 epoch = known.epoch if known is not None else 0
-                self._fleet.put_fact(Leadership(member, holder, epoch, ours=False))
-        connection = self._fleet.connections.get(member)
+                self._informers.put_fact(Leadership(member, holder, epoch, ours=False))
+        connection = self._informers.connections.get(member)
         if connection is not None:
             led = {Role.LED} if isinstance(standing, Leading) else set()
-            self._fleet.set_roles(member, (connection.roles - {Role.LED}) | led)
+            self._informers.set_roles(member, (connection.roles - {Role.LED}) | led)

@@ -8,7 +8,7 @@ from hanse.model.facts import ClusterState, Liveness, Phase
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 
 LOOK_AGAIN = 0.25
 """Seconds between two looks at a Lease that ran out, while its cluster has not answered since."""
@@ -20,8 +20,8 @@ TARDY = 1.0
 class LeaseTracker:
     """Keeps a `Liveness` fact for each watched Lease whose party is known to be alive or not."""
 
-    def __init__(self, fleet: Fleet, clock: Clock) -> None:
-        self._fleet = fleet
+    def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
+        self._informers = informers
         self._clock = clock
         self._beats: dict[ClusterId, Heartbeats] = {}
         self._alarm: asyncio.TimerHandle | None = None
@@ -37,7 +37,7 @@ class LeaseTracker:
                 elif isinstance(before, Lease):
                     meta = before.metadata
                     beats.forget(meta.namespace, meta.name)
-                    self._fleet.drop_fact(Liveness, (where, meta.namespace, meta.name))
+                    self._informers.drop_fact(Liveness, (where, meta.namespace, meta.name))
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._look(change.fact.cluster, after)
             case _:
@@ -70,7 +70,7 @@ class LeaseTracker:
         self._alarm = None
         for where, beats in self._beats.items():
             for namespace, name in self._lapsed(where, beats):
-                for store in self._fleet.stores_of(where, Lease.kind):
+                for store in self._informers.stores_of(where, Lease.kind):
                     lease = store.get(namespace, name)
                     if isinstance(lease, Lease):
                         self._tell(where, lease)
@@ -81,7 +81,7 @@ class LeaseTracker:
         due = beats.next_lapse
         if due is None or due > _now():
             return ()
-        heard = self._fleet.heard_at(where)
+        heard = self._informers.heard_at(where)
         if heard - due > TARDY:
             beats.lose_sight()
             beats.regain_sight(heard)
@@ -94,10 +94,10 @@ class LeaseTracker:
             return
         alive = pulse is Pulse.ALIVE
         holder = lease.spec.holder_identity
-        known = self._fleet.facts.get(Liveness, (where, namespace, name))
+        known = self._informers.facts.get(Liveness, (where, namespace, name))
         if known is None or (known.alive, known.holder) != (alive, holder):
             now = self._clock.now()
-            self._fleet.put_fact(Liveness(where, namespace, name, holder, alive, now))
+            self._informers.put_fact(Liveness(where, namespace, name, holder, alive, now))
 
 
 def _now() -> float:

@@ -30,7 +30,7 @@ async def _nothing_to_do() -> None:
 
 
 async def leave(
-    engine: Reconciler, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
+    reconciler: Reconciler, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
 ) -> Left:
     """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
 
@@ -38,46 +38,46 @@ async def leave(
     `last` is done while the cluster can still be reached. What another supervisor leads is its to
     withdraw. Of home we leave only what it was as a member.
     """
-    engine.fleet.set_leaving(cluster)
-    engine.reconsider(cluster)
-    while await _ours_in(engine, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
+    reconciler.informers.set_leaving(cluster)
+    reconciler.reconsider(cluster)
+    while await _ours_in(reconciler, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
         await asyncio.sleep(LOOK_AGAIN)
     await last()
-    if cluster == engine.fleet.local:
-        engine.fleet.set_roles(cluster, {Role.LOCAL})
-        engine.fleet.set_leaving(cluster, False)
-    elif cluster in engine.fleet.connections:
-        await engine.fleet.disconnect(cluster)
+    if cluster == reconciler.informers.local:
+        reconciler.informers.set_roles(cluster, {Role.LOCAL})
+        reconciler.informers.set_leaving(cluster, False)
+    elif cluster in reconciler.informers.connections:
+        await reconciler.informers.disconnect(cluster)
     return Left(cluster)
 
 
 async def leave_by_force(
-    engine: Reconciler, cluster: ClusterId, last_known: Iterable[ClusterObjectRef] = ()
+    reconciler: Reconciler, cluster: ClusterId, last_known: Iterable[ClusterObjectRef] = ()
 ) -> Left:
     """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known.
 
     `last_known` is what was ours there when we saw it last: of what nobody leads we see less.
     """
-    abandoned = tuple(sorted({*places_in(engine, cluster), *last_known}))
-    await engine.fleet.disconnect(cluster)
-    engine.fleet.put_fact(Abandonment(cluster, engine.snapshot().now, abandoned))
+    abandoned = tuple(sorted({*places_in(reconciler, cluster), *last_known}))
+    await reconciler.informers.disconnect(cluster)
+    reconciler.informers.put_fact(Abandonment(cluster, reconciler.snapshot().now, abandoned))
     log.warning("cluster abandoned", extra={"cluster": cluster, "objects": len(abandoned)})
     return Left(cluster, abandoned)
 
 
-def places_in(engine: Reconciler, cluster: ClusterId) -> Iterator[ClusterObjectRef]:
+def places_in(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterObjectRef]:
     """Where in a cluster something of ours is, as far as we see it."""
-    for where, obj in engine.owned.objects():
+    for where, obj in reconciler.owned.objects():
         if where == cluster:
             yield ClusterObjectRef(where, ref_of(obj))
 
 
-async def _ours_in(engine: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
+async def _ours_in(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
     """What a labelled list finds of ours; None while it cannot be asked or is without leader."""
-    connection = engine.fleet.connections.get(cluster)
+    connection = reconciler.informers.connections.get(cluster)
     if connection is None:
         return ()  # somebody let go of it by force
-    lead = engine.fleet.facts.get(Leadership, cluster)
+    lead = reconciler.informers.facts.get(Leadership, cluster)
     if lead is not None and not lead.ours and not lead.holder:
         return None  # whoever is elected next withdraws, and that may be us
     found: list[Object] = []
@@ -89,16 +89,16 @@ async def _ours_in(engine: Reconciler, cluster: ClusterId) -> tuple[Object, ...]
             continue  # a kind that is not served holds nothing
         except KubeError:
             return None
-        found += [o for o in listed.objects if _is_ours(o, engine, cluster)]
+        found += [o for o in listed.objects if _is_ours(o, reconciler, cluster)]
     return tuple(found)
 
 
-def _is_ours(obj: Object, engine: Reconciler, leaving: ClusterId) -> bool:
+def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
     """Whether it is ours to withdraw: as what our own cluster wrote, or as the cluster's leader."""
     owner = owner_of(obj)
     if owner is None:
         return False
     if not owner.led:
-        return owner.serves == engine.fleet.local != leaving
-    lead = engine.fleet.facts.get(Leadership, leaving)
+        return owner.serves == reconciler.informers.local != leaving
+    lead = reconciler.informers.facts.get(Leadership, leaving)
     return owner.serves == leaving and lead is not None and lead.ours

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 
 from hanse.model.objects import ClusterId
 from hanse.runtime.diff import Action, is_omission
-from hanse.runtime.fleet import Fleet
 from hanse.runtime.guard import Guard
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
 from hanse.runtime.ownership import Owned
 from hanse.runtime.questions import Start
@@ -21,13 +21,13 @@ class Suspicion:
     def __init__(
         self,
         guard: Guard,
-        fleet: Fleet,
+        informers: ClusterInformers,
         owned: Owned,
         metrics: Metrics,
         again: Callable[[set[Item]], None],
     ) -> None:
         self.guard = guard
-        self._fleet = fleet
+        self._informers = informers
         self._owned = owned
         self._metrics = metrics
         self._again = again
@@ -69,7 +69,7 @@ class Suspicion:
         items.add(item)
 
     async def _look_again(self, where: ClusterId, feature: str) -> None:
-        await self._fleet.list_again()
+        await self._informers.list_again()
         self._release(where, feature, "a second look agreed")
 
     def _release(self, where: ClusterId, feature: str, why: str) -> None:

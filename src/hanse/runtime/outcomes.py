@@ -8,15 +8,15 @@ from hanse.model.facts import WriteOutcome, WriteResult
 from hanse.model.objects import ClusterObjectRef
 from hanse.runtime.apply import Written
 from hanse.runtime.diff import Diff, place_of
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.workqueue import Item
 
 
 class Outcomes:
     """Keeps one fact per object that could not be written; it goes when the object can."""
 
-    def __init__(self, fleet: Fleet, clock: Clock) -> None:
-        self._fleet = fleet
+    def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
+        self._informers = informers
         self._clock = clock
         self._told: dict[Item, set[ClusterObjectRef]] = {}
 
@@ -33,7 +33,7 @@ class Outcomes:
         before = self._told.pop(item, set())
         waiting = {p for p in self._pending(wanted) if p in before and p not in tried}
         for place in before - trouble.keys() - waiting:
-            self._fleet.drop_fact(WriteOutcome, place)
+            self._informers.drop_fact(WriteOutcome, place)
         for place, (result, message) in trouble.items():
             self._put(place, result, message)
         if told := trouble.keys() | waiting:
@@ -43,8 +43,8 @@ class Outcomes:
         return {place_of(action) for action in wanted.actions}
 
     def _put(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
-        known = self._fleet.facts.get(WriteOutcome, place)
+        known = self._informers.facts.get(WriteOutcome, place)
         if known is not None and known.result == result == "Failed":
             return  # what a failing server says may differ each time: no reason to wake anybody
         if known is None or (known.result, known.message) != (result, message):
-            self._fleet.put_fact(WriteOutcome(place, result, message, self._clock.now()))
+            self._informers.put_fact(WriteOutcome(place, result, message, self._clock.now()))

@@ -18,9 +18,9 @@ def pause_of(snapshot: Snapshot, system_namespace: str) -> str:
         return f"namespace {system_namespace} of {snapshot.local} is annotated as paused"
     brokers = sorted(s.cluster for s in snapshot.facts(ClusterState) if Role.BROKER in s.roles)
     for broker in brokers:  # one that we are leaving, too
-        for fleet in snapshot.all(broker, ClusterSet):
-            if fleet.spec.paused:
-                return f"ClusterSet {fleet.metadata.name} says paused"
+        for informers in snapshot.all(broker, ClusterSet):
+            if informers.spec.paused:
+                return f"ClusterSet {informers.metadata.name} says paused"
     for broker in _unread(snapshot, Phase.UNREACHABLE):
         return f"{broker} cannot be reached to say whether writes are paused"
     return ""

@@ -78,24 +78,24 @@ class Overlay(Generic[K]):
                 yield over
 
 
-def preview(engine: Reconciler, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
+def preview(reconciler: Reconciler, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
     """Everything that this agent would write if these objects were applied in these clusters."""
-    return _Simulation(engine).after(applied)
+    return _Simulation(reconciler).after(applied)
 
 
 class _Simulation:
     """Carries plans out on overlays until nothing more follows."""
 
-    def __init__(self, engine: Reconciler) -> None:
-        live = engine.snapshot()
-        self._engine = engine
+    def __init__(self, reconciler: Reconciler) -> None:
+        live = reconciler.snapshot()
+        self._reconciler = reconciler
         self._stores = {
             place: [Overlay(store, store.indexes) for store in stores]
-            for place, stores in engine.fleet.stores.items()
+            for place, stores in reconciler.informers.stores.items()
         }
-        self._seen = Snapshot(self._stores, engine.fleet.facts, live.now, live.local)
+        self._seen = Snapshot(self._stores, reconciler.informers.facts, live.now, live.local)
         self._owned = Owned()
-        for where, obj in engine.owned.objects():
+        for where, obj in reconciler.owned.objects():
             self._owned.change(where, None, obj)
         self._due: dict[Item, None] = {}
 
@@ -110,7 +110,7 @@ class _Simulation:
             if not due:
                 break
             for name, key in due:
-                feature = self._engine.features[name]
+                feature = self._reconciler.features[name]
                 plan = feature.plan(key, self._seen)
                 owned = written_there(self._owned.of(name, key), made_by(feature), self._seen)
                 wanted = diff(name, key, plan, owned, self._seen)
@@ -153,7 +153,7 @@ class _Simulation:
                 store.remove(known)
         self._owned.change(where, before, after)
         change = ObjectChange(where, before, after)
-        for feature in self._engine.concerned(change):
+        for feature in self._reconciler.concerned(change):
             self._due.update(
                 {(feature.name, key): None for key in feature.keys_for(change, self._seen)}
             )

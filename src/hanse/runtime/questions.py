@@ -10,7 +10,7 @@ from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import Answer
 from hanse.model.objects import Object, Wire
 from hanse.model.plan import Call, Question, Read
-from hanse.runtime.fleet import Fleet
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.workqueue import Item
 
 Provider: TypeAlias = Callable[..., Awaitable[Wire]]
@@ -27,12 +27,12 @@ class Questions:
 
     def __init__(
         self,
-        fleet: Fleet,
+        informers: ClusterInformers,
         providers: dict[str, Provider],
         clock: Clock,
         answered: Callable[[Item], None],
     ) -> None:
-        self._fleet = fleet
+        self._informers = informers
         self._providers = providers
         self._clock = clock
         self._answered = answered
@@ -42,7 +42,7 @@ class Questions:
     def ask(self, item: Item, questions: Iterable[Question], start: Start) -> None:
         """See to it that a key's questions are answered; it wakes when they are."""
         for question in questions:
-            known = self._fleet.facts.get(Answer, question.ask.id)
+            known = self._informers.facts.get(Answer, question.ask.id)
             if known is not None and self._clock.now() - known.at < question.max_age:
                 continue
             askers = self._asking.get(question.ask.id)
@@ -61,13 +61,13 @@ class Questions:
         except (KubeError, OSError, TimeoutError) as failed:
             error = str(failed) or type(failed).__name__
         self._remember(ask.id)
-        self._fleet.put_fact(Answer(ask.id, value, error, self._clock.now()))
+        self._informers.put_fact(Answer(ask.id, value, error, self._clock.now()))
         for item in sorted(self._asking.pop(ask.id, set())):
             self._answered(item)
 
     async def _read(self, ask: Read) -> Wire | None:
         place = ask.place
-        connection = self._fleet.connections.get(place.where)
+        connection = self._informers.connections.get(place.where)
         kind = self._kind_of(ask)
         if connection is None or kind is None:
             raise KubeError(f"{place.where} is not connected")
@@ -85,7 +85,7 @@ class Questions:
         return await provider(**dict(ask.arguments))
 
     def _kind_of(self, ask: Read) -> type[Object] | None:
-        connection = self._fleet.connections.get(ask.place.where)
+        connection = self._informers.connections.get(ask.place.where)
         scopes = connection.streams if connection is not None else ()
         return next((s.kind for s in scopes if s.kind.kind == ask.place.ref.kind), None)
 
@@ -95,4 +95,4 @@ class Questions:
         if len(self._order) > MOST_ANSWERS:
             oldest = next(iter(self._order))
             del self._order[oldest]
-            self._fleet.facts.drop(Answer, oldest)
+            self._informers.facts.drop(Answer, oldest)

@@ -20,8 +20,8 @@ from hanse.runtime.backoff import BackoffTracker, are_left_to_others
 from hanse.runtime.declared import made_by, require_declared, watchers_of, written_there
 from hanse.runtime.diff import Action, Create, Diff, Update, diff, place_of
 from hanse.runtime.event_recorder import EventRecorder
-from hanse.runtime.fleet import Fleet
 from hanse.runtime.guard import Guard
+from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 from hanse.runtime.mass_deletion import Suspicion
 from hanse.runtime.metrics import Metrics
@@ -62,11 +62,11 @@ class Reconciler:
         self.features = {feature.name: feature for feature in features}
         self.metrics = Metrics()
         watches = [w for feature in features for w in feature.watches]
-        self.fleet = Fleet([*watches, *PAUSE_WATCHES, *also], Facts(), clock, local)
+        self.informers = ClusterInformers([*watches, *PAUSE_WATCHES, *also], Facts(), clock, local)
         self.event_handlers: list[Callable[[Change], None]] = []
         """Who else is told of every change and Event: what this replica serves, active or not."""
-        self.fleet.listener = self
-        self.fleet.on_stream = self.metrics.stream_told
+        self.informers.listener = self
+        self.informers.on_stream = self.metrics.stream_told
         self.owned = Owned()
         self._watchers = watchers_of(features)
         self._makes = {feature.name: made_by(feature) for feature in features}
@@ -76,25 +76,27 @@ class Reconciler:
         self.guard = guard or Guard(_loop_time)
         self._system_namespace = system_namespace
         self._patience = BackoffTracker(_loop_time, random, lambda: self.queue.crowd)
-        self._questions = Questions(self.fleet, providers or {}, clock, self.queue.add)
-        self._herald = EventRecorder(self.fleet, clock, self.event_handlers)
-        self._pulses = LeaseTracker(self.fleet, clock)
-        self._outcomes = Outcomes(self.fleet, clock)
+        self._questions = Questions(self.informers, providers or {}, clock, self.queue.add)
+        self._herald = EventRecorder(self.informers, clock, self.event_handlers)
+        self._pulses = LeaseTracker(self.informers, clock)
+        self._outcomes = Outcomes(self.informers, clock)
         self._slots = Slots()
-        self._writer = Writer(self.fleet, NoFence(), self._sent)
+        self._writer = Writer(self.informers, NoFence(), self._sent)
         self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
         self._braked: set[Item] = set()
-        self._suspicion = Suspicion(self.guard, self.fleet, self.owned, self.metrics, self._add_all)
+        self._suspicion = Suspicion(
+            self.guard, self.informers, self.owned, self.metrics, self._add_all
+        )
         self._group: asyncio.TaskGroup | None = None
         self._errands: set[asyncio.Task[None]] = set()
 
     def fence(self, fence: Fence) -> None:
         """Let every write be allowed by this first."""
-        self._writer = Writer(self.fleet, fence, self._sent)
+        self._writer = Writer(self.informers, fence, self._sent)
 
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
-        return self.fleet.snapshot()
+        return self.informers.snapshot()
 
     async def find_out(self, question: Read | Call) -> Snapshot:
         """Ask what no watch tells, at once; gives the snapshot that knows the answer."""
@@ -104,7 +106,7 @@ class Reconciler:
     @asynccontextmanager
     async def running(self, *, active: bool = True) -> AsyncIterator[None]:
         """Follow the fleet, and plan and write while active, until the block ends."""
-        async with self.fleet.running(), asyncio.TaskGroup() as group:
+        async with self.informers.running(), asyncio.TaskGroup() as group:
             self._group = group
             dispatcher = group.create_task(self._dispatch(), name="dispatch")
             if active:
@@ -127,10 +129,10 @@ class Reconciler:
     def activate(self) -> None:
         """Begin to plan and write: everything known is looked at once."""
         self.active = True
-        for cluster in list(self.fleet.connections):
+        for cluster in list(self.informers.connections):
             self._wake_by_all_of(cluster)
         for type_ in FACTS:
-            for fact in list(self.fleet.facts.all(type_)):
+            for fact in list(self.informers.facts.all(type_)):
                 self._wake(FactChange(None, fact), Lane.BACKLOG)
         for item in self.owned.items():
             self.queue.add(item, Lane.BACKLOG)
@@ -179,7 +181,7 @@ class Reconciler:
     def _elsewhere(self, change: ObjectChange) -> Object | None:
         """What another selection still shows of an object that left one."""
         gone = change.object
-        for store in self.fleet.stores_of(change.where, type(gone).kind):
+        for store in self.informers.stores_of(change.where, type(gone).kind):
             found: Object | None = store.get(gone.metadata.namespace, gone.metadata.name)
             if found is not None and found.metadata.uid == gone.metadata.uid:
                 return found
@@ -187,7 +189,7 @@ class Reconciler:
 
     def _wake_by_all_of(self, cluster: ClusterId) -> None:
         """Wake every key that anything known of a cluster concerns."""
-        for (where, _), stores in list(self.fleet.stores.items()):
+        for (where, _), stores in list(self.informers.stores.items()):
             for store in stores if where == cluster else ():
                 for obj in list(store.all()):
                     self._wake(ObjectChange(where, None, obj, live=False), Lane.BACKLOG)
@@ -209,7 +211,7 @@ class Reconciler:
         """The features that watch what changed; facts concern everyone."""
         if isinstance(change, FactChange):
             return self.features.values()
-        connection = self.fleet.connections.get(change.where)
+        connection = self.informers.connections.get(change.where)
         roles = connection.roles if connection is not None else frozenset()
         watching = self._watchers.get(type(change.object), ())
         return [feature for feature, of in watching if not of.isdisjoint(roles)]
@@ -376,13 +378,15 @@ class Reconciler:
 
     def _is_ending(self, action: Action) -> bool:
         """Whether an action is about what we deleted already: its end wakes who cares."""
-        return not isinstance(action, Create) and self.fleet.is_ending(action.where, action.base)
+        return not isinstance(action, Create) and self.informers.is_ending(
+            action.where, action.base
+        )
 
     def _allowed(self, turn: Turn, wanted: Diff) -> list[Action]:
         """What may be written now: not while paused, not too soon, not suspiciously much."""
         actions = [a for a in wanted.actions if not self._is_ending(a)]
         if actions:
-            roles = {name: c.roles for name, c in self.fleet.connections.items()}
+            roles = {name: c.roles for name, c in self.informers.connections.items()}
             require_declared(actions, self.features[turn.item[0]].watches, roles)
         if self.paused:
             self._braked.add(turn.item)

@@ -46,11 +46,11 @@ def world_of(theirs: Theirs) -> World:
 
 @asynccontextmanager
 async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Reconciler]:
-    engine = world.engine("lubeck")
+    reconciler = world.reconciler("lubeck")
     outside = Outside(theirs.ours(), every=lambda: timedelta(seconds=0.2))
-    engine.fleet.join(NAME_SERVER, {Role.OUTSIDE}, outside)
-    async with engine.running():
-        yield engine
+    reconciler.fleet.join(NAME_SERVER, {Role.OUTSIDE}, outside)
+    async with reconciler.running():
+        yield reconciler
 
 
 async def until(check: Callable[[], Awaitable[bool]]) -> None:
@@ -112,10 +112,10 @@ async def test_nothing_is_written_by_one_who_starts_anew(theirs: Theirs) -> None
         await _calm(theirs)
     before = await theirs.serial()
 
-    async with publishing(world, theirs) as engine:
+    async with publishing(world, theirs) as reconciler:
 
         async def has_looked() -> bool:
-            return engine.owned.count(NAME_SERVER, "publishing") > 0
+            return reconciler.owned.count(NAME_SERVER, "publishing") > 0
 
         await until(has_looked)
         await _calm(theirs)

@@ -165,6 +165,6 @@ async def test_a_leader_reads_nothing_of_members_that_others_lead(world: Supervi
     await world.settle()
 
     for supervisor in world.supervisors.values():
-        stores = supervisor.engine.fleet.stores
+        stores = supervisor.reconciler.informers.stores
         watched = {where for where, kind in stores if kind == EndpointSlice.kind}
         assert watched == supervisor.leads

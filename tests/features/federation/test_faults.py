@@ -151,7 +151,7 @@ async def test_a_member_that_is_removed_is_left_clean(
     for supervisor in membership.supervisors:
         found = await membership.told(supervisor)
         assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
-        assert "bergen" not in scenario.agent(supervisor).engine.fleet.connections
+        assert "bergen" not in scenario.agent(supervisor).reconciler.informers.connections
     lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert lease.spec.holder_identity == ""
     await scenario.eventually(membership.tells("bergen", Led="NoLeader"))
@@ -198,7 +198,7 @@ async def test_an_agent_that_starts_anew_goes_on_leaving(
     for supervisor in membership.supervisors:
         found = await membership.told(supervisor)
         assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
-        assert "bergen" not in scenario.agent(supervisor).engine.fleet.connections
+        assert "bergen" not in scenario.agent(supervisor).reconciler.informers.connections
 
 
 async def test_a_dead_member_that_is_given_up_holds_up_nobody(
@@ -215,9 +215,9 @@ async def test_a_dead_member_that_is_given_up_holds_up_nobody(
     await scenario.settled()
 
     for supervisor in membership.supervisors:
-        fleet = scenario.agent(supervisor).engine.fleet
-        assert "bergen" not in fleet.connections
-        assert fleet.facts.get(Departed, "bergen") is not None
+        informers = scenario.agent(supervisor).reconciler.informers
+        assert "bergen" not in informers.connections
+        assert informers.facts.get(Departed, "bergen") is not None
     assert await flag_uid(membership, "bergen"), "what is given up stays behind"
 
 
@@ -259,7 +259,7 @@ async def test_nobody_gives_up_its_own_home(
     await membership.name_members("lubeck", "hamburg", "bergen")
     await asyncio.sleep(60)
 
-    home = scenario.agent("lubeck").engine.fleet.connections["lubeck"]
+    home = scenario.agent("lubeck").reconciler.informers.connections["lubeck"]
     assert Role.LOCAL in home.roles
     assert Role.MEMBER not in home.roles
 
@@ -273,7 +273,7 @@ async def test_a_member_of_a_name_that_means_something_else_is_told(
     await scenario.eventually(
         says(membership, "lubeck", "Valid", "'broker' is something else here")
     )
-    assert Role.BROKER in scenario.agent("lubeck").engine.fleet.connections["broker"].roles
+    assert Role.BROKER in scenario.agent("lubeck").reconciler.informers.connections["broker"].roles
 
 
 async def test_a_member_that_comes_back_while_it_is_being_left_stays(
@@ -485,7 +485,7 @@ async def test_of_two_federations_the_older_counts_and_the_other_is_told(
 
     await scenario.eventually(is_told)
     await membership.tells("lubeck", Valid="Valid")()
-    assert "bergen" in scenario.agent("lubeck").engine.fleet.connections
+    assert "bergen" in scenario.agent("lubeck").reconciler.informers.connections
 
 
 async def test_another_cluster_set_is_told_by_its_field(

@@ -93,7 +93,7 @@ class Schedule:
     def look(self) -> None:
         """What was once answered is answered by every agent that knows its own cluster."""
         for name in self.scenario.agents:
-            seen = self.scenario.agent(name).engine.snapshot()
+            seen = self.scenario.agent(name).reconciler.snapshot()
             if self.served and seen.listed(name, GlobalService):
                 assert self.sites.ask(name), f"{name} has no answer any more"
 

@@ -328,8 +328,8 @@ class Deeds:
 
     async def _take_out(self, member: str, force: bool) -> None:
         if not force:
-            engines = [agent.engine for agent in self.realm.agents.values()]
-            await asyncio.gather(*(leave(engine, member) for engine in engines))
+            reconcilers = [agent.reconciler for agent in self.realm.agents.values()]
+            await asyncio.gather(*(leave(reconciler, member) for reconciler in reconcilers))
         await self.realm.remove(member, force=True)
         for crown in self.realm.crowns.values():
             crown.members.discard(member)

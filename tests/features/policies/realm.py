@@ -174,37 +174,41 @@ class Realm(World):
 
     # -- supervisors
 
-    def engine(self, cluster: str) -> Supervisor:
+    def reconciler(self, cluster: str) -> Supervisor:
         self._starts += 1
-        engine = Supervisor(
+        reconciler = Supervisor(
             self._features(), cluster, clock=self.clock, random=self.random, guard=None
         )
         for member in sorted(self.members[cluster] | {cluster}):
-            engine.fleet.join(member, self._roles(cluster, member), self.api(cluster, member))
+            reconciler.informers.join(
+                member, self._roles(cluster, member), self.api(cluster, member)
+            )
         if not self._elections:
             self.crowns[cluster] = Crown(cluster)
-            engine.fence(self.crowns[cluster])
-            return engine
+            reconciler.fence(self.crowns[cluster])
+            return reconciler
         identity = f"{cluster}_{self._starts}"
-        engine.leaders = Leaders(engine.fleet, identity, clock=self.clock, random=self.random)
-        engine.fence(engine.leaders)
-        return engine
+        reconciler.leaders = Leaders(
+            reconciler.informers, identity, clock=self.clock, random=self.random
+        )
+        reconciler.fence(reconciler.leaders)
+        return reconciler
 
     def crown(self, supervisor: str, member: str) -> None:
         """Let a supervisor lead a member; who led it before is not told."""
-        fleet = self.agents[supervisor].engine.fleet
+        informers = self.agents[supervisor].reconciler.informers
         self.epochs[member] = self.epochs.get(member, 0) + 1
         self.crowns[supervisor].members.add(member)
-        fleet.put_fact(Leadership(member, supervisor, self.epochs[member], ours=True))
-        fleet.set_roles(member, fleet.connections[member].roles | {Role.LED})
+        informers.put_fact(Leadership(member, supervisor, self.epochs[member], ours=True))
+        informers.set_roles(member, informers.connections[member].roles | {Role.LED})
 
     def depose(self, supervisor: str, member: str) -> None:
         """Let a supervisor know that it does not lead a member any more."""
         self.crowns[supervisor].members.discard(member)
-        fleet = self.agents[supervisor].engine.fleet
-        if member in fleet.connections and Role.LED in fleet.connections[member].roles:
-            fleet.put_fact(Leadership(member, "another", self.epochs[member], ours=False))
-            fleet.set_roles(member, fleet.connections[member].roles - {Role.LED})
+        informers = self.agents[supervisor].reconciler.informers
+        if member in informers.connections and Role.LED in informers.connections[member].roles:
+            informers.put_fact(Leadership(member, "another", self.epochs[member], ours=False))
+            informers.set_roles(member, informers.connections[member].roles - {Role.LED})
 
     def _roles(self, cluster: str, member: str) -> set[Role]:
         roles = {Role.LOCAL} if member == cluster else set()
@@ -213,25 +217,25 @@ class Realm(World):
     def start_agent(self, cluster: str) -> Reconciler:
 
         assert cluster not in self.agents, f"{cluster} has an agent already"
-        engine = self.engine(cluster)
-        task = asyncio.create_task(self._run(cluster, engine), name=f"agent {cluster}")
-        self.agents[cluster] = Agent(engine, task)
-        return engine
+        reconciler = self.reconciler(cluster)
+        task = asyncio.create_task(self._run(cluster, reconciler), name=f"agent {cluster}")
+        self.agents[cluster] = Agent(reconciler, task)
+        return reconciler
 
-    async def _run(self, cluster: str, engine: Supervisor) -> None:
-        if engine.leaders is None:
-            async with engine.running():
+    async def _run(self, cluster: str, reconciler: Supervisor) -> None:
+        if reconciler.leaders is None:
+            async with reconciler.running():
                 await asyncio.get_running_loop().create_future()
             return
-        async with engine.running(), engine.leaders.running():
+        async with reconciler.running(), reconciler.leaders.running():
             for member in sorted(self.members[cluster]):
-                self._stand(cluster, engine, member)
+                self._stand(cluster, reconciler, member)
             await asyncio.get_running_loop().create_future()
 
-    def _stand(self, cluster: str, engine: Supervisor, member: str) -> None:
+    def _stand(self, cluster: str, reconciler: Supervisor, member: str) -> None:
         way = self.network.transport(cluster, member, InProcess(self.clusters[member]))
-        if engine.leaders is not None:
-            engine.leaders.stand(member, Client(way))
+        if reconciler.leaders is not None:
+            reconciler.leaders.stand(member, Client(way))
 
     @asynccontextmanager
     async def agents_running(self) -> AsyncIterator["Realm"]:
@@ -252,7 +256,7 @@ class Realm(World):
     def leader_of(self, member: str) -> str:
         """The supervisor that leads a member."""
         for name, agent in self.agents.items():
-            lead = agent.engine.fleet.facts.get(Leadership, member)
+            lead = agent.reconciler.informers.facts.get(Leadership, member)
             if lead is not None and lead.ours:
                 return name
         raise AssertionError(f"nobody leads {member}")
@@ -262,27 +266,27 @@ class Realm(World):
         for name in self.supervisors:
             self.members[name].discard(member)
         for agent in list(self.agents.values()):
-            engine = agent.engine
-            assert isinstance(engine, Supervisor)
+            reconciler = agent.reconciler
+            assert isinstance(reconciler, Supervisor)
             if not force:
-                await leave(engine, member)
+                await leave(reconciler, member)
         for agent in list(self.agents.values()):
-            engine = agent.engine
-            assert isinstance(engine, Supervisor)
-            if engine.leaders is not None:
-                await engine.leaders.withdraw(member)
-            if member in engine.fleet.connections:
-                await leave_by_force(engine, member)
+            reconciler = agent.reconciler
+            assert isinstance(reconciler, Supervisor)
+            if reconciler.leaders is not None:
+                await reconciler.leaders.withdraw(member)
+            if member in reconciler.informers.connections:
+                await leave_by_force(reconciler, member)
 
     def add(self, member: str) -> None:
         """Let every supervisor take a member in."""
         for name in self.supervisors:
             self.members[name].add(member)
         for name, agent in self.agents.items():
-            engine = agent.engine
-            assert isinstance(engine, Supervisor)
-            engine.fleet.join(member, {Role.MEMBER}, self.api(name, member))
-            self._stand(name, engine, member)
+            reconciler = agent.reconciler
+            assert isinstance(reconciler, Supervisor)
+            reconciler.informers.join(member, {Role.MEMBER}, self.api(name, member))
+            self._stand(name, reconciler, member)
 
     # -- people
 
@@ -330,7 +334,9 @@ class Realm(World):
         if policy.metadata.uid not in (here.uid, here.former):
             return False
         leaders = [n for n, crown in self.crowns.items() if cluster in crown.members]
-        views = [self.agents[n].engine.fleet.snapshot() for n in leaders if n in self.agents]
+        views = [
+            self.agents[n].reconciler.informers.snapshot() for n in leaders if n in self.agents
+        ]
         seen = [view.get(cluster, Namespace, name) for view in views]
         return not any(s is not None and s.metadata.uid == home["metadata"]["uid"] for s in seen)
 

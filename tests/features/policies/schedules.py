@@ -104,7 +104,7 @@ class Schedule(Deeds):
         states = [
             state
             for agent in self.realm.agents.values()
-            for state in agent.engine.fleet.facts.all(ClusterState)
+            for state in agent.reconciler.informers.facts.all(ClusterState)
             if Role.MEMBER in state.roles
         ]
         return all(s.phase is Phase.SYNCED and not s.recovering for s in states)

@@ -36,7 +36,7 @@ class Listener(Protocol):
         ...
 
 
-class Fleet:
+class ClusterInformers:
     """Connections, their streams and stores, and the facts about them."""
 
     def __init__(
