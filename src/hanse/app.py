@@ -213,7 +213,7 @@ class Agent:
                 **address_providers(settings.options.networks.providers),
             },
         )
-        issuing.fleet = self.reconciler.fleet
+        issuing.informers = self.reconciler.informers
         self.doorkeeper = WebhookServer(
             hooks,
             self.reconciler.snapshot,
@@ -223,7 +223,7 @@ class Agent:
         )
         self.reconciler.event_handlers.append(self.doorkeeper.on_change)
         self.leaders = Leaders(
-            self.reconciler.fleet,
+            self.reconciler.informers,
             f"{settings.cluster}_{settings.identity}",
             clock=clock,
             random=random,
@@ -240,7 +240,7 @@ class Agent:
             random=random,
             terms=settings.terms,
         )
-        self.reconciler.fleet.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
+        self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
         guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
         self.roads = ConnectionReconciler(
             self.reconciler, self.leaders, self._home, guides, dial=dial, random=random
@@ -254,16 +254,16 @@ class Agent:
             loopback=settings.options.gslb.loopback,
         )
         for name, system in (outside or {}).items():
-            self.reconciler.fleet.join(name, {Role.OUTSIDE}, Outside(system))
+            self.reconciler.informers.join(name, {Role.OUTSIDE}, Outside(system))
         self._avi = AviController(self._leading_controller)
         if "avi" in settings.options.gslb.providers:
-            self.reconciler.fleet.join(
+            self.reconciler.informers.join(
                 CONTROLLER, {Role.OUTSIDE}, Outside(self._avi, self._refresh)
             )
         self._presence: HeartbeatLease | None = None
         if broker is not None:
             client = Client(broker)
-            self.reconciler.fleet.join(BROKER, {Role.BROKER}, KubeApi(client, random))
+            self.reconciler.informers.join(BROKER, {Role.BROKER}, KubeApi(client, random))
             self._presence = HeartbeatLease(
                 client,
                 settings.options.broker_namespace,
@@ -325,7 +325,7 @@ class Agent:
     async def close(self) -> None:
         """Let go of every connection."""
         await self._avi.close()
-        await self.reconciler.fleet.close()
+        await self.reconciler.informers.close()
 
     def _leading_controller(self) -> Controller | NoController:
         """The Avi controller to write to: of who leads, as its configuration has it now."""
@@ -360,11 +360,11 @@ class Agent:
 
     def _at_slot(self, number: int | None) -> None:
         """Give addresses out of the residue of every pool that this replica holds."""
-        fleet = self.reconciler.fleet
+        informers = self.reconciler.informers
         if number is None:
-            fleet.drop_fact(OwnSlot, fleet.local)
+            informers.drop_fact(OwnSlot, informers.local)
         else:
-            fleet.put_fact(OwnSlot(fleet.local, Slot(number, len(SLOT_LEASES))))
+            informers.put_fact(OwnSlot(informers.local, Slot(number, len(SLOT_LEASES))))
 
     def _work(self, chosen: bool) -> None:
         if chosen and not self.reconciler.active:

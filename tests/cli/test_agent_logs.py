@@ -46,7 +46,7 @@ class Told:
     def __init__(self) -> None:
         self.reconciler = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
         server = ApiServer("lubeck", clock=LoopClock())
-        self.reconciler.fleet.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
+        self.reconciler.informers.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
         self._version = 0
 
     def said(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:
@@ -54,11 +54,11 @@ class Told:
         self._version += 1
         meta = replace(made.metadata, uid="1", resource_version=str(self._version))
         obj = replace(made, metadata=meta, spec=replace(made.spec, log_level=level))
-        self.reconciler.fleet.wrote("lubeck", obj)
+        self.reconciler.informers.wrote("lubeck", obj)
         return obj
 
     def gone(self, obj: GSLBConfig) -> None:
-        for store in self.reconciler.fleet.stores_of("lubeck", GSLBConfig.kind):
+        for store in self.reconciler.informers.stores_of("lubeck", GSLBConfig.kind):
             store.take(Deleted(obj))
         for follower in self.reconciler.event_handlers:
             follower(ObjectChange("lubeck", obj, None))

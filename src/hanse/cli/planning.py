@@ -197,16 +197,16 @@ async def _reconcilers(
 
 def _supervise(reconciler: Reconciler, fleet: Fleet) -> None:
     """Let a supervisor's engine see its members, and those that its agent leads as their leader."""
-    home = reconciler.fleet.local
+    home = reconciler.informers.local
     for member in fleet.supervised.get(home, ()):
         lease = fleet.leases[member]
         ours = cluster_of(lease.holder_identity) == home
         roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
         if member == home:
-            reconciler.fleet.set_roles(home, {Role.LOCAL} | roles)
+            reconciler.informers.set_roles(home, {Role.LOCAL} | roles)
         else:
             client = Client(HttpTransport(fleet.members[member].credentials))
-            reconciler.fleet.join(member, roles, KubeApi(client))
-        reconciler.fleet.put_fact(
+            reconciler.informers.join(member, roles, KubeApi(client))
+        reconciler.informers.put_fact(
             Leadership(member, lease.holder_identity, lease.lease_transitions, ours=ours)
         )

@@ -48,7 +48,7 @@ def world_of(theirs: Theirs) -> World:
 async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Reconciler]:
     reconciler = world.reconciler("lubeck")
     outside = Outside(theirs.ours(), every=lambda: timedelta(seconds=0.2))
-    reconciler.fleet.join(NAME_SERVER, {Role.OUTSIDE}, outside)
+    reconciler.informers.join(NAME_SERVER, {Role.OUTSIDE}, outside)
     async with reconciler.running():
         yield reconciler
 
