@@ -126,7 +126,7 @@ class OffersScenario:
         """That an agent knows of a write that did not go as wished."""
 
         async def check() -> None:
-            facts = list(self.scenario.agent(agent).engine.fleet.facts.all(WriteOutcome))
+            facts = list(self.scenario.agent(agent).reconciler.informers.facts.all(WriteOutcome))
             assert any(f.result == result and words in f.message for f in facts), facts
 
         return check

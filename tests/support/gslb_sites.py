@@ -279,7 +279,7 @@ class Sites:
     def _table(self, cluster: ClusterId) -> Table:
         """What a worker would know; the same as long as the names are the same."""
         view = View(cluster, cluster, global_zones=(ZONE,), regions=self.regions)
-        seen = self.scenario.agent(cluster).engine.snapshot()
+        seen = self.scenario.agent(cluster).reconciler.snapshot()
         delta = compiled(view, [GlobalZone(view)], seen)
         known = self._tables.get(cluster)
         if known is None or known[0] != delta:

@@ -272,7 +272,7 @@ class Scenario:
 
     async def _all_synced(self) -> None:
         for name, running in self.agents.items():
-            for state in running.agent.engine.fleet.facts.all(ClusterState):
+            for state in running.agent.reconciler.informers.facts.all(ClusterState):
                 assert state.phase is Phase.SYNCED, f"{name}: {state}"
 
     def _fail_if_an_agent_died(self) -> None:

@@ -30,15 +30,17 @@ TERMS = Terms()
 class Supervisor:
     """A supervisor's agent: its engine, and its part in elections."""
 
-    def __init__(self, engine: Reconciler, leaders: Leaders, task: "asyncio.Task[None]") -> None:
-        self.engine = engine
+    def __init__(
+        self, reconciler: Reconciler, leaders: Leaders, task: "asyncio.Task[None]"
+    ) -> None:
+        self.reconciler = reconciler
         self.leaders = leaders
         self.task = task
 
     @property
     def leads(self) -> frozenset[ClusterId]:
         """The members that it leads now."""
-        connections = self.engine.fleet.connections.values()
+        connections = self.reconciler.informers.connections.values()
         return frozenset(c.cluster for c in connections if Role.LED in c.roles)
 
 
@@ -90,7 +92,7 @@ class SupervisedWorld:
     def start(self, name: ClusterId) -> Supervisor:
         """Start a supervisor's agent with an empty memory."""
         assert name not in self.supervisors, f"{name} has an agent already"
-        engine = Reconciler(
+        reconciler = Reconciler(
             self._features(),
             name,
             clock=self.clock,
@@ -98,14 +100,16 @@ class SupervisedWorld:
             providers=self._providers,
         )
         leaders = Leaders(
-            engine.fleet, f"{name}_1", clock=self.clock, random=self.random, terms=TERMS
+            reconciler.informers, f"{name}_1", clock=self.clock, random=self.random, terms=TERMS
         )
-        engine.fence(leaders)
+        reconciler.fence(leaders)
         for member in self.names:
             roles = {Role.MEMBER} | ({Role.LOCAL} if member == name else set())
-            engine.fleet.join(member, roles, KubeApi(Client(self.way(name, member)), self.random))
-        task = asyncio.create_task(self._run(name, engine, leaders), name=f"agent {name}")
-        self.supervisors[name] = Supervisor(engine, leaders, task)
+            reconciler.informers.join(
+                member, roles, KubeApi(Client(self.way(name, member)), self.random)
+            )
+        task = asyncio.create_task(self._run(name, reconciler, leaders), name=f"agent {name}")
+        self.supervisors[name] = Supervisor(reconciler, leaders, task)
         return self.supervisors[name]
 
     async def kill(self, name: ClusterId) -> None:
@@ -133,8 +137,8 @@ class SupervisedWorld:
         for name, supervisor in self.supervisors.items():
             assert not supervisor.task.done(), f"the agent of {name} ended: {supervisor.task}"
 
-    async def _run(self, name: ClusterId, engine: Reconciler, leaders: Leaders) -> None:
-        async with engine.running(), leaders.running():
+    async def _run(self, name: ClusterId, reconciler: Reconciler, leaders: Leaders) -> None:
+        async with reconciler.running(), leaders.running():
             for member in self.names:
                 turns = self.turns(member)
                 rivals = turns[: turns.index(name)]
