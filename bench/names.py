@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from tests.support.builders import cluster, snapshot, stored
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
 from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.dns.updater import Feed
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
+from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice

@@ -16,10 +16,10 @@ from bench.figures import AtMost, Figure
 from bench.names import NAMESPACE, compiler_of, seen_with, whole_name
 from bench.row import Effort, Once, Row
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
 from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
 from hanse.dns.table import Table
+from hanse.dns.updater import Feed
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.snapshot import ObjectChange, Snapshot
 

@@ -18,17 +18,17 @@ from msgspec.structs import replace
 from bench.figures import AtMost, Figure
 from bench.row import Effort, Once, Row
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
-from hanse.dns.global_names import GlobalZone
 from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
-from hanse.dns.zone import View
+from hanse.dns.updater import Feed
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import TERM, site_of
 from hanse.features.gslb.waking import everything
+from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.clock import WallClock
 from hanse.kube.events import Listed
 from hanse.kube.store import Store
+from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Facts, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, Namespace

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.admission.feature import PROVIDER as CERTIFICATE_PROVIDER
 from hanse.features.admission.feature import Admission
@@ -34,6 +33,7 @@ from hanse.features.networks.webhooks import network_hooks
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.webhooks import PeersHook
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.features.services.clusters import rules_of
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.statefulsets.feature import StatefulSets
@@ -75,7 +75,7 @@ from hanse.web.webhooks.webhook_server import WebhookServer
 if TYPE_CHECKING:  # names are served or published by few agents: the others need no memory for it
     from hanse.dns.compiler import Compiler
     from hanse.dns.server import DnsServer
-    from hanse.dns.zone import View, ZoneSource
+    from hanse.model.dns.zones import View, ZoneSource
 
 BROKER: ClusterId = "broker"
 
@@ -114,9 +114,9 @@ def published(options: Options) -> tuple[Feature, ...]:
     chosen = options.publishing
     if not chosen.wanted:
         return ()
-    from hanse.dns.global_names import GlobalZone
-    from hanse.dns.publishing.feature import Publishing
-    from hanse.dns.zone import View
+    from hanse.features.gslb.zone import GlobalZone
+    from hanse.features.publishing.feature import Publishing
+    from hanse.model.dns.zones import View
 
     view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
     by_itself = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
@@ -125,9 +125,9 @@ def published(options: Options) -> tuple[Feature, ...]:
 
 def sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
     """Everything that has names, as a view tells them; a new source is named here."""
-    from hanse.dns.global_names import GlobalZone
-    from hanse.dns.services import ServiceZone
-    from hanse.dns.stateful import StatefulSetZone
+    from hanse.features.gslb.zone import GlobalZone
+    from hanse.features.services.zone import ServiceZone
+    from hanse.features.statefulsets.zone import StatefulSetZone
 
     globally: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
     return (
@@ -312,7 +312,7 @@ class Agent:
     @asynccontextmanager
     async def feeding(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date with what this agent sees."""
-        from hanse.dns.feed import Feed
+        from hanse.dns.updater import Feed
 
         feed = Feed(compiler, server, self.reconciler.snapshot)
         self.reconciler.event_handlers.append(feed.on_change)

@@ -7,7 +7,7 @@ import pytest
 from hanse import app
 from hanse.cli.oops import Oops
 from hanse.cli.publishing import publishing_of
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 
 KEY = 'key "hanse" { algorithm hmac-sha256; secret "dG9wc2VjcmV0"; };'
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from hanse.dns.compiler import compiled
 from hanse.dns.responder import respond
-from hanse.dns.services import ServiceZone
 from hanse.dns.table import Table
-from hanse.dns.zone import View
+from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Fact, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import (

@@ -10,11 +10,11 @@ import dns.query
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
 from hanse.dns.listeners import Listeners, bound
 from hanse.dns.server import DnsServer, Served, Serving, serving
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View, ZoneSource
+from hanse.dns.updater import Feed
+from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.snapshot import Snapshot
 from tests.dns.fleet import Told, told_in
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanse.dns.zone import View
+from hanse.model.dns.zones import View
 from tests.dns.fleet import Asked, imported, piece, pod, seen_in
 
 

@@ -8,7 +8,7 @@ import dns.message
 import pytest
 
 from hanse.dns.batch import LARGEST, MOST, Batch
-from hanse.dns.hot import serve_datagrams
+from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.table import Table
 from tests.dns.fleet import WEB, Asked, imported, piece, seen_in

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from hanse.dns.corefile import stanza
-from hanse.dns.zone import View
 from hanse.kube.access import Access, Endpoint, Identity
 from hanse.kube.authority import Authority, server_context
 from hanse.kube.client import Client
@@ -18,6 +17,7 @@ from hanse.kube.request import Request
 from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.crds import crd_of
+from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
 from tests.dns.coredns import Difference, ask, coredns, differences, in_words, until_served

@@ -10,11 +10,11 @@ import dns.rrset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.dns.answers import Node, alias
-from hanse.dns.delta import Delta
 from hanse.dns.forwarding import leads_on
-from hanse.dns.names import wire_name
+from hanse.dns.messages import Delta
 from hanse.dns.table import Table
+from hanse.model.dns.names import wire_name
+from hanse.model.dns.records import Node, alias
 
 ASKED, TARGET = "Far.Shop.svc.cluster.local.", "www.example.org."
 

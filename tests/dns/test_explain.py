@@ -2,9 +2,9 @@
 
 import pytest
 
-from hanse.dns.answers import Type
 from hanse.dns.explain import Explanation, LeftOut, Told, explain
-from hanse.dns.zone import View
+from hanse.model.dns.records import Type
+from hanse.model.dns.zones import View
 from hanse.model.facts import Liveness, Phase
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
 from tests.support.time import EPOCH

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from hanse.dns.answers import Type
 from hanse.dns.explain import LeftOut, Told, explain
-from hanse.dns.zone import View
 from hanse.features.gslb.feature import Gslb
+from hanse.model.dns.records import Type
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE

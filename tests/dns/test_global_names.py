@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.dns.by_client import heaviest
 from hanse.dns.compiler import compiled
-from hanse.dns.global_names import GlobalZone
 from hanse.dns.responder import respond
+from hanse.dns.selection import heaviest
 from hanse.dns.table import Table
-from hanse.dns.zone import View
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.zone import GlobalZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.globalservice import (
     GlobalMember,

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from hanse.dns.batch import Batch
 from hanse.dns.compiler import Compiler, compiled
-from hanse.dns.delta import Delta
-from hanse.dns.hot import serve_datagrams
-from hanse.dns.names import BadName, above, below, text_of, wire_name
+from hanse.dns.fast_path import serve_datagrams
+from hanse.dns.messages import Delta
 from hanse.dns.questions import Malformed, question_in
 from hanse.dns.responder import respond
 from hanse.dns.rotation import LONGEST, turns
-from hanse.dns.services import ServiceZone
 from hanse.dns.table import Table
 from hanse.dns.transfers import reply_by_stream
-from hanse.dns.zone import View
+from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.names import BadName, above, below, text_of, wire_name
+from hanse.model.dns.zones import View
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange
 from tests.dns.fleet import WEB, ZONE, Asked, imported, piece, pod, rules, seen_in

@@ -6,12 +6,12 @@ from random import Random
 import dns.message
 import pytest
 
-from hanse.dns.cluster import ClusterZone
 from hanse.dns.compiler import Compiler, compiled
-from hanse.dns.outside import OutsideZone
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
-from hanse.dns.zone import View
+from hanse.features.publishing.zone import OutsideZone
+from hanse.features.services.cluster_zone import ClusterZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from hanse.dns.compiler import Compiler, compiled
-from hanse.dns.networks import NetworkZone
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
-from hanse.dns.zone import View
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.features.networks.zone import NetworkZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice

@@ -17,11 +17,11 @@ import pytest
 from prometheus_client import generate_latest
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
 from hanse.dns.listeners import bound
 from hanse.dns.server import Served, Serving, serving
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.dns.updater import Feed
+from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Phase
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.dns.fleet import NODATA, NXDOMAIN, WEB, ZONE, Watching, imported, piece, seen_in

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from hanse.dns.zone import View
+from hanse.model.dns.zones import View
 from hanse.model.facts import Liveness, Phase
 from tests.dns.fleet import (
     NODATA,

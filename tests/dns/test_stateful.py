@@ -8,15 +8,15 @@ import pytest
 
 from hanse.dns.compiler import compiled
 from hanse.dns.explain_replicas import explain_replica
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.options import PublishingOptions
-from hanse.dns.publishing.records import record_sets
 from hanse.dns.responder import respond
-from hanse.dns.stateful import SERVICE, StatefulSetZone
 from hanse.dns.table import Table
-from hanse.dns.zone import View
+from hanse.features.publishing.feature import Publishing
+from hanse.features.publishing.options import PublishingOptions
+from hanse.features.publishing.records import record_sets
 from hanse.features.statefulsets.names import part_name
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Fact, Liveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease

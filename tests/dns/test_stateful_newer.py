@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from hanse.dns.compiler import Compiler
 from hanse.dns.explain_replicas import explain_replica
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.options import PublishingOptions
-from hanse.dns.stateful import SERVICE, StatefulSetZone
-from hanse.dns.zone import View
+from hanse.features.publishing.feature import Publishing
+from hanse.features.publishing.options import PublishingOptions
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
+from hanse.model.dns.zones import View
 from hanse.model.keys import Key
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.snapshot import Snapshot

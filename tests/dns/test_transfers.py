@@ -12,7 +12,7 @@ import dns.zone
 import pytest
 
 from hanse.dns.transfers import LARGEST, Secondaries
-from hanse.dns.zone import View
+from hanse.model.dns.zones import View
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, seen_in
 from tests.dns.running import PATIENCE, Running, running
 

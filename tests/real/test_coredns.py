@@ -12,13 +12,13 @@ import dns.message
 import dns.rcode
 import pytest
 
-from hanse.dns.zone import View
 from hanse.features.services.feature import Services
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
+from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.coredns import in_words
 from tests.dns.fleet import NODATA, told_in

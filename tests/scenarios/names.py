@@ -8,13 +8,13 @@ import dns.message
 
 from hanse.app import BROKER
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
 from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.dns.updater import Feed
 from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
+from hanse.model.dns.zones import View
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object

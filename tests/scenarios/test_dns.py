@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.dns.zone import View
+from hanse.model.dns.zones import View
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.fleet import NODATA, NXDOMAIN

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hanse import app
-from hanse.dns.publishing.options import PublishingOptions
+from hanse.features.publishing.options import PublishingOptions
 from hanse.kube.errors import AlreadyExists
 from hanse.kube.request import Request
 from hanse.model.kinds.externaldns import DNSEndpoint

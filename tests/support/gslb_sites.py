@@ -13,16 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.dns.compiler import compiled
-from hanse.dns.global_names import GlobalZone
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
-from hanse.dns.zone import View
 from hanse.features.gslb.names import SECRET, SECRET_KEY
+from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.access import Access
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
 from hanse.local.real.accounts import grant
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.globalservice import GlobalService

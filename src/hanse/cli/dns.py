@@ -14,8 +14,8 @@ from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
     from hanse.dns.listeners import Listeners
-    from hanse.dns.networks import NetworkZone
-    from hanse.dns.zone import View
+    from hanse.features.networks.zone import NetworkZone
+    from hanse.model.dns.zones import View
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _zone = click.option(
@@ -167,8 +167,8 @@ def command(
     from hanse.cli.dns_process import Ways, run_dns
     from hanse.cli.running import run_async, start_logging
     from hanse.dns.server import Serving
-    from hanse.dns.zone import View
     from hanse.kube import credentials
+    from hanse.model.dns.zones import View
 
     settings = settings_of(context)
     start_logging(settings, service=True)
@@ -241,8 +241,8 @@ def _servers(told: str) -> list[tuple[str, int]]:
 
 def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":
     """The names of one tenant network, where one is asked for."""
-    from hanse.dns.networks import NetworkZone
     from hanse.features.networks.names import parsed
+    from hanse.features.networks.zone import NetworkZone
 
     if not network:
         if namespaces:
@@ -255,7 +255,7 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "N
 
 
 def _named(zone: str, option: str = "--zone") -> str:
-    from hanse.dns.names import BadName, wire_name
+    from hanse.model.dns.names import BadName, wire_name
 
     try:
         wire_name(zone)

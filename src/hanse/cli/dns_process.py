@@ -13,16 +13,16 @@ from msgspec import Struct
 from hanse import health
 from hanse.cli.oops import bad_credentials
 from hanse.dns.compiler import Compiler
-from hanse.dns.feed import Feed
 from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, Served, Serving, serving
-from hanse.dns.zone import View, ZoneSource
+from hanse.dns.updater import Feed
 from hanse.kube.access import Credentials
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.http import HttpTransport
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object

@@ -10,7 +10,7 @@ from hanse.cli.addresses import server_address
 from hanse.cli.oops import Oops
 
 if TYPE_CHECKING:
-    from hanse.dns.publishing.options import PublishingOptions
+    from hanse.features.publishing.options import PublishingOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,8 +68,8 @@ def publishing_of(
     zone: str, endpoints: str, server: str, key_file: Path | None, weighted: bool = False
 ) -> "PublishingOptions":
     """What the options say together; raises `Oops` where they do not agree."""
-    from hanse.dns.names import BadName, wire_name
-    from hanse.dns.publishing.options import PublishingOptions, ServerOptions
+    from hanse.features.publishing.options import PublishingOptions, ServerOptions
+    from hanse.model.dns.names import BadName, wire_name
 
     if not zone:
         if endpoints or server or key_file or weighted:
@@ -97,7 +97,7 @@ def publishing_of(
 
 
 def _usable(key_file: Path) -> Path:
-    from hanse.dns.publishing.keys import BadKey, key_in
+    from hanse.providers.tsig_keys import BadKey, key_in
 
     try:
         key_in(key_file.read_text())

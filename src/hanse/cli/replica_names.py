@@ -43,8 +43,8 @@ def replica_names(command: Command) -> Command:
 
 def replica_names_of(replica_zone: str, federation: str) -> "StatefulSetOptions":
     """The names as they were given; raises `Oops` for what cannot be one."""
-    from hanse.dns.names import BadName, below, wire_name
     from hanse.features.statefulsets.options import StatefulSetOptions
+    from hanse.model.dns.names import BadName, below, wire_name
 
     try:
         zone = wire_name(replica_zone)

@@ -13,8 +13,8 @@ from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
     from hanse.cli.resolving import Answers, NoAnswer
-    from hanse.dns.zone import View
     from hanse.features.statefulsets.options import StatefulSetOptions
+    from hanse.model.dns.zones import View
 
 
 @click.command("resolve")
@@ -79,7 +79,7 @@ def command(
 
 def whole_name(name: str, zone: str) -> str:
     """The full name: `web.shop` is short for a service's."""
-    from hanse.dns.names import BadName, wire_name
+    from hanse.model.dns.names import BadName, wire_name
 
     bare = name.removesuffix(".")
     inside = bare == zone or bare.endswith(f".{zone}")
@@ -106,9 +106,9 @@ def record_type(text: str) -> int:
 def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
     """What a name server would be told; that of a local federation knows its own zone."""
     from hanse.cli.clusters import is_local
-    from hanse.dns.names import BadName, wire_name
-    from hanse.dns.zone import View
     from hanse.local.up.global_sample import GLOBAL_ZONE
+    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.zones import View
 
     named = tuple(one.lower().removesuffix(".") for one in global_zones)
     try:
@@ -135,8 +135,8 @@ def _resolve(
     from hanse.cli.resolving_replicas import Asking, resolved_replicas
     from hanse.cli.running import run_async, start_logging
     from hanse.dns.explain_replicas import asked
-    from hanse.dns.names import is_under, wire_name
     from hanse.kube.errors import BadCredentials
+    from hanse.model.dns.names import is_under, wire_name
 
     start_logging(settings)
     try:

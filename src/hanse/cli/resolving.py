@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.dns.explain import Explanation, asked, explain
-from hanse.dns.global_names import GlobalZone
-from hanse.dns.names import wire_name
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.features.gslb.zone import GlobalZone
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME
+from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, Forbidden, KubeError, NotFound
 from hanse.kube.events import Listed
 from hanse.kube.http import HttpTransport
 from hanse.kube.store import Store
+from hanse.model.dns.names import wire_name
+from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Facts, KindServed, Liveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice

@@ -10,13 +10,13 @@ from hanse.cli.clusters import ClusterAccess
 from hanse.cli.resolving import BROKER, Answers, NoAnswer, read_from
 from hanse.cli.statefulsets_seen import broker_among
 from hanse.dns.explain_replicas import Asked, explain_replica
-from hanse.dns.stateful import StatefulSetZone
-from hanse.dns.zone import View
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.kube.client import Client
 from hanse.kube.events import Listed
 from hanse.kube.store import Store
+from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Facts, Liveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice

@@ -6,17 +6,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from hanse import app
 from hanse.cli.oops import Oops
-from hanse.dns.cluster import ClusterZone
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
-from hanse.dns.networks import NetworkZone, watches
-from hanse.dns.outside import OutsideZone
 from hanse.dns.server import DnsServer, Served, serving
-from hanse.dns.zone import View, ZoneSource
 from hanse.features.networks.names import NetworkName, parsed
+from hanse.features.networks.zone import NetworkZone, watches
+from hanse.features.publishing.zone import OutsideZone
+from hanse.features.services.cluster_zone import ClusterZone
 from hanse.local.up.composition import Member
 from hanse.local.up.global_sample import GLOBAL_ZONE
 from hanse.local.up.outside import ZONE
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.kinds.networks import Network
 from hanse.model.snapshot import Change, ObjectChange, Watch
 

@@ -13,10 +13,10 @@ from hanse.cli.oops import Oops
 from hanse.cli.planning import changes_of, outlook_among
 from hanse.cli.resolve import record_type, whole_name
 from hanse.dns.explain import explain
-from hanse.dns.zone import View
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
+from hanse.model.dns.zones import View
 from hanse.model.naming import ZONE
 from hanse.model.snapshot import Change
 from hanse.web.dashboard.board import Board

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from hanse.dns.answers import Node, Type, address, name_server, together
-from hanse.dns.delta import Delta
-from hanse.dns.names import above
-from hanse.dns.zone import View, ZoneSource
+from hanse.dns.messages import Delta
+from hanse.model.dns.names import above
+from hanse.model.dns.records import Node, Type, address, name_server, together
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.keys import Key
 from hanse.model.snapshot import Change, Snapshot
 

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from hanse.dns.answers import Answer, Type, records_in, version_name
 from hanse.dns.compiler import Compiler
 from hanse.dns.explain_global import global_answer, global_rule, global_service, left_out_of
-from hanse.dns.names import is_under, labels_of, text_of, wire_name
-from hanse.dns.offers import (
+from hanse.features.services.backends import (
     LOCAL_IS_READY,
     LOWER_PRIORITY,
     NO_WEIGHT,
@@ -17,9 +15,11 @@ from hanse.dns.offers import (
     offers_of,
     rules_of,
 )
-from hanse.dns.services import SERVICE, ServiceZone, chosen, has_cluster_names
-from hanse.dns.zone import View
-from hanse.dns.zonefile import type_name, written
+from hanse.features.services.zone import SERVICE, ServiceZone, chosen, has_cluster_names
+from hanse.model.dns.names import is_under, labels_of, text_of, wire_name
+from hanse.model.dns.presentation import type_name, written
+from hanse.model.dns.records import Answer, Type, records_in, version_name
+from hanse.model.dns.zones import View
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport

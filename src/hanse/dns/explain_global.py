@@ -1,10 +1,10 @@
 """Why a global host name is answered as it is: who serves, by which rule, and who does not."""
 
-from hanse.dns.answers import Answer
-from hanse.dns.global_names import HASH, HOST, NEAR, GlobalZone
-from hanse.dns.zone import View
 from hanse.features.gslb.health import up_now
 from hanse.features.gslb.publishing import serving_members
+from hanse.features.gslb.zone import HASH, HOST, NEAR, GlobalZone
+from hanse.model.dns.records import Answer
+from hanse.model.dns.zones import View
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService
 from hanse.model.kinds.gslb import NAMESPACE

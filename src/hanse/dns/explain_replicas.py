@@ -2,14 +2,14 @@
 
 from msgspec import Struct
 
-from hanse.dns.answers import Type
 from hanse.dns.compiler import Compiler
 from hanse.dns.explain import Explanation, LeftOut, records_told
-from hanse.dns.names import is_under, labels_of, wire_name
-from hanse.dns.offers import SILENT
-from hanse.dns.stateful import BY_SERVICE, StatefulSetZone
+from hanse.features.services.backends import SILENT
 from hanse.features.statefulsets.fleet import BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.zone import BY_SERVICE, StatefulSetZone
+from hanse.model.dns.names import is_under, labels_of, wire_name
+from hanse.model.dns.records import Type
 from hanse.model.facts import Liveness, Role
 from hanse.model.kinds.stateful import StatefulSetShares, told_newer
 from hanse.model.snapshot import Snapshot

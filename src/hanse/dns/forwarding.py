@@ -8,7 +8,7 @@ from random import SystemRandom
 from msgspec import Struct
 
 from hanse.dns.batch import Client
-from hanse.dns.chains import Chain, chain_of, failed, onward, spliced
+from hanse.dns.cname_chains import Chain, chain_of, failed, onward, spliced
 from hanse.dns.questions import Malformed, Question, question_in
 from hanse.dns.responder import MOST_TCP, size_for
 from hanse.dns.table import Table

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from hanse.dns.delta import SECONDS, Counted
+from hanse.dns.messages import SECONDS, Counted
 
 
 class Latency(Collector):

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from hanse.dns.names import LONGEST_LABEL, LONGEST_NAME
+from hanse.model.dns.names import LONGEST_LABEL, LONGEST_NAME
 
 HEADER = 12
 SMALLEST_UDP = 512

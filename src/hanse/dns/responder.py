@@ -1,8 +1,6 @@
 """One question, one answer, in bytes: the unusual path, which knows every case."""
 
-from hanse.dns.answers import Type
-from hanse.dns.by_client import client_at, client_in
-from hanse.dns.chains import Chain, chain_of, ended
+from hanse.dns.cname_chains import Chain, chain_of, ended
 from hanse.dns.questions import (
     HEADER,
     IN,
@@ -17,7 +15,9 @@ from hanse.dns.questions import (
     reply,
     with_edns,
 )
+from hanse.dns.selection import client_at, client_in
 from hanse.dns.table import Entry, Table, type_text
+from hanse.model.dns.records import Type
 
 MOST_TCP = 65535
 _RESPONSE = 0x80

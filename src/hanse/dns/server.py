@@ -11,7 +11,8 @@ from typing import assert_never
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.delta import (
+from hanse.dns.listeners import Listeners
+from hanse.dns.messages import (
     FRONT,
     Counted,
     Delta,
@@ -25,7 +26,6 @@ from hanse.dns.delta import (
     framed,
     report_in,
 )
-from hanse.dns.listeners import Listeners
 from hanse.dns.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -5,12 +5,12 @@ from itertools import count, cycle, repeat
 from random import Random
 from typing import Any
 
-from hanse.dns.answers import Answer, Node, Type, alias_in, soa
-from hanse.dns.by_client import ByClient, Regions, Resolvers
-from hanse.dns.delta import Delta
-from hanse.dns.names import ROOT, above, text_of
+from hanse.dns.messages import Delta
 from hanse.dns.questions import Rcode
 from hanse.dns.rotation import turns
+from hanse.dns.selection import ByClient, Regions, Resolvers
+from hanse.model.dns.names import ROOT, above, text_of
+from hanse.model.dns.records import Answer, Node, Type, alias_in, soa
 
 Heads = tuple[bytes, bytes, bytes, bytes]
 """The header after its id: by whether recursion was desired, then also with EDNS."""

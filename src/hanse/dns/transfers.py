@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from hanse.dns.answers import Node, Type, everything
 from hanse.dns.questions import HEADER, IN, Malformed, Question, Rcode, question_in, with_edns
 from hanse.dns.responder import respond
 from hanse.dns.table import Table, type_text
+from hanse.model.dns.records import Node, Type, everything
 
 LARGEST = 32 * 1024
 """Bytes after which a message is full: the rest goes into the next."""

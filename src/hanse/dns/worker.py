@@ -18,8 +18,11 @@ from random import Random
 from typing import assert_never
 
 from hanse.dns.batch import Batch, Client
-from hanse.dns.chains import failed
-from hanse.dns.delta import (
+from hanse.dns.cname_chains import failed
+from hanse.dns.fast_path import Anew, Sample, answer_anew, serve_datagrams
+from hanse.dns.forwarding import MOST_STREAMS, Forwarder, Relay, leads_on
+from hanse.dns.limits import Limiter
+from hanse.dns.messages import (
     FRONT,
     SECONDS,
     Count,
@@ -34,14 +37,11 @@ from hanse.dns.delta import (
     framed,
     order_in,
 )
-from hanse.dns.forwarding import MOST_STREAMS, Forwarder, Relay, leads_on
-from hanse.dns.hot import Anew, Sample, answer_anew, serve_datagrams
-from hanse.dns.limits import Limiter
-from hanse.dns.names import text_of
 from hanse.dns.questions import RCODES, Malformed, question_in
 from hanse.dns.streams import Answering, Connection
 from hanse.dns.table import Table, type_text
 from hanse.dns.transfers import Reply, reply_by_stream
+from hanse.model.dns.names import text_of
 
 ORDERS, REPORTS = 0, 1
 TELL_EVERY = 1.0

@@ -3,8 +3,8 @@
 from typing import Any
 
 from hanse import __version__, app
-from hanse.dns.zone import View
 from hanse.features.services.manifests import at_home
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles

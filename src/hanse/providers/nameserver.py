@@ -24,9 +24,8 @@ import dns.update
 import dns.xfr
 import dns.zone
 
-from hanse.dns.publishing.keys import BadKey, key_in
-from hanse.dns.publishing.owner_records import MARK, is_mark, mark_of, names_in
-from hanse.dns.publishing.records import PUBLISHED
+from hanse.features.publishing.owner_records import MARK, is_mark, mark_of, names_in
+from hanse.features.publishing.records import PUBLISHED
 from hanse.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -42,6 +41,7 @@ from hanse.kube.errors import (
 )
 from hanse.model.kinds.names import PublishedName, RecordSet
 from hanse.model.objects import K, Object
+from hanse.providers.tsig_keys import BadKey, key_in
 
 PATIENCE = 5.0
 LONGEST_TRANSFER = 60.0

@@ -9,9 +9,9 @@ from random import Random
 
 from msgspec import Struct
 
-from hanse.dns.answers import Answer, Choice
 from hanse.dns.questions import Subnet
 from hanse.dns.rotation import turns
+from hanse.model.dns.records import Answer, Choice
 
 MOST_KNOWN = 4096
 """Networks whose choice is remembered for one name."""

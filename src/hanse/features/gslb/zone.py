@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Answer, Choice, Node, Type, address, in_turn, together
-from hanse.dns.names import BadName, wire_name
-from hanse.dns.zone import View
 from hanse.features.gslb.publishing import serving_members
 from hanse.features.gslb.watching import BY_ADDRESS
+from hanse.model.dns.names import BadName, wire_name
+from hanse.model.dns.records import Answer, Choice, Node, Type, address, in_turn, together
+from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec

@@ -9,19 +9,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.features.publishing.feature import Publishing
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.features.services.zone import ServiceZone
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.runtime.outside import Outside
 from hanse.runtime.reconciler import Reconciler
 from tests.dns.fleet import NXDOMAIN, imported, piece
-from tests.dns.publishing.servers import ZONE, Theirs, name_server
+from tests.features.publishing.servers import ZONE, Theirs, name_server
 from tests.support.builders import namespace
 from tests.support.world import World
 

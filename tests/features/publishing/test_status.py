@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.dns.global_names import GlobalZone
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.features.gslb.zone import GlobalZone
+from hanse.features.publishing.feature import Publishing
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.features.services.zone import ServiceZone
 from hanse.model.conditions import Condition, condition
+from hanse.model.dns.zones import View
 from hanse.model.facts import Fact, Role, WriteOutcome, WriteResult
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import (

@@ -3,7 +3,7 @@
 import dns.tsig
 import pytest
 
-from hanse.dns.publishing.keys import BadKey, key_in
+from hanse.providers.tsig_keys import BadKey, key_in
 
 SECRET = "c2VjcmV0"
 BIND = f'key "hanse" {{\n\talgorithm hmac-sha256;\n\tsecret "{SECRET}";\n}};\n'

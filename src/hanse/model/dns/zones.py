@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hanse.dns.answers import TTL, Node
+from hanse.model.dns.records import TTL, Node
 from hanse.model.keys import Key
 from hanse.model.kinds.hanse import Profile
 from hanse.model.naming import ZONE

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hanse.dns.names import is_under, wire_name
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.dns.publishing.records import (
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
+from hanse.features.publishing.records import (
     endpoint,
     published_names,
     records_of,
     weighted_records,
 )
-from hanse.dns.publishing.telling import BY_DNS_NAME, SETS, TOLD_ON, sharing, told
-from hanse.dns.stateful import StatefulSetZone
-from hanse.dns.zone import ZoneSource
+from hanse.features.publishing.status import BY_DNS_NAME, SETS, TOLD_ON, sharing, told
+from hanse.features.statefulsets.zone import StatefulSetZone
+from hanse.model.dns.names import is_under, wire_name
+from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import Role
 from hanse.model.keys import Key, key_from
 from hanse.model.kinds.externaldns import DNSEndpoint

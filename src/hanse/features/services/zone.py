@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from hanse.dns.answers import (
+from hanse.features.services.backends import (
+    BY_CLUSTER,
+    BY_SERVICE,
+    Offer,
+    Rules,
+    Spot,
+    offers_of,
+    rules_of,
+)
+from hanse.features.services.names import SERVICE_NAME
+from hanse.model.dns.names import LONGEST_NAME, below, wire_name
+from hanse.model.dns.records import (
     AAAA,
     SRV,
     A,
@@ -16,10 +27,7 @@ from hanse.dns.answers import (
     together,
     version,
 )
-from hanse.dns.names import LONGEST_NAME, below, wire_name
-from hanse.dns.offers import BY_CLUSTER, BY_SERVICE, Offer, Rules, Spot, offers_of, rules_of
-from hanse.dns.zone import View
-from hanse.features.services.names import SERVICE_NAME
+from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Liveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice

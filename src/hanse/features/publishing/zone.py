@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Answer, Node, address, alias
-from hanse.dns.in_cluster import addresses
-from hanse.dns.names import BadName, is_under, wire_name
-from hanse.dns.zone import View
+from hanse.model.dns.names import BadName, is_under, wire_name
+from hanse.model.dns.records import Answer, Node, address, alias
+from hanse.model.dns.service_records import addresses
+from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.dns.answers import Node
+from hanse.model.dns.records import Node
 
 
 class Delta(Struct, frozen=True, tag="delta"):

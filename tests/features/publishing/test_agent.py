@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dns.publishing.servers import KEY, ZONE, Theirs, name_server
 from tests.dns.test_beside_coredns import a_cluster
+from tests.features.publishing.servers import KEY, ZONE, Theirs, name_server
 
 pytestmark = pytest.mark.anyio
 

@@ -1,10 +1,10 @@
 """What is published, decided from what is seen."""
 
 from hanse import app
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
-from hanse.dns.services import ServiceZone
-from hanse.dns.zone import View
+from hanse.features.publishing.feature import Publishing
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.zones import View
 from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
 from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec

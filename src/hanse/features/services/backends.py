@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from hanse.dns.answers import address
-from hanse.dns.zone import View
 from hanse.features.services.names import PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
+from hanse.model.dns.records import address
+from hanse.model.dns.zones import View
 from hanse.model.facts import Liveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice

@@ -5,11 +5,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from hanse.dns.answers import Answer, Node, Type, address, alias, srv, together
-from hanse.dns.names import BadName, below, wire_name
-from hanse.dns.zone import View
 from hanse.features.statefulsets.fleet import BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.dns.names import BadName, below, wire_name
+from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
+from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, KindServed, Liveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Answer, Node, Type, address, alias, srv, together
-from hanse.dns.names import ROOT, BadName, below, wire_name
+from hanse.model.dns.names import ROOT, BadName, below, wire_name
+from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 

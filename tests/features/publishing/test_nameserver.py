@@ -19,7 +19,7 @@ from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 from hanse.providers.nameserver import NameServer
 from tests.dns.fleet import NODATA, NXDOMAIN
-from tests.dns.publishing.servers import KEY, ZONE, Theirs, name_server
+from tests.features.publishing.servers import KEY, ZONE, Theirs, name_server
 
 pytestmark = pytest.mark.anyio
 

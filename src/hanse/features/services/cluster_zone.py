@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.dns.answers import Node, version
-from hanse.dns.in_cluster import SCHEMA_VERSION, nodes_of
-from hanse.dns.names import below, wire_name
-from hanse.dns.zone import View
+from hanse.model.dns.names import below, wire_name
+from hanse.model.dns.records import Node, version
+from hanse.model.dns.service_records import SCHEMA_VERSION, nodes_of
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service

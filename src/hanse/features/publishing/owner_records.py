@@ -9,7 +9,7 @@ import dns.rdtypes.ANY.TXT
 import msgspec
 from msgspec import Struct
 
-from hanse.dns.publishing.records import PUBLISHED
+from hanse.features.publishing.records import PUBLISHED
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 

@@ -16,9 +16,9 @@ import dns.update
 import pytest
 from msgspec import Struct
 
-from hanse.dns.publishing.keys import key_in
 from hanse.local.real.ports import free_ports
 from hanse.providers.nameserver import NameServer
+from hanse.providers.tsig_keys import key_in
 from tests.dns.fleet import Told, told_in
 
 ZONE = "fleet.example.org"

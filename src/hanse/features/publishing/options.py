@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from hanse.dns.answers import TTL
+from hanse.model.dns.records import TTL
 from hanse.model.objects import ClusterId
 
 NAME_SERVER: ClusterId = "name-server"

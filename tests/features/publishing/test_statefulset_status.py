@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from hanse.dns.publishing.feature import Publishing
-from hanse.dns.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
-from hanse.dns.services import ServiceZone
-from hanse.dns.stateful import StatefulSetZone
-from hanse.dns.zone import View
+from hanse.features.publishing.feature import Publishing
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+from hanse.features.services.zone import ServiceZone
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.zone import StatefulSetZone
+from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus

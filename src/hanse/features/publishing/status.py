@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from hanse.dns.stateful import BY_SERVICE
+from hanse.features.statefulsets.zone import BY_SERVICE
 from hanse.model.claims import claim_on
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Role, WriteOutcome

@@ -5,10 +5,10 @@ Clients in pods do not follow an alias themselves: what is answered must lead to
 
 from msgspec import Struct
 
-from hanse.dns.answers import Type, records_in
-from hanse.dns.names import LONGEST_NAME, ROOT
 from hanse.dns.questions import HEADER, Malformed, Question, Rcode, reply, with_edns
 from hanse.dns.table import Table
+from hanse.model.dns.names import LONGEST_NAME, ROOT
+from hanse.model.dns.records import Type, records_in
 
 MOST_LINKS = 8
 _OF_ITSELF = {0, Type.CNAME, Type.OPT, Type.IXFR, Type.AXFR, 253, 254, Type.ANY}
