@@ -16,8 +16,8 @@ from hanse.dns.questions import (
     with_edns,
 )
 from hanse.dns.selection import client_at, client_in
-from hanse.dns.table import Entry, Table, type_text
-from hanse.model.dns.records import Type
+from hanse.dns.table import Entry, Table
+from hanse.model.dns.records import Type, type_text
 
 MOST_TCP = 65535
 _RESPONSE = 0x80

@@ -10,7 +10,7 @@ from hanse.dns.questions import Rcode
 from hanse.dns.rotation import turns
 from hanse.dns.selection import ByClient, Regions, Resolvers
 from hanse.model.dns.names import ROOT, above, text_of
-from hanse.model.dns.records import Answer, Node, Type, alias_in, soa
+from hanse.model.dns.records import Answer, Node, Type, alias_in, soa, type_text
 
 Heads = tuple[bytes, bytes, bytes, bytes]
 """The header after its id: by whether recursion was desired, then also with EDNS."""
@@ -220,12 +220,6 @@ class Table:
         return found
 
 
-def type_text(rtype: int) -> str:
-    """A record type as people write it."""
-    return _TYPES.get(rtype) or f"TYPE{rtype}"
-
-
-_TYPES = {int(known): known.name for known in Type} | {12: "PTR", 15: "MX", 65: "HTTPS"}
 _known_types: dict[tuple[int, ...], tuple[int, ...]] = {}
 
 

@@ -5,8 +5,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from hanse.dns.questions import HEADER, IN, Malformed, Question, Rcode, question_in, with_edns
 from hanse.dns.responder import respond
-from hanse.dns.table import Table, type_text
-from hanse.model.dns.records import Node, Type, everything
+from hanse.dns.table import Table
+from hanse.model.dns.records import Node, Type, everything, type_text
 
 LARGEST = 32 * 1024
 """Bytes after which a message is full: the rest goes into the next."""

@@ -39,9 +39,10 @@ from hanse.dns.messages import (
 )
 from hanse.dns.questions import RCODES, Malformed, question_in
 from hanse.dns.streams import Answering, Connection
-from hanse.dns.table import Table, type_text
+from hanse.dns.table import Table
 from hanse.dns.transfers import Reply, reply_by_stream
 from hanse.model.dns.names import text_of
+from hanse.model.dns.records import type_text
 
 ORDERS, REPORTS = 0, 1
 TELL_EVERY = 1.0

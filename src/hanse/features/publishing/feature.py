@@ -11,8 +11,7 @@ from hanse.features.publishing.records import (
     records_of,
     weighted_records,
 )
-from hanse.features.publishing.status import BY_DNS_NAME, SETS, TOLD_ON, sharing, told
-from hanse.features.statefulsets.zone import StatefulSetZone
+from hanse.features.publishing.status import BY_DNS_NAME, SETS, STATEFULSETS, TOLD_ON, sharing, told
 from hanse.model.dns.names import is_under, wire_name
 from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import Role
@@ -47,7 +46,7 @@ class Publishing:
             for source in sources
             for watch in source.watches
         ]
-        if StatefulSetZone.name in self._sources:
+        if STATEFULSETS in self._sources:
             watches += SETS
         if options.endpoints_in:
             watches.append(

@@ -5,10 +5,9 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from hanse.dns.table import type_text
 from hanse.model.dns.names import text_of
 from hanse.model.dns.presentation import written
-from hanse.model.dns.records import Answer, Node, Type, everything, records_in
+from hanse.model.dns.records import Answer, Node, Type, everything, records_in, type_text
 from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import (
     DNSEndpoint,

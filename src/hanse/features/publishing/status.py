@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from hanse.features.statefulsets.zone import BY_SERVICE
 from hanse.model.claims import claim_on
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Role, WriteOutcome
@@ -17,6 +16,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
+from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import ClusterObjectRef, Object, ref_of
 from hanse.model.plan import Desired, EventRequest, Patch
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
@@ -26,6 +26,9 @@ PUBLISHED = "Published"
 
 TOLD_ON: tuple[type[Object], ...] = (ServiceImport, GlobalService)
 """Kinds that sources watch, and whose objects are told of their names."""
+
+STATEFULSETS = "statefulsets"
+"""The zone source whose names belong to sets on the broker."""
 
 SETS = (
     Watch(Role.BROKER, StatefulSet, writes=Writes.STATUS),
@@ -111,7 +114,9 @@ def _concerned(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
             yield from _subjects(snapshot.local, [host])
         case "statefulsets.stateful":
             for broker in snapshot.clusters(Role.BROKER):
-                for shares in snapshot.by(broker, BY_SERVICE, f"{key.namespace}/{key.name}"):
+                for shares in snapshot.in_namespace(broker, StatefulSetShares, key.namespace):
+                    if shares.spec.service != key.name:
+                        continue
                     at = (shares.metadata.name, shares.metadata.namespace)
                     yield from _subjects(
                         broker,

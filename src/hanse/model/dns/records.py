@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
-from socket import AF_INET, AF_INET6, inet_pton
+from ipaddress import IPv4Address, IPv6Address
 
 from msgspec import Struct
 
@@ -29,6 +29,14 @@ class Type(IntEnum):
     IXFR = 251
     AXFR = 252
     ANY = 255
+
+
+_TYPE_NAMES = {int(known): known.name for known in Type} | {12: "PTR", 15: "MX", 65: "HTTPS"}
+
+
+def type_text(rtype: int) -> str:
+    """The mnemonic of a record type; `TYPE<number>` (RFC 3597) if it is not a common one."""
+    return _TYPE_NAMES.get(rtype) or f"TYPE{rtype}"
 
 
 A, AAAA, SRV = int(Type.A), int(Type.AAAA), int(Type.SRV)
@@ -139,10 +147,12 @@ def alias_in(node: Node) -> tuple[int, bytes] | None:
 
 
 def address(text: str) -> bytes | None:
-    """An address as it travels: 4 bytes or 16, None where the text is none."""
+    """The rdata of an IP address, 4 or 16 bytes; None if the text is not an address."""
     try:
-        return inet_pton(AF_INET6 if ":" in text else AF_INET, text)
-    except (OSError, ValueError):
+        if ":" not in text:
+            return IPv4Address(text).packed
+        return None if "%" in text else IPv6Address(text).packed
+    except ValueError:
         return None
 
 
