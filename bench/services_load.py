@@ -17,7 +17,7 @@ from bench.writing import (
     write_all,
 )
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.local.up.contents import CLUSTER_SET, definitions
@@ -28,7 +28,7 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import Object, Wire
 
-OURS = f"{MANAGED_BY}={US}"
+OURS = f"{MANAGED_BY}={DOMAIN}"
 AT_HOME = (
     Collection(ServiceExport.kind, WORK),
     Collection(ServiceImport.kind, WORK),
@@ -131,7 +131,7 @@ def _mark(obj: Object, sources: int) -> str | None:
         case ServiceImport():
             name = meta.labels.get(SERVICE_NAME, meta.name)
             return f"import {name}" if len(obj.status.clusters) == sources else None
-        case EndpointSlice() if meta.labels.get(MANAGED_BY) == US:
+        case EndpointSlice() if meta.labels.get(MANAGED_BY) == DOMAIN:
             return f"slice {meta.labels[SERVICE_NAME]} {meta.labels[SOURCE_CLUSTER]}"
         case ConfigMap(data=data):
             return f"{meta.name} told" if "status" in data else meta.name

@@ -14,8 +14,8 @@ from bench.sharing import shared_by
 from bench.sight import sights
 from bench.writing import WORK, Write, clear, create, write_all
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.records import Record
-from hanse.features.services.slices import Backing, published
+from hanse.features.services.records import ExportRecord
+from hanse.features.services.slices import ExportBackends, published
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.multicluster import ImportedPort
 from hanse.model.objects import to_wire
@@ -63,7 +63,7 @@ async def _imported(effort: Effort) -> AsyncIterator[Once]:
 
 def _published(name: str) -> Write:
     """What the agent of another cluster would publish of one Service."""
-    record = Record(
+    record = ExportRecord(
         cluster=ELSEWHERE,
         namespace=WORK,
         name=name,
@@ -72,7 +72,7 @@ def _published(name: str) -> Write:
         ports=(ImportedPort(port=80, name="http"),),
         ip_families=("IPv4",),
     )
-    backing = Backing(addresses=("10.96.0.10",))
+    backing = ExportBackends(addresses=("10.96.0.10",))
     (piece,) = published(record, backing, BROKER_NAMESPACE, as_pods=False)
     return create(BROKER, to_wire(piece))
 

@@ -4,7 +4,13 @@ import pytest
 
 from hanse.cli.exported import document
 from hanse.cli.status import _show_services
-from hanse.features.services.view import Holding, Problem, Ready, problems_of, services_in
+from hanse.features.services.view import (
+    ClusterServices,
+    EndpointCount,
+    ExportProblem,
+    export_problems,
+    service_views,
+)
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
@@ -19,7 +25,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import Meta
 
 VALID = condition("Valid", True, "Valid")
-READY = condition("Ready", True, "Exported")
+READY = condition("EndpointCount", True, "Exported")
 AGREED = condition("Conflict", False, "NoConflicts")
 
 
@@ -51,11 +57,11 @@ def _slice(source: str, *ready: bool) -> EndpointSlice:
 
 def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
     good = _export(VALID, READY, AGREED)
-    lubeck = Holding("lubeck", (good,), (_import("lubeck", "bergen"),))
-    bergen = Holding("bergen", (good,), (_import("lubeck", "bergen"),))
-    hamburg = Holding("hamburg", (), (_import("lubeck", "bergen"),))
+    lubeck = ClusterServices("lubeck", (good,), (_import("lubeck", "bergen"),))
+    bergen = ClusterServices("bergen", (good,), (_import("lubeck", "bergen"),))
+    hamburg = ClusterServices("hamburg", (), (_import("lubeck", "bergen"),))
 
-    (seen,) = services_in([lubeck, hamburg, bergen])
+    (seen,) = service_views([lubeck, hamburg, bergen])
 
     assert (seen.namespace, seen.name, seen.type) == ("shop", "web", "Headless")
     assert seen.exporters == ("bergen", "lubeck")
@@ -64,27 +70,29 @@ def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
 
 
 def test_a_clusters_own_word_on_its_endpoints_counts_most() -> None:
-    stale = Holding("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))
-    own = Holding("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
+    stale = ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))
+    own = ClusterServices("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
 
     for held in ([stale, own], [own, stale]):
-        (seen,) = services_in(held)
-        assert seen.endpoints == {"lubeck": Ready(1, 2)}
+        (seen,) = service_views(held)
+        assert seen.endpoints == {"lubeck": EndpointCount(1, 2)}
 
 
 def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> None:
-    (seen,) = services_in(
-        [Holding("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
+    (seen,) = service_views(
+        [ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
     )
 
-    assert seen.endpoints == {"lubeck": Ready(2, 2)}
+    assert seen.endpoints == {"lubeck": EndpointCount(2, 2)}
 
 
 def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
     missing = condition("Valid", False, "NoService", "there is no Service web here")
-    pending = condition("Ready", False, "Pending", "it is exported when the Service is created")
+    pending = condition(
+        "EndpointCount", False, "Pending", "it is exported when the Service is created"
+    )
 
-    (seen,) = services_in([Holding("lubeck", (_export(missing, pending),))])
+    (seen,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
 
     assert (seen.type, seen.exporters) == ("", ())
     assert [p.reason for p in seen.problems] == ["NoService", "Pending"]
@@ -94,11 +102,13 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     export = _export(VALID, READY, conflict)
 
-    (seen,) = services_in([Holding("lubeck", (export,)), Holding("bergen", (export,))])
+    (seen,) = service_views(
+        [ClusterServices("lubeck", (export,)), ClusterServices("bergen", (export,))]
+    )
 
     assert seen.problems == (
-        Problem("bergen", "PortConflict", "bergen has 81"),
-        Problem("lubeck", "PortConflict", "bergen has 81"),
+        ExportProblem("bergen", "PortConflict", "bergen has 81"),
+        ExportProblem("lubeck", "PortConflict", "bergen has 81"),
     )
     assert document(seen)["problems"][0]["message"] == "bergen has 81"
 
@@ -107,9 +117,9 @@ def test_what_clusters_tell_in_the_same_words_is_shown_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
-    held = [Holding(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
+    held = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
 
-    _show_services(services_in(held))
+    _show_services(service_views(held))
 
     assert capsys.readouterr().out.splitlines()[-1] == (
         "! shop/web in bergen, lubeck: PortConflict: bergen has 81"
@@ -117,7 +127,7 @@ def test_what_clusters_tell_in_the_same_words_is_shown_once(
 
 
 def test_an_export_without_a_word_from_an_agent_is_a_problem() -> None:
-    (problem,) = problems_of("lubeck", _export())
+    (problem,) = export_problems("lubeck", _export())
 
     assert problem.reason == "Unseen"
 
@@ -126,6 +136,6 @@ def test_settings_that_are_ignored_and_names_that_are_taken_are_problems_too() -
     ignored = condition("SettingsValid", False, "InvalidSetting", "weight: 'many' is no number")
     taken = condition("ImportedHere", False, "ImportFailed", "a ServiceImport web is not ours")
 
-    found = problems_of("lubeck", _export(VALID, READY, ignored, taken))
+    found = export_problems("lubeck", _export(VALID, READY, ignored, taken))
 
     assert [p.reason for p in found] == ["InvalidSetting", "ImportFailed"]

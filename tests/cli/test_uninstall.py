@@ -11,7 +11,7 @@ from hanse import app
 from hanse.cli import uninstalling
 from hanse.cli.applying import apply, define
 from hanse.cli.uninstalling import Found, Remains, kubectl_for, remains_in, remove
-from hanse.features.services.manifests import at_home
+from hanse.features.services.manifests import agent_manifests
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
@@ -36,7 +36,7 @@ async def installed() -> Client:
     """A cluster with all of ours in it, beside what is somebody else's."""
     client = Client(InProcess(ApiServer("rome", clock=WallClock())))
     await define(client, definitions())
-    await apply(client, at_home(app.watches(), "rome"))
+    await apply(client, agent_manifests(app.watches(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))
     ours = stamped(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
     await client.create(ours)

@@ -1,5 +1,5 @@
 from hanse import app
-from hanse.features.services.manifests import at_home
+from hanse.features.services.manifests import agent_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap, Secret, Service
 from hanse.model.kinds.multicluster import ServiceExport
@@ -75,7 +75,7 @@ def test_what_is_watched_by_name_is_granted_by_name_but_its_creation() -> None:
 
 
 def test_an_agent_may_read_its_own_secrets_in_its_namespace_and_no_others() -> None:
-    made = at_home(app.watches(), "lubeck")
+    made = agent_manifests(app.watches(), "lubeck")
     (role,) = [m.wire for m in made if (m.kind.name, m.namespace) == ("Role", SYSTEM_NAMESPACE)]
 
     named = {

@@ -7,7 +7,7 @@ import pytest
 
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.legacy import OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
+from hanse.features.services.legacy import LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
 from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
@@ -257,7 +257,7 @@ async def old_import(services: ServicesScenario, where: str, space: str) -> None
     meta = Meta(
         name=f"web-{shop}-lubeck",
         namespace=space,
-        labels={OLD_CLUSTER: "lubeck", OLD_NAME: "web", OLD_NAMESPACE: shop},
+        labels={LEGACY_CLUSTER: "lubeck", LEGACY_NAME: "web", LEGACY_NAMESPACE: shop},
     )
     ports = (ImportedPort(port=80, name="http"),)
     spec = ServiceImportSpec(type="ClusterSetIP", ports=ports, ips=("10.250.0.1",))

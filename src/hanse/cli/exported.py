@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.looking import PATIENCE
-from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, US
-from hanse.features.services.view import Holding, ServiceSeen, services_in
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE
+from hanse.features.services.view import ClusterServices, ServiceView, service_views
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError, NotFound
@@ -18,19 +18,19 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
-_OURS = f"{SERVICE_NAME},{MANAGED_BY}={US},!{SERVICE_NAMESPACE}"
+_OURS = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
 """Imported slices; those with the namespace as a label are a broker's."""
 
 K = TypeVar("K", bound=Object)
 
 
-async def look_at_services(ways: Iterable[ClusterAccess]) -> list[ServiceSeen]:
+async def look_at_services(ways: Iterable[ClusterAccess]) -> list[ServiceView]:
     """The exported services of all clusters that answer."""
     held = await at_each(ways, _held_by)
-    return services_in([one for one in held if one is not None])
+    return service_views([one for one in held if one is not None])
 
 
-async def _held_by(way: ClusterAccess) -> Holding | None:
+async def _held_by(way: ClusterAccess) -> ClusterServices | None:
     client = Client(HttpTransport(way.credentials))
     try:
         await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here
@@ -42,9 +42,9 @@ async def _held_by(way: ClusterAccess) -> Holding | None:
         await client.close()
 
 
-async def holding(client: Client, name: str, namespace: str = "") -> Holding:
+async def holding(client: Client, name: str, namespace: str = "") -> ClusterServices:
     """What a cluster holds, in all namespaces or in one; the client knows what is served."""
-    return Holding(
+    return ClusterServices(
         await cluster_id(client, name),
         await all_of(client, ServiceExport, namespace),
         tuple(
@@ -76,7 +76,7 @@ async def all_of(
         return ()  # the kind itself is not there
 
 
-def document(seen: ServiceSeen) -> dict[str, Any]:
+def document(seen: ServiceView) -> dict[str, Any]:
     """The service for other programs."""
     return {
         "namespace": seen.namespace,

@@ -15,7 +15,7 @@ from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
-from hanse.features.services.view import Problem, ServiceSeen, port_text, services_in
+from hanse.features.services.view import ExportProblem, ServiceView, format_port, service_views
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -51,7 +51,7 @@ class Result(Struct, frozen=True):
     """How an export stands."""
 
     cluster: str
-    service: ServiceSeen
+    service: ServiceView
     waited: bool
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Result(Struct, frozen=True):
             ready = ", ".join(f"{c} {count}" for c, count in seen.endpoints.items())
             lines += [
                 f"  type       {seen.type}",
-                f"  ports      {', '.join(port_text(p) for p in seen.ports) or 'none in common'}",
+                f"  ports      {', '.join(format_port(p) for p in seen.ports) or 'none in common'}",
                 f"  endpoints  {ready or 'none'} ready",
                 f"  name       {seen.name}.{seen.namespace}.svc.{ZONE}",
             ]
@@ -93,7 +93,7 @@ async def export(wish: Exporting) -> Result:
         fresh = await _offer(client, wish, *place)
         if wish.patience is None:
             cluster = await exported.cluster_id(client, wish.way.name)
-            return Result(cluster, ServiceSeen(place[1], place[0]), waited=False)
+            return Result(cluster, ServiceView(place[1], place[0]), waited=False)
         return await _Waiting(client, wish.way.name, *place, fresh=fresh).settled(wish.patience)
 
 
@@ -193,12 +193,12 @@ class _Waiting:
     async def _look(self) -> tuple[Result, bool]:
         """The result as of now, and whether it is the last word."""
         held = await exported.holding(self._client, self._where, self._namespace)
-        found = services_in([held])
+        found = service_views([held])
         seen = next((one for one in found if one.name == self._name), None)
         export = next((one for one in held.exports if one.name == self._name), None)
         if seen is None or export is None:
             raise Trouble(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
-        ready = find(export.status.conditions, "Ready")
+        ready = find(export.status.conditions, "EndpointCount")
         if self._for_longer_than(AGENT_PATIENCE) and not _is_true(ready):
             await self._check_agent()
         result = Result(held.cluster, seen, waited=True)
@@ -212,8 +212,8 @@ class _Waiting:
         if result.cluster in result.service.exporters:
             return result, True
         text = "it is published, and not imported here yet; see `hanse doctor`"
-        problem = Problem(result.cluster, "NotImported", text)
-        seen = ServiceSeen(self._namespace, self._name, problems=(problem,))
+        problem = ExportProblem(result.cluster, "NotImported", text)
+        seen = ServiceView(self._namespace, self._name, problems=(problem,))
         return Result(result.cluster, seen, waited=True), False
 
     async def _check_agent(self) -> None:

@@ -104,9 +104,9 @@ def command(
     """
     from hanse.cli.reaching import way_to
     from hanse.cli.running import run_async, start_logging
-    from hanse.features.services.manifests import why_bad_id
+    from hanse.features.services.manifests import cluster_id_error
 
-    if why := why_bad_id(cluster_id):
+    if why := cluster_id_error(cluster_id):
         raise Oops(f"--cluster-id: {why}")
     if not broker and not federation:
         raise Oops("name what to join: --broker CONTEXT, or --federation NAME, or both")

@@ -17,7 +17,7 @@ from hanse.cli.reaching import reached
 from hanse.features.services import manifests
 from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.manifests import BrokerWay
+from hanse.features.services.manifests import BrokerCredentials
 from hanse.features.statefulsets.policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
@@ -83,12 +83,14 @@ async def join(wish: Joining, *, dry_run: bool) -> None:
         watches = app.watches(app.Options(broker_namespace=wish.home))
         made = manifests.member(watches, wish.home, wish.cluster, uid, new=new)
         on_broker = await apply(broker, made, dry_run=dry_run)
-        at_home = await define(member, definitions(), dry_run=dry_run)
-        at_home += await apply(member, manifests.at_home(watches, wish.cluster), dry_run=dry_run)
+        agent_manifests = await define(member, definitions(), dry_run=dry_run)
+        agent_manifests += await apply(
+            member, manifests.agent_manifests(watches, wish.cluster), dry_run=dry_run
+        )
         secret = await _secret(member, broker, wish, dry_run=dry_run)
-        at_home += await apply(member, secret, dry_run=dry_run)
+        agent_manifests += await apply(member, secret, dry_run=dry_run)
     show(wish.broker.name, on_broker, dry_run=dry_run)
-    show(wish.member.name, at_home, dry_run=dry_run)
+    show(wish.member.name, agent_manifests, dry_run=dry_run)
     if not dry_run:
         click.echo(_what_next(wish))
 
@@ -150,7 +152,7 @@ async def _secret(
     if await _still_good(member, endpoint, wish):
         return ()
     token = "" if dry_run else await _token(broker, wish)
-    way = BrokerWay(
+    way = BrokerCredentials(
         endpoint.url, token, endpoint.ca, endpoint.server_name, insecure=endpoint.insecure
     )
     return (manifests.broker_secret(wish.cluster, wish.home, way),)

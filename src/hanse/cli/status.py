@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hanse.cli.local_eyes import AgentsSee, Local
     from hanse.cli.looking import Look, Seen
     from hanse.cli.services_seen import ServicesSeen
-    from hanse.features.services.view import ServiceSeen
+    from hanse.features.services.view import ServiceView
 
 
 @click.command("status")
@@ -59,7 +59,7 @@ def command(context: click.Context, as_json: bool) -> None:
         gslb_seen.show(balanced)
 
 
-def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, Balanced, Local]":
+def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceView], Shared, Balanced, Local]":
     import asyncio
 
     from hanse.cli.clusters import ways
@@ -78,7 +78,7 @@ def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceSeen], Shared, B
     except BadCredentials as error:
         raise bad_credentials(error) from None
 
-    async def look() -> "tuple[list[Seen], list[ServiceSeen], Shared, Balanced, Local]":
+    async def look() -> "tuple[list[Seen], list[ServiceView], Shared, Balanced, Local]":
         return await asyncio.gather(
             look_at(chosen),
             look_at_services(chosen),
@@ -200,9 +200,9 @@ def _show_blind(eyes: "AgentsSee") -> None:
                 click.echo(f"! the agent of {agent} does not see {what} as it is now: {how}")
 
 
-def _show_services(services: "Sequence[ServiceSeen]") -> None:
+def _show_services(services: "Sequence[ServiceView]") -> None:
     from hanse.cli.tables import table
-    from hanse.features.services.view import port_text
+    from hanse.features.services.view import format_port
 
     if not services:
         return
@@ -210,7 +210,7 @@ def _show_services(services: "Sequence[ServiceSeen]") -> None:
         (
             f"{one.namespace}/{one.name}",
             one.type or "-",
-            ", ".join(port_text(port) for port in one.ports) or "-",
+            ", ".join(format_port(port) for port in one.ports) or "-",
             ", ".join(one.exporters) or "-",
             ", ".join(f"{cluster} {count}" for cluster, count in one.endpoints.items()) or "-",
         )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hanse import __version__, app
-from hanse.features.services.manifests import at_home
+from hanse.features.services.manifests import agent_manifests
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
@@ -36,7 +36,7 @@ def parts() -> tuple[Part, ...]:
 
 
 def _rights(chosen: Choosing) -> list[Wire]:
-    return [one.wire for one in at_home(app.watches(), chosen.value("clusterId"))]
+    return [one.wire for one in agent_manifests(app.watches(), chosen.value("clusterId"))]
 
 
 def _dns_rights() -> list[Wire]:

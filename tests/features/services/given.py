@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.services.records import Record
-from hanse.features.services.slices import Backing, published
+from hanse.features.services.records import ExportRecord
+from hanse.features.services.slices import ExportBackends, published
 from hanse.model.facts import Fact, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
@@ -53,9 +53,9 @@ def port(number: int, name: str = "", protocol: Protocol = "TCP", **fields: Any)
 
 def record(
     of: str, *ports: ImportedPort, age: float = 1, headless: bool = False, **fields: Any
-) -> Record:
+) -> ExportRecord:
     """An export of shop/web by a cluster, some seconds old."""
-    return Record(
+    return ExportRecord(
         cluster=of,
         namespace=SHOP,
         name="web",
@@ -67,9 +67,9 @@ def record(
     )
 
 
-def on_broker(of: Record, *addresses: str, pods: int = 1) -> tuple[EndpointSlice, ...]:
+def on_broker(of: ExportRecord, *addresses: str, pods: int = 1) -> tuple[EndpointSlice, ...]:
     """What a cluster publishes of an export, as the broker holds it."""
-    backing = Backing(addresses or ("10.0.0.1",), (backends(pods),))
+    backing = ExportBackends(addresses or ("10.0.0.1",), (backends(pods),))
     slices = published(of, backing, HOME, as_pods=of.type == "Headless")
     return tuple(stored(s) for s in slices)
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.services.merge import Merged, merge
-from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US
-from hanse.features.services.records import Record, record_of
+from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
+from hanse.features.services.records import ExportRecord, build_record
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Request
 from hanse.model.conditions import find
@@ -287,12 +287,12 @@ class Schedule:
             source = labels[SOURCE_CLUSTER], labels[SERVICE_NAME]
             self._require(source in exporting, f"the broker still has {source}")
 
-    async def _record(self, cluster: str, name: str) -> Record | None:
+    async def _record(self, cluster: str, name: str) -> ExportRecord | None:
         export = (await self._objects(cluster, ServiceExport)).get(name)
         service = (await self._objects(cluster, Service)).get(name)
-        return record_of(export, service, cluster) if export and service else None
+        return build_record(export, service, cluster) if export and service else None
 
-    async def _check_import(self, cluster: str, name: str, together: Merged | None) -> None:
+    async def _check_import(self, cluster: str, name: str, together: MergedImport | None) -> None:
         found = (await self._objects(cluster, ServiceImport)).get(name)
         self._check_spec(f"the import {name} in {cluster}", found, together)
         derived = unique("derived", name)
@@ -303,7 +303,9 @@ class Schedule:
             ips = service.spec.cluster_ips if service else ()
             self._require(found.spec.ips == ips, f"{name} in {cluster} has {found.spec.ips}")
 
-    def _check_spec(self, what: str, found: ServiceImport | None, together: Merged | None) -> None:
+    def _check_spec(
+        self, what: str, found: ServiceImport | None, together: MergedImport | None
+    ) -> None:
         if together is None or found is None:
             self._require(found is None and together is None, f"{what} is {found}")
             return
@@ -324,13 +326,13 @@ class Schedule:
         self._require(told == wanted, f"{what} is {told}, not {wanted}")
 
     async def _check_slices(
-        self, cluster: str, name: str, records: list[Record], together: Merged | None
+        self, cluster: str, name: str, records: list[ExportRecord], together: MergedImport | None
     ) -> None:
         found: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
         for piece in (await self._objects(cluster, EndpointSlice)).values():
             labels = piece.metadata.labels
             if (
-                labels.get(MANAGED_BY) == US
+                labels.get(MANAGED_BY) == DOMAIN
                 and labels["multicluster.kubernetes.io/service-name"] == name
             ):
                 told = found.setdefault(labels[SOURCE_CLUSTER], [])
@@ -343,7 +345,7 @@ class Schedule:
         self._require(found == wanted, f"{cluster} has {found} of {name}, not {wanted}")
 
     async def _endpoints(
-        self, record: Record, together: Merged
+        self, record: ExportRecord, together: MergedImport
     ) -> list[tuple[tuple[str, ...], bool]]:
         pods = (await self._objects(record.cluster, EndpointSlice)).get(f"{record.name}-pods")
         known = (pods.endpoints or ()) if pods else ()
@@ -352,7 +354,7 @@ class Schedule:
         service = (await self._objects(record.cluster, Service))[record.name]
         return [(service.spec.cluster_ips, any(e.ready for e in known))] if known else []
 
-    async def _check_told(self, cluster: str, name: str, together: Merged | None) -> None:
+    async def _check_told(self, cluster: str, name: str, together: MergedImport | None) -> None:
         export = (await self._objects(cluster, ServiceExport)).get(name)
         if export is None:
             return
@@ -363,7 +365,7 @@ class Schedule:
         ready = "False" if cluster in together.refused else "True"
         self._require(told.get("Valid") == "True", f"{cluster} {name} is told {told}")
         self._require(told.get("Ready") == ready, f"{cluster} {name} is told {told}")
-        conflict = find(export.status.conditions, "Conflict")
+        conflict = find(export.status.conditions, "ExportConflict")
         reasons = ",".join(c.reason for c in together.conflicts[cluster]) or "NoConflicts"
         said = conflict.reason if conflict else ""
         self._require(said == reasons, f"{cluster} {name} is told {said}, not {reasons}")

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
-from hanse.features.services.records import SCHEMA, record_of
+from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
 from hanse.model.facts import Liveness, Phase, WriteOutcome, WriteResult
 from hanse.model.keys import Key
@@ -89,10 +89,10 @@ def test_an_external_name_cannot_be_exported() -> None:
 
 
 def test_a_conflict_ends_with_the_service() -> None:
-    told = condition("Conflict", True, "PortConflict")
+    told = condition("ExportConflict", True, "PortConflict")
     before = replace(export(), status=ServiceExportStatus(conditions=(told,)))
 
-    assert conditions(plan(seen([before])))["Conflict"] == ("False", "NoConflicts")
+    assert conditions(plan(seen([before])))["ExportConflict"] == ("False", "NoConflicts")
 
 
 def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
@@ -130,7 +130,7 @@ def test_once_the_broker_has_it_an_export_is_valid_ready_and_without_conflict() 
     assert conditions(result) == {
         "Valid": ("True", "Valid"),
         "Ready": ("True", "Exported"),
-        "Conflict": ("False", "NoConflicts"),
+        "ExportConflict": ("False", "NoConflicts"),
     }
 
 
@@ -174,13 +174,13 @@ def test_a_write_that_fails_is_told_after_a_second() -> None:
 
 
 def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
-    told = (condition("Ready", True, "Exported"), condition("Conflict", True, "PortConflict"))
+    told = (condition("Ready", True, "Exported"), condition("ExportConflict", True, "PortConflict"))
     before = replace(export(), status=ServiceExportStatus(conditions=told))
 
     result = plan(seen([before, service()], broker_phase=Phase.CONNECTING, after=99))
 
     assert conditions(result)["Ready"] == ("True", "Exported")
-    assert conditions(result)["Conflict"] == ("True", "PortConflict")
+    assert conditions(result)["ExportConflict"] == ("True", "PortConflict")
 
 
 @pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
@@ -244,7 +244,7 @@ def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Pl
 def test_differing_ports_are_a_conflict(profile: Profile) -> None:
     other = on_broker(record("bergen", port(81, "http"), age=9))
 
-    assert conditions(conflict_with(*other, profile=profile))["Conflict"] == (
+    assert conditions(conflict_with(*other, profile=profile))["ExportConflict"] == (
         "True",
         "PortConflict",
     )
@@ -255,7 +255,7 @@ def test_several_conflicts_are_told_together() -> None:
 
     told = conditions(conflict_with(*other))
 
-    assert told["Conflict"] == ("True", "LabelsConflict,PortConflict")
+    assert told["ExportConflict"] == ("True", "LabelsConflict,PortConflict")
 
 
 def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty() -> None:
@@ -263,7 +263,7 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
 
     assert conditions(result)["Valid"] == ("True", "Valid")
     assert conditions(result)["Ready"] == ("False", "Failed")
-    assert conditions(result)["Conflict"] == ("True", "TypeConflict")
+    assert conditions(result)["ExportConflict"] == ("True", "TypeConflict")
     [piece] = wanted(result, EndpointSlice)
     assert piece.endpoints == ()
     assert RECORD in piece.metadata.annotations
@@ -294,13 +294,13 @@ def test_our_own_old_record_is_no_other_export() -> None:
 
     result = plan(seen([export(), service(), backends()], stale, after=60))
 
-    assert conditions(result)["Conflict"] == ("False", "NoConflicts")
+    assert conditions(result)["ExportConflict"] == ("False", "NoConflicts")
     assert "Exported" not in str(conditions(result).get("Ready"))
 
 
 def test_what_a_later_version_of_our_agent_published_is_left_as_it_is() -> None:
     mine = export()
-    said = msgspec.to_builtins(record_of(mine, service(), HERE))
+    said = msgspec.to_builtins(build_record(mine, service(), HERE))
     text = msgspec.json.encode({**said, "schema": SCHEMA + 1, "new": True}).decode()
     [piece] = [o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)]
     marks = {**piece.metadata.annotations, RECORD: text}
@@ -368,7 +368,7 @@ def test_exported_labels_that_cannot_be_labels_are_left_out_and_told() -> None:
 
     result = plan(seen([mine, service()], on))
 
-    assert record_of(mine, service(), HERE).exported_labels == {"tier": "gold"}
+    assert build_record(mine, service(), HERE).exported_labels == {"tier": "gold"}
     assert "bad, hanse.dev/owner" in message(result, "SettingsValid")
 
 

@@ -9,13 +9,13 @@ import pytest
 from hanse.features.services.broker_policies import policies
 from hanse.features.services.feature import Services
 from hanse.features.services.manifests import (
-    BrokerWay,
-    at_home,
+    BrokerCredentials,
+    agent_manifests,
     broker,
     broker_rules,
     broker_secret,
+    cluster_id_error,
     member,
-    why_bad_id,
 )
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.credentials import from_secret
@@ -113,7 +113,7 @@ def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
 
 
 def test_an_agent_at_home_writes_its_own_lease_and_the_secret_with_its_token_only() -> None:
-    role = _called("Role hanse-system/hanse-agent", at_home(WATCHES, "lubeck"))
+    role = _called("Role hanse-system/hanse-agent", agent_manifests(WATCHES, "lubeck"))
 
     patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
     assert [rule["resourceNames"] for rule in patched] == [
@@ -124,7 +124,7 @@ def test_an_agent_at_home_writes_its_own_lease_and_the_secret_with_its_token_onl
 
 @pytest.mark.anyio
 async def test_an_agent_reads_its_way_to_the_broker_from_the_secret() -> None:
-    way = BrokerWay("https://broker:6443", "the token", b"-- a certificate --", "broker")
+    way = BrokerCredentials("https://broker:6443", "the token", b"-- a certificate --", "broker")
 
     secret = broker_secret("lubeck", HOME, way)
 
@@ -140,14 +140,14 @@ async def test_an_agent_reads_its_way_to_the_broker_from_the_secret() -> None:
 
 @pytest.mark.parametrize("good", ["lubeck", "a", "7", "north-1", "a" * 63])
 def test_an_id_is_a_label(good: str) -> None:
-    assert why_bad_id(good) == ""
+    assert cluster_id_error(good) == ""
 
 
 @pytest.mark.parametrize("bad", ["", "Lubeck", "a.b", "-a", "a-", "a" * 64, "lübeck", "a b", "a\n"])
 def test_anything_else_is_refused_with_what_to_write(bad: str) -> None:
-    assert "is not a DNS label; use up to 63" in why_bad_id(bad)
+    assert "is not a DNS label; use up to 63" in cluster_id_error(bad)
 
 
 @pytest.mark.parametrize("taken", ["broker", "default"])
 def test_ids_that_mean_something_else_are_refused(taken: str) -> None:
-    assert "choose another" in why_bad_id(taken)
+    assert "choose another" in cluster_id_error(taken)

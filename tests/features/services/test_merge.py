@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanse.features.services.merge import Merged, merge
-from hanse.features.services.records import Record
+from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.records import ExportRecord
 from hanse.model.kinds.core import ClientIPConfig, Protocol, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort
@@ -37,7 +37,7 @@ PORT_SETS = [(p,) for p in SINGLE] + [
 
 some_records = st.lists(
     st.builds(
-        Record,
+        ExportRecord,
         cluster=st.sampled_from(("lubeck", "hamburg", "bergen", "visby", "riga")),
         namespace=st.just("shop"),
         name=st.just("web"),
@@ -57,7 +57,7 @@ some_records = st.lists(
 )
 
 
-def merged(records: Sequence[Record], profile: Profile) -> Merged:
+def merged(records: Sequence[ExportRecord], profile: Profile) -> MergedImport:
     result = merge(records, profile)
     assert result is not None
     return result
@@ -67,7 +67,7 @@ def merged(records: Sequence[Record], profile: Profile) -> Merged:
 @laws
 @given(records=some_records, seed=st.integers(0, 99))
 def test_the_order_of_records_is_irrelevant(
-    profile: Profile, records: list[Record], seed: int
+    profile: Profile, records: list[ExportRecord], seed: int
 ) -> None:
     shuffled = list(records)
     Random(seed).shuffle(shuffled)
@@ -79,7 +79,7 @@ def test_the_order_of_records_is_irrelevant(
 @laws
 @given(records=some_records)
 def test_the_import_is_the_oldest_exports_in_all_but_ports_and_families(
-    profile: Profile, records: list[Record]
+    profile: Profile, records: list[ExportRecord]
 ) -> None:
     oldest = min(records, key=lambda r: (r.exported_at, r.cluster))
     result = merged(records, profile)
@@ -94,7 +94,7 @@ def test_the_import_is_the_oldest_exports_in_all_but_ports_and_families(
 @laws
 @given(records=some_records)
 def test_lighthouse_imports_only_ports_that_every_admitted_cluster_serves(
-    records: list[Record],
+    records: list[ExportRecord],
 ) -> None:
     result = merged(records, "lighthouse")
     admitted = [r for r in records if r.cluster in result.clusters]
@@ -107,7 +107,7 @@ def test_lighthouse_imports_only_ports_that_every_admitted_cluster_serves(
 @laws
 @given(records=some_records)
 def test_kep_1645_imports_every_port_unless_its_name_or_number_is_taken(
-    records: list[Record],
+    records: list[ExportRecord],
 ) -> None:
     result = merged(records, "kep-1645")
     names = [p.name for p in result.ports]
@@ -124,7 +124,9 @@ def test_kep_1645_imports_every_port_unless_its_name_or_number_is_taken(
 @both_profiles
 @laws
 @given(records=some_records)
-def test_everybody_is_either_admitted_or_refused(profile: Profile, records: list[Record]) -> None:
+def test_everybody_is_either_admitted_or_refused(
+    profile: Profile, records: list[ExportRecord]
+) -> None:
     result = merged(records, profile)
 
     assert set(result.clusters) | result.refused == {r.cluster for r in records}
@@ -136,7 +138,7 @@ def test_everybody_is_either_admitted_or_refused(profile: Profile, records: list
 @laws
 @given(records=some_records)
 def test_conflicts_but_that_of_type_are_told_to_all_who_are_admitted_or_to_none(
-    profile: Profile, records: list[Record]
+    profile: Profile, records: list[ExportRecord]
 ) -> None:
     result = merged(records, profile)
 
@@ -157,7 +159,7 @@ def test_conflicts_but_that_of_type_are_told_to_all_who_are_admitted_or_to_none(
 @laws
 @given(records=some_records)
 def test_without_those_who_disagree_with_the_oldest_nothing_is_in_conflict(
-    profile: Profile, records: list[Record]
+    profile: Profile, records: list[ExportRecord]
 ) -> None:
     oldest = min(records, key=lambda r: r.age)
     alone = [r for r in records if _says_the_same(r, oldest)]
@@ -169,8 +171,8 @@ def test_without_those_who_disagree_with_the_oldest_nothing_is_in_conflict(
     assert set(result.ports) == set(oldest.ports)
 
 
-def _says_the_same(one: Record, other: Record) -> bool:
-    def said(r: Record) -> tuple[object, ...]:
+def _says_the_same(one: ExportRecord, other: ExportRecord) -> bool:
+    def said(r: ExportRecord) -> tuple[object, ...]:
         return (
             r.type,
             set(r.ports),
@@ -189,7 +191,7 @@ def _says_the_same(one: Record, other: Record) -> bool:
 @laws
 @given(records=some_records)
 def test_a_refused_export_is_admitted_once_those_of_the_other_type_are_gone(
-    profile: Profile, records: list[Record]
+    profile: Profile, records: list[ExportRecord]
 ) -> None:
     before = merged(records, profile)
     left = [r for r in records if r.cluster in before.refused]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hanse.features.services.legacy import LEGACY, OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE
+from hanse.features.services.legacy import LEGACY, LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec
@@ -32,7 +32,7 @@ def old(of: str, where: str = HOME, **spec: Any) -> ServiceImport:
     meta = Meta(
         name=f"web-{SHOP}-{of}",
         namespace=where,
-        labels={OLD_CLUSTER: of, OLD_NAME: "web", OLD_NAMESPACE: SHOP},
+        labels={LEGACY_CLUSTER: of, LEGACY_NAME: "web", LEGACY_NAMESPACE: SHOP},
     )
     return stored(ServiceImport(metadata=meta, spec=ServiceImportSpec(**fields)), age=5)
 

@@ -12,10 +12,10 @@ from hanse.features.services.merge import merge
 from hanse.features.services.names import PRIORITY, RECORD, SOURCE_CLUSTER, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
     SCHEMA,
-    Record,
-    record_of,
-    record_on,
-    told_by,
+    ExportRecord,
+    build_record,
+    decode_record,
+    read_exports,
     written,
 )
 from hanse.model.kinds.discovery import EndpointSlice
@@ -28,7 +28,7 @@ json_values = st.recursive(
 )
 
 
-def saying(text: str, like: Record | None = None) -> EndpointSlice:
+def saying(text: str, like: ExportRecord | None = None) -> EndpointSlice:
     """A slice on the broker whose record is any text."""
     piece = on_broker(like or record("lubeck"))[0]
     return replace(piece, metadata=replace(piece.metadata, annotations={RECORD: text}))
@@ -42,11 +42,11 @@ def saying_otherwise(**fields: Any) -> EndpointSlice:
 
 def test_what_an_export_says_is_read_as_it_was_said() -> None:
     marks = {TO_CLUSTERS: "visby, bergen", WEIGHT: "3", PRIORITY: "20"}
-    said = record_of(export(marks=marks, exported_labels={"tier": "gold"}), service(), "lubeck")
+    said = build_record(export(marks=marks, exported_labels={"tier": "gold"}), service(), "lubeck")
 
     [piece] = on_broker(said)
 
-    assert record_on(piece) == said
+    assert decode_record(piece) == said
     assert (said.to, said.weight, said.priority) == (("bergen", "visby"), 3, 20)
     assert said.exported_labels == {"tier": "gold"}
 
@@ -59,18 +59,18 @@ def test_one_record_counts_for_each_cluster_whatever_the_order() -> None:
         for p in on_broker(r)
     ]
 
-    assert told_by(pieces).records == told_by(pieces[::-1]).records == (one,)
+    assert read_exports(pieces).records == read_exports(pieces[::-1]).records == (one,)
 
 
 def test_an_unstated_schema_is_the_first() -> None:
     said = msgspec.json.decode(written(record("lubeck")))
     said.pop("schema", None)
 
-    assert record_on(saying(msgspec.json.encode(said).decode())) == record("lubeck")
+    assert decode_record(saying(msgspec.json.encode(said).decode())) == record("lubeck")
 
 
 def test_a_record_of_a_later_version_is_known_to_be_one_and_not_read() -> None:
-    told = told_by(
+    told = read_exports(
         [saying_otherwise(schema=SCHEMA + 1, type="Anycast"), *on_broker(record("riga"))]
     )
 
@@ -106,7 +106,7 @@ BAD = {
 
 @pytest.mark.parametrize("piece", BAD.values(), ids=list(BAD))
 def test_a_bad_record_is_no_record_and_others_are_imported(piece: EndpointSlice) -> None:
-    told = told_by([piece, *on_broker(record("visby"))])
+    told = read_exports([piece, *on_broker(record("visby"))])
 
     assert [r.cluster for r in told.records] == ["visby"]
     assert told.newer == frozenset()
@@ -116,19 +116,19 @@ def test_a_cluster_with_a_name_that_no_import_takes_is_left_out() -> None:
     piece = on_broker(record("Under_Score"))[0]
     assert piece.metadata.labels[SOURCE_CLUSTER] == "Under_Score"
 
-    assert told_by([piece]).records == ()
+    assert read_exports([piece]).records == ()
 
 
 @settings(deadline=None, max_examples=150)
 @given(
     st.dictionaries(
-        st.sampled_from([f.encode_name for f in msgspec.structs.fields(Record)]),
+        st.sampled_from([f.encode_name for f in msgspec.structs.fields(ExportRecord)]),
         json_values,
         max_size=3,
     )
 )
 def test_whatever_a_record_says_reading_and_merging_it_does_not_fail(said: dict[str, Any]) -> None:
-    told = told_by([saying_otherwise(**said), *on_broker(record("visby"))])
+    told = read_exports([saying_otherwise(**said), *on_broker(record("visby"))])
 
     assert "visby" in {r.cluster for r in told.records}
     for profile in PROFILES:
@@ -137,4 +137,4 @@ def test_whatever_a_record_says_reading_and_merging_it_does_not_fail(said: dict[
 
 @pytest.mark.parametrize("text", ["", "-1", "1001", "3.5", "three", "٣", "9" * 5000])
 def test_a_weight_that_is_none_is_ignored(text: str) -> None:
-    assert record_of(export(marks={WEIGHT: text}), service(), "lubeck").weight is None
+    assert build_record(export(marks={WEIGHT: text}), service(), "lubeck").weight is None

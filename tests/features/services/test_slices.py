@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.services.merge import Merged, merge
-from hanse.features.services.names import RECORD, SERVICE_NAME, SOURCE_CLUSTER, US
-from hanse.features.services.records import Record
-from hanse.features.services.slices import Backing, copied, published
+from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.names import DOMAIN, RECORD, SERVICE_NAME, SOURCE_CLUSTER
+from hanse.features.services.records import ExportRecord
+from hanse.features.services.slices import ExportBackends, build_imported_slice, published
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -27,16 +27,16 @@ BOTH = ("10.0.0.1", "fd00:1::1")
 
 
 def publish(
-    of: Record, *pods: EndpointSlice, addresses: tuple[str, ...] = ("10.0.0.1",)
+    of: ExportRecord, *pods: EndpointSlice, addresses: tuple[str, ...] = ("10.0.0.1",)
 ) -> tuple[EndpointSlice, ...]:
-    return published(of, Backing(addresses, pods), HOME, as_pods=of.type == "Headless")
+    return published(of, ExportBackends(addresses, pods), HOME, as_pods=of.type == "Headless")
 
 
 def states(slices: tuple[EndpointSlice, ...]) -> list[list[tuple[str, bool]]]:
     return [[(e.addresses[0], e.ready) for e in s.endpoints or ()] for s in slices]
 
 
-def together(*records: Record, profile: str = "kep-1645") -> Merged:
+def together(*records: ExportRecord, profile: str = "kep-1645") -> MergedImport:
     result = merge(records, "lighthouse" if profile == "lighthouse" else "kep-1645")
     assert result is not None
     return result
@@ -132,9 +132,9 @@ def test_host_names_in_place_of_addresses_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("of", [WEB, PODS], ids=["address", "pods"])
-def test_a_refused_export_keeps_its_record_and_has_no_endpoints(of: Record) -> None:
+def test_a_refused_export_keeps_its_record_and_has_no_endpoints(of: ExportRecord) -> None:
     slices = published(
-        of, Backing(BOTH, (backends(3),)), HOME, as_pods=of.type == "Headless", refused=True
+        of, ExportBackends(BOTH, (backends(3),)), HOME, as_pods=of.type == "Headless", refused=True
     )
 
     assert all(not s.endpoints for s in slices)
@@ -156,10 +156,14 @@ def test_of_two_services_no_two_slices_have_one_name() -> None:
 def test_a_copy_says_whose_it_is_and_carries_no_record() -> None:
     [piece] = on_broker(WEB)
 
-    copy = copied(piece, WEB, together(WEB, profile="lighthouse"))
+    copy = build_imported_slice(piece, WEB, together(WEB, profile="lighthouse"))
 
     assert copy.metadata.namespace == "shop"
-    assert copy.metadata.labels == {SERVICE_NAME: "web", SOURCE_CLUSTER: "lubeck", MANAGED_BY: US}
+    assert copy.metadata.labels == {
+        SERVICE_NAME: "web",
+        SOURCE_CLUSTER: "lubeck",
+        MANAGED_BY: DOMAIN,
+    }
     assert copy.metadata.annotations == {}
     assert copy.endpoints == piece.endpoints
 
@@ -168,7 +172,7 @@ def test_without_a_derived_service_a_copy_keeps_its_clusters_own_ports() -> None
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
     [piece] = on_broker(young)
 
-    copy = copied(piece, young, together(old, young, profile="lighthouse"))
+    copy = build_imported_slice(piece, young, together(old, young, profile="lighthouse"))
 
     assert [p.name for p in copy.ports or ()] == ["web"]
 
@@ -177,7 +181,7 @@ def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
     [piece] = on_broker(young)
 
-    copy = copied(piece, young, together(old, young), "derived-web")
+    copy = build_imported_slice(piece, young, together(old, young), "derived-web")
 
     assert [(p.name, p.port) for p in copy.ports or ()] == [("http", 80)]
     assert copy.metadata.labels[KUBE_SERVICE] == "derived-web"
@@ -188,7 +192,7 @@ def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service()
     young = record("bergen", port(80, "http"), headless=True)
     [piece] = on_broker(young)
 
-    copy = copied(piece, young, together(old, young), "derived-web")
+    copy = build_imported_slice(piece, young, together(old, young), "derived-web")
 
     assert [(p.name, p.port) for p in copy.ports or ()] == [("web", 8080)]
 
@@ -202,7 +206,7 @@ def test_no_port_name_stands_twice_in_a_copy(
     young = replace(record("bergen"), ports=other)
     [piece] = on_broker(young)
 
-    copy = copied(piece, young, together(old, young), "derived-web")
+    copy = build_imported_slice(piece, young, together(old, young), "derived-web")
 
     names = [p.name for p in copy.ports or ()]
     assert len(names) == len(other)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hanse.features.services.feature import Services as Feature
-from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
 from hanse.model.conditions import condition
 from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, Role
 from hanse.model.kinds.core import Event, ObjectReference, Secret
@@ -54,7 +54,7 @@ def piece(source: str, *ready: bool, weight: str = "") -> EndpointSlice:
         metadata=Meta(
             name=f"web-{source}",
             namespace=SHOP,
-            labels={SERVICE_NAME: "web", SOURCE_CLUSTER: source, MANAGED_BY: US},
+            labels={SERVICE_NAME: "web", SOURCE_CLUSTER: source, MANAGED_BY: DOMAIN},
             annotations={WEIGHT: weight} if weight else {},
         ),
         address_type="IPv4",

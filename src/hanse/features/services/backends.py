@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from hanse.features.services.names import PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, US, WEIGHT
+from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
 from hanse.model.dns.records import address
 from hanse.model.dns.zones import View
 from hanse.model.facts import Liveness, Role
@@ -24,15 +24,18 @@ LOWER_PRIORITY = "a cluster of higher priority is ready"
 LOCAL_IS_READY = "the local cluster is ready and comes first"
 
 
-def _service(piece: EndpointSlice) -> Iterator[str]:
-    name = piece.metadata.labels.get(SERVICE_NAME)
-    if name and SOURCE_CLUSTER in piece.metadata.labels:
-        yield f"{piece.metadata.namespace}/{name}"
+def _service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    name = endpoint_slice.metadata.labels.get(SERVICE_NAME)
+    if name and SOURCE_CLUSTER in endpoint_slice.metadata.labels:
+        yield f"{endpoint_slice.metadata.namespace}/{name}"
 
 
-def _source(piece: EndpointSlice) -> Iterator[str]:
-    if SERVICE_NAME in piece.metadata.labels and SOURCE_CLUSTER in piece.metadata.labels:
-        yield piece.metadata.labels[SOURCE_CLUSTER]
+def _source(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    if (
+        SERVICE_NAME in endpoint_slice.metadata.labels
+        and SOURCE_CLUSTER in endpoint_slice.metadata.labels
+    ):
+        yield endpoint_slice.metadata.labels[SOURCE_CLUSTER]
 
 
 BY_SERVICE = Index(EndpointSlice, "dns-service", _service)
@@ -101,32 +104,32 @@ def offers_of(key: Key, told: ServiceImport, rules: Rules, snapshot: Snapshot) -
     pieces: dict[ClusterId, list[EndpointSlice]] = {
         exporting.cluster: [] for exporting in told.status.clusters
     }
-    for piece in snapshot.by(snapshot.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
-        pieces.setdefault(piece.metadata.labels[SOURCE_CLUSTER], []).append(piece)
+    for endpoint_slice in snapshot.by(snapshot.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
+        pieces.setdefault(endpoint_slice.metadata.labels[SOURCE_CLUSTER], []).append(endpoint_slice)
     return tuple([_offer(cluster, pieces[cluster], rules) for cluster in sorted(pieces)])
 
 
 def _offer(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Offer:
     if len(pieces) > 1:
-        pieces = sorted(pieces, key=lambda piece: piece.metadata.name)
+        pieces = sorted(pieces, key=lambda endpoint_slice: endpoint_slice.metadata.name)
     share = _share(cluster, pieces, rules)
     ports = _ports(pieces)
     if cluster in rules.silent:
         return Offer(cluster, share, ports, (), SILENT)
     spots: tuple[Spot, ...] = ()
-    for piece in pieces:
-        spots += _spots(piece)
+    for endpoint_slice in pieces:
+        spots += _spots(endpoint_slice)
     return Offer(cluster, share, ports, spots, "" if spots else _why_none(pieces))
 
 
 def _share(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Share:
     """What slices of ours say, which is what holds; of others the fleet's settings are used."""
     share = rules.shares.get(cluster, _USUAL)
-    for piece in pieces:
-        marks = piece.metadata.annotations
+    for endpoint_slice in pieces:
+        marks = endpoint_slice.metadata.annotations
         if not marks and share == _USUAL:
             continue
-        usual = _USUAL if piece.metadata.labels.get(MANAGED_BY) == US else share
+        usual = _USUAL if endpoint_slice.metadata.labels.get(MANAGED_BY) == DOMAIN else share
         weight, priority = _number(marks.get(WEIGHT, "")), _number(marks.get(PRIORITY, ""))
         share = Share(
             usual.weight if weight is None else weight,
@@ -139,10 +142,10 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
 
 
-def _spots(piece: EndpointSlice) -> tuple[Spot, ...]:
-    ports = piece.ports or ()
+def _spots(endpoint_slice: EndpointSlice) -> tuple[Spot, ...]:
+    ports = endpoint_slice.ports or ()
     spots: list[Spot] = []
-    for endpoint in piece.endpoints or ():
+    for endpoint in endpoint_slice.endpoints or ():
         if endpoint.conditions.ready is False:
             continue
         for text in endpoint.addresses:
@@ -156,11 +159,11 @@ def _spots(piece: EndpointSlice) -> tuple[Spot, ...]:
 def _why_none(pieces: list[EndpointSlice]) -> str:
     if not pieces:
         return NO_SLICES
-    return NOT_READY if any(piece.endpoints for piece in pieces) else NO_BACKENDS
+    return NOT_READY if any(endpoint_slice.endpoints for endpoint_slice in pieces) else NO_BACKENDS
 
 
 def _ports(pieces: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
     if len(pieces) == 1:
         return pieces[0].ports or ()
-    ports = [port for piece in pieces for port in piece.ports or ()]
+    ports = [port for endpoint_slice in pieces for port in endpoint_slice.ports or ()]
     return tuple({(p.name, p.protocol, p.port): p for p in ports}.values())

@@ -45,9 +45,13 @@ class _Law(Struct, frozen=True):
     """Whether it reads the fleet's rules, the ClusterSet, as `params`."""
 
 
-def policies(home: str) -> tuple[Manifest, ...]:
+def policies(broker_namespace: str) -> tuple[Manifest, ...]:
     """The policies of a broker namespace and their bindings; people and others are not touched."""
-    return tuple(made for law in _LAWS for made in (_policy(law, home), _bound(law, home)))
+    return tuple(
+        made
+        for law in _LAWS
+        for made in (_policy(law, broker_namespace), _bound(law, broker_namespace))
+    )
 
 
 def _marked(which: str, label: str, otherwise: str) -> str:
@@ -130,7 +134,7 @@ _LAWS = (
 )
 
 
-def _policy(law: _Law, home: str) -> Manifest:
+def _policy(law: _Law, broker_namespace: str) -> Manifest:
     resources = [law.kind.plural, *([f"{law.kind.plural}/status"] if law.status else [])]
     spec: Wire = {
         "failurePolicy": "Fail",
@@ -148,7 +152,7 @@ def _policy(law: _Law, home: str) -> Manifest:
             {
                 "name": "by-a-member",
                 "expression": "request.userInfo.username"
-                f".startsWith('system:serviceaccount:{home}:')",
+                f".startsWith('system:serviceaccount:{broker_namespace}:')",
             }
         ],
         "variables": [{"name": "me", "expression": "request.userInfo.username.split(':')[3]"}],
@@ -160,15 +164,18 @@ def _policy(law: _Law, home: str) -> Manifest:
     if law.by_rules:
         spec["paramKind"] = {"apiVersion": ClusterSet.kind.api_version, "kind": "ClusterSet"}
     return manifest(
-        ValidatingAdmissionPolicy.kind, f"{home}-{law.name}", body={"spec": spec}, optional=True
+        ValidatingAdmissionPolicy.kind,
+        f"{broker_namespace}-{law.name}",
+        body={"spec": spec},
+        optional=True,
     )
 
 
-def _bound(law: _Law, home: str) -> Manifest:
-    name = f"{home}-{law.name}"
+def _bound(law: _Law, broker_namespace: str) -> Manifest:
+    name = f"{broker_namespace}-{law.name}"
     spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
     if not law.anywhere:
-        inside = {"matchLabels": {"kubernetes.io/metadata.name": home}}
+        inside = {"matchLabels": {"kubernetes.io/metadata.name": broker_namespace}}
         spec["matchResources"] = {"namespaceSelector": inside}
     if law.by_rules:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}

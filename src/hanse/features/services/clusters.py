@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER, US
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.fleet import is_alive_for_all, is_alive_for_us
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
@@ -12,20 +12,20 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _service_behind(piece: EndpointSlice) -> Iterator[str]:
-    labels = piece.metadata.labels
-    if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != US:
-        yield f"{piece.metadata.namespace}/{labels[KUBE_SERVICE]}"
+def _service_behind(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    labels = endpoint_slice.metadata.labels
+    if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
+        yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
-def _service_imported(piece: EndpointSlice) -> Iterator[str]:
-    labels = piece.metadata.labels
-    if SERVICE_NAME in labels and labels.get(MANAGED_BY) == US:
-        yield f"{piece.metadata.namespace}/{labels[SERVICE_NAME]}"
+def _service_imported(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    labels = endpoint_slice.metadata.labels
+    if SERVICE_NAME in labels and labels.get(MANAGED_BY) == DOMAIN:
+        yield f"{endpoint_slice.metadata.namespace}/{labels[SERVICE_NAME]}"
 
 
-def _service_published(piece: EndpointSlice) -> Iterator[str]:
-    labels = piece.metadata.labels
+def _service_published(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    labels = endpoint_slice.metadata.labels
     if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
         yield f"{labels[SERVICE_NAMESPACE]}/{labels[SERVICE_NAME]}"
 
@@ -47,39 +47,45 @@ def rules_of(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
     return found[0].spec if found else ClusterSetSpec()
 
 
-def members_of(snapshot: Snapshot, broker: ClusterId, home: str) -> frozenset[ClusterId] | None:
+def joined_clusters(
+    snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> frozenset[ClusterId] | None:
     """The clusters that have joined: each has a Lease on the broker; None where that is unknown."""
     if not snapshot.listed(broker, Lease):
         return None
-    leases = snapshot.in_namespace(broker, Lease, home)
+    leases = snapshot.in_namespace(broker, Lease, broker_namespace)
     return frozenset(lease.metadata.name for lease in leases) | {snapshot.local}
 
 
-def settings_of(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
+def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
     """What the fleet's rules say of one cluster."""
     found = (settings for settings in rules.clusters if settings.id == cluster)
     return next(found, MemberSettings(id=cluster))
 
 
-def slices_of(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
+def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
     """Everything that clusters publish of one service."""
     return list(snapshot.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
 
 
-def source_of(piece: EndpointSlice) -> ClusterId:
+def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
     """The cluster that a slice comes from."""
-    return piece.metadata.labels.get(SOURCE_CLUSTER, "")
+    return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
 
 
 def alive_for_all(
-    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, home: str
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that everybody takes for alive, so that all agents agree."""
-    return [s for s in slices if is_alive_for_all(source_of(s), snapshot, broker, home)]
+    return [
+        s for s in slices if is_alive_for_all(source_cluster(s), snapshot, broker, broker_namespace)
+    ]
 
 
 def alive_for_us(
-    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, home: str
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that we take for alive: our own always is."""
-    return [s for s in slices if is_alive_for_us(source_of(s), snapshot, broker, home)]
+    return [
+        s for s in slices if is_alive_for_us(source_cluster(s), snapshot, broker, broker_namespace)
+    ]

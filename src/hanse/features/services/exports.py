@@ -8,19 +8,25 @@ from msgspec.structs import replace
 from hanse.features.services.clusters import (
     BACKENDS,
     alive_for_us,
-    members_of,
+    cluster_settings,
+    joined_clusters,
+    list_published_slices,
     rules_of,
-    settings_of,
-    slices_of,
-    source_of,
+    source_cluster,
 )
-from hanse.features.services.globalnet import Reached, reached
-from hanse.features.services.imports import OUTSIDE
-from hanse.features.services.merge import Merged, merge
-from hanse.features.services.ranges import only_allowed, outside, told_outside
-from hanse.features.services.records import Record, is_newer, record_of, record_on, told_by
+from hanse.features.services.globalnet import ReachableBackends, reached
+from hanse.features.services.imports import ADDRESSES_ALLOWED
+from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.ranges import disallowed_addresses, disallowed_message, drop_disallowed
+from hanse.features.services.records import (
+    ExportRecord,
+    build_record,
+    decode_record,
+    has_newer_schema,
+    read_exports,
+)
 from hanse.features.services.slices import published
-from hanse.features.services.status import settings_at_fault, told
+from hanse.features.services.status import settings_conditions, told
 from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import WriteOutcome
 from hanse.model.fleet import broker_of
@@ -49,44 +55,48 @@ API_SERVER = ("default", "kubernetes")
 NEVER_EXPORTED = "the API server's own Service is never exported"
 
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
-_AGREED = condition("Conflict", False, "NoConflicts", "all exports of this service agree")
+_AGREED = condition("ExportConflict", False, "NoConflicts", "all exports of this service agree")
 
 
 class _Case(Struct, frozen=True):
     """One export that can be published, and all that it is judged by."""
 
     export: ServiceExport
-    record: Record
+    record: ExportRecord
     broker: ClusterId
     rules: ClusterSetSpec
     on_broker: tuple[EndpointSlice, ...]
-    together: Merged
-    reached: Reached
+    together: MergedImport
+    reached: ReachableBackends
 
     def is_refused(self, here: ClusterId) -> bool:
         """Whether it conflicts with an older export so that it cannot be imported beside it."""
         return here in self.together.refused
 
 
-def plan_export(key: Key, snapshot: Snapshot, home: str) -> Plan:
+def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """Publish one export, or say why it cannot be."""
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if reasons := _why_not(key, service):
-        ended = (_AGREED,) if find(export.status.conditions, "Conflict") else ()
+        ended = (_AGREED,) if find(export.status.conditions, "ExportConflict") else ()
         return told(export, snapshot, (*reasons, *ended))
     assert service is not None, "what can be exported is there"
     broker = broker_of(snapshot)
     if broker is None:
         waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
         return told(export, snapshot, (_VALID, waiting))
-    on_broker = slices_of(key, snapshot, broker)
-    mine = [s for s in on_broker if source_of(s) == snapshot.local]
-    if any(is_newer(s) for s in mine):
+    on_broker = list_published_slices(key, snapshot, broker)
+    mine = [s for s in on_broker if source_cluster(s) == snapshot.local]
+    if any(has_newer_schema(s) for s in mine):
         return _left_alone(mine, snapshot, broker)
-    return _publish(_case(export, service, on_broker, broker, snapshot, home), snapshot, home)
+    return _publish(
+        _case(export, service, on_broker, broker, snapshot, broker_namespace),
+        snapshot,
+        broker_namespace,
+    )
 
 
 def _why_not(key: Key, service: Service | None) -> tuple[Condition, ...]:
@@ -126,12 +136,12 @@ def _case(
     on_broker: list[EndpointSlice],
     broker: ClusterId,
     snapshot: Snapshot,
-    home: str,
+    broker_namespace: str,
 ) -> _Case:
-    record = record_of(export, service, snapshot.local)
+    record = build_record(export, service, snapshot.local)
     rules = rules_of(snapshot, broker)
-    others = [s for s in on_broker if source_of(s) != snapshot.local]
-    known = told_by(alive_for_us(others, snapshot, broker, home)).records
+    others = [s for s in on_broker if source_cluster(s) != snapshot.local]
+    known = read_exports(alive_for_us(others, snapshot, broker, broker_namespace)).records
     together = merge([record, *known], rules.profile)
     assert together is not None, "one record makes an import"
     place = f"{record.namespace}/{record.name}"
@@ -140,30 +150,31 @@ def _case(
     return _Case(export, record, broker, rules, tuple(on_broker), together, there)
 
 
-def _as_pods(record: Record, together: Merged) -> bool:
+def _as_pods(record: ExportRecord, together: MergedImport) -> bool:
     """Whether others reach the pods: there is no other address, or a headless import shows them."""
     admitted = record.cluster not in together.refused
     return record.type == "Headless" or (admitted and together.type == "Headless")
 
 
-def _publish(case: _Case, snapshot: Snapshot, home: str) -> Plan:
+def _publish(case: _Case, snapshot: Snapshot, broker_namespace: str) -> Plan:
     export = case.export
     slices = published(
         case.record,
         case.reached.backing,
-        home,
+        broker_namespace,
         as_pods=_as_pods(case.record, case.together),
         refused=case.is_refused(snapshot.local),
     )
     sources = _sources(snapshot, case.broker)
-    ranges = settings_of(snapshot.local, case.rules).ranges
+    ranges = cluster_settings(snapshot.local, case.rules).ranges
     desired = tuple(
-        Desired(only_allowed(piece, ranges), case.broker, sources=sources) for piece in slices
+        Desired(drop_disallowed(endpoint_slice, ranges), case.broker, sources=sources)
+        for endpoint_slice in slices
     )
     ready = _readiness(case, desired, snapshot)
     wanted = [
         _VALID,
-        *settings_at_fault(export, members_of(snapshot, case.broker, home)),
+        *settings_conditions(export, joined_clusters(snapshot, case.broker, broker_namespace)),
         *_addresses_at_fault(case, slices),
         *_import_at_fault(case, snapshot),
     ]
@@ -189,7 +200,7 @@ def _readiness(case: _Case, desired: tuple[Desired, ...], snapshot: Snapshot) ->
         return condition("Ready", False, "Failed", "it conflicts with an older export")
     if case.reached.waiting:
         return condition("Ready", False, "Pending", "Globalnet has not given it an address yet")
-    if case.record in [record_on(s) for s in case.on_broker]:
+    if case.record in [decode_record(s) for s in case.on_broker]:
         whom = f"only {', '.join(case.record.to)}" if case.record.to else "all clusters"
         return condition("Ready", True, "Exported", f"{whom} can import it"[:1024])
     began = case.export.metadata.creation_timestamp
@@ -200,21 +211,21 @@ def _readiness(case: _Case, desired: tuple[Desired, ...], snapshot: Snapshot) ->
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({case.broker})")
 
 
-def _conflict(together: Merged, cluster: ClusterId) -> Condition:
+def _conflict(together: MergedImport, cluster: ClusterId) -> Condition:
     found = together.conflicts.get(cluster, ())
     if not found:
         return _AGREED
     reasons = ",".join(c.reason for c in found)
-    return condition("Conflict", True, reasons, "; ".join(c.message for c in found)[:32000])
+    return condition("ExportConflict", True, reasons, "; ".join(c.message for c in found)[:32000])
 
 
 def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[Condition]:
-    ranges = settings_of(case.record.cluster, case.rules).ranges
-    if addresses := outside(slices, ranges):
-        text = told_outside(addresses, ranges)
-        return [condition(OUTSIDE, False, "OutsideRanges", text)]
-    once = find(case.export.status.conditions, OUTSIDE) is not None
-    return [condition(OUTSIDE, True, "Allowed")] if once else []
+    ranges = cluster_settings(case.record.cluster, case.rules).ranges
+    if addresses := disallowed_addresses(slices, ranges):
+        text = disallowed_message(addresses, ranges)
+        return [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", text)]
+    once = find(case.export.status.conditions, ADDRESSES_ALLOWED) is not None
+    return [condition(ADDRESSES_ALLOWED, True, "Allowed")] if once else []
 
 
 def _import_at_fault(case: _Case, snapshot: Snapshot) -> list[Condition]:

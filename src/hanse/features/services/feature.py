@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.services.clusters import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
 from hanse.features.services.exports import IMPORTED_HERE, plan_export
-from hanse.features.services.globalnet import INGRESS, service_behind
+from hanse.features.services.globalnet import INGRESS, ingress_service_name
 from hanse.features.services.imports import plan_aggregate, plan_import
-from hanse.features.services.legacy import LEGACY, OLD_IMPORTS, plan_legacy, service_told
-from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS, US
-from hanse.features.services.records import clusters_in
+from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import_key, plan_legacy
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
+from hanse.features.services.records import parse_cluster_list
 from hanse.model.conditions import find
 from hanse.model.facts import ClusterState, KindServed, Liveness, Role, WriteOutcome
 from hanse.model.fleet import broker_of
@@ -31,8 +31,8 @@ class Services:
 
     name = "services"
 
-    def __init__(self, home: str = BROKER_NAMESPACE) -> None:
-        self._home = home
+    def __init__(self, broker_namespace: str = BROKER_NAMESPACE) -> None:
+        self._home = broker_namespace
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS),
             Watch(Role.LOCAL, Service, writes=Writes.OBJECTS),
@@ -40,25 +40,25 @@ class Services:
             Watch(
                 Role.LOCAL,
                 ServiceImport,
-                indexes=(OLD_IMPORTS,),
+                indexes=(LEGACY_IMPORTS,),
                 writes=Writes.OBJECTS | Writes.STATUS,
             ),
             Watch(Role.LOCAL, Namespace),
             Watch(Role.LOCAL, GlobalIngressIP, indexes=(INGRESS,)),
             Watch(Role.BROKER, ClusterSet),
-            Watch(Role.BROKER, Lease, namespace=home),
+            Watch(Role.BROKER, Lease, namespace=broker_namespace),
             Watch(
                 Role.BROKER,
                 EndpointSlice,
-                namespace=home,
+                namespace=broker_namespace,
                 indexes=(PUBLISHED, BY_SOURCE, IN_NAMESPACE),
                 writes=Writes.OBJECTS,
             ),
             Watch(
                 Role.BROKER,
                 ServiceImport,
-                namespace=home,
-                indexes=(OLD_IMPORTS,),
+                namespace=broker_namespace,
+                indexes=(LEGACY_IMPORTS,),
                 writes=Writes.OBJECTS | Writes.STATUS,
             ),
         )
@@ -91,14 +91,14 @@ class Services:
                 yield Key("export", meta.name, meta.namespace)
             case Service():
                 yield from _export_of(meta.name, meta.namespace, snapshot)
-            case EndpointSlice() if meta.labels.get(MANAGED_BY) != US:
+            case EndpointSlice() if meta.labels.get(MANAGED_BY) != DOMAIN:
                 service = meta.labels.get(KUBE_SERVICE, "")
                 yield from _export_of(service, meta.namespace, snapshot)
             case Namespace():
                 yield from self._in_namespace(meta.name, snapshot)
             case GlobalIngressIP():
-                yield from _export_of(service_behind(obj), meta.namespace, snapshot)
-            case ServiceImport() if service_told(obj) is not None:
+                yield from _export_of(ingress_service_name(obj), meta.namespace, snapshot)
+            case ServiceImport() if legacy_import_key(obj) is not None:
                 yield LEGACY
             case ServiceImport():
                 yield from _export_that_told(meta.name, meta.namespace, snapshot)
@@ -124,8 +124,8 @@ class Services:
             case ClusterState():
                 yield from self._everything(snapshot)
             case Liveness(where, _, cluster) if where == broker_of(snapshot):
-                for piece in snapshot.by(where, BY_SOURCE, cluster):
-                    yield from _published_keys(piece, snapshot)
+                for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
+                    yield from _published_keys(endpoint_slice, snapshot)
             case KindServed(where, kind) if (
                 kind == GlobalIngressIP.kind and where == snapshot.local
             ):
@@ -145,17 +145,17 @@ class Services:
     def _in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
         broker = broker_of(snapshot)
         if broker is not None:
-            for piece in snapshot.by(broker, IN_NAMESPACE, namespace):
-                yield from _published_keys(piece, snapshot)
+            for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, namespace):
+                yield from _published_keys(endpoint_slice, snapshot)
 
     def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
         broker = broker_of(snapshot)
         if broker is not None:
-            for piece in snapshot.all(broker, EndpointSlice):
-                yield from _published_keys(piece, snapshot)
-            for told in snapshot.by(broker, OLD_IMPORTS, ""):
+            for endpoint_slice in snapshot.all(broker, EndpointSlice):
+                yield from _published_keys(endpoint_slice, snapshot)
+            for told in snapshot.by(broker, LEGACY_IMPORTS, ""):
                 yield from _import_keys(told, snapshot)
 
 
@@ -176,12 +176,12 @@ def _exports_to(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The exports that name a cluster, which has joined or left just now."""
     for export in snapshot.all(snapshot.local, ServiceExport):
         meta = export.metadata
-        if cluster in clusters_in(meta.annotations.get(TO_CLUSTERS, "")):
+        if cluster in parse_cluster_list(meta.annotations.get(TO_CLUSTERS, "")):
             yield Key("export", meta.name, meta.namespace)
 
 
-def _published_keys(piece: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
-    labels = piece.metadata.labels
+def _published_keys(endpoint_slice: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
+    labels = endpoint_slice.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")
     if name and namespace:
         yield Key("import", name, namespace)
@@ -191,13 +191,13 @@ def _published_keys(piece: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
 
 def _import_keys(told: ServiceImport, snapshot: Snapshot) -> Iterator[Key]:
     """What an import on the broker concerns: older agents' words, or what may replace them."""
-    if (key := service_told(told)) is not None:
+    if (key := legacy_import_key(told)) is not None:
         yield key
         yield LEGACY
-    elif any(snapshot.by(snapshot.local, OLD_IMPORTS, "")) or _old_of_ours(snapshot):
+    elif any(snapshot.by(snapshot.local, LEGACY_IMPORTS, "")) or _old_of_ours(snapshot):
         yield LEGACY
 
 
 def _old_of_ours(snapshot: Snapshot) -> bool:
     broker = broker_of(snapshot)
-    return broker is not None and any(snapshot.by(broker, OLD_IMPORTS, ""))
+    return broker is not None and any(snapshot.by(broker, LEGACY_IMPORTS, ""))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.slices import Backing, family_of, is_address
+from hanse.features.services.slices import ExportBackends, family_of, is_address
 from hanse.model.facts import KindServed
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
@@ -16,35 +16,35 @@ SERVICE_REF = "submariner.io/serviceRef"
 ENDPOINT_ADDRESS = "submariner.io/headless-svc-endpoints-ip"
 
 
-def service_behind(ingress: GlobalIngressIP) -> str:
+def ingress_service_name(ingress: GlobalIngressIP) -> str:
     """The name of the Service that a global address was made for."""
     ref = ingress.spec.service_ref
     return ref.name if ref is not None else ingress.metadata.labels.get(SERVICE_REF, "")
 
 
 def _found_under(ingress: GlobalIngressIP) -> Iterator[str]:
-    yield f"{ingress.metadata.namespace}/{service_behind(ingress)}"
+    yield f"{ingress.metadata.namespace}/{ingress_service_name(ingress)}"
 
 
 INGRESS = Index(GlobalIngressIP, "services-ingress", _found_under)
 
 
-class Reached(Struct, frozen=True):
+class ReachableBackends(Struct, frozen=True):
     """What stands behind an export as others reach it."""
 
-    backing: Backing
+    backing: ExportBackends
     waiting: bool = False
     """Whether there is something to reach and no global address leads to it yet."""
 
 
 def reached(
     service: Service, pods: Sequence[EndpointSlice], snapshot: Snapshot, *, as_pods: bool
-) -> Reached:
+) -> ReachableBackends:
     """A Service and its pods by the addresses that lead there from other clusters."""
-    own = Backing(_own_addresses(service), tuple(pods))
+    own = ExportBackends(_own_addresses(service), tuple(pods))
     served = snapshot.fact(KindServed, (snapshot.local, GlobalIngressIP.kind))
     if served is None or not served.served:
-        return Reached(own)
+        return ReachableBackends(own)
     place = f"{service.metadata.namespace}/{service.metadata.name}"
     found = snapshot.by(snapshot.local, INGRESS, place)
     allocated = [i for i in found if is_address(i.status.allocated_ip)]
@@ -57,13 +57,17 @@ def _own_addresses(service: Service) -> tuple[str, ...]:
     return tuple(a for a in addresses if a and a != "None")
 
 
-def _service_reached(own: Backing, allocated: Sequence[GlobalIngressIP]) -> Reached:
+def _service_reached(
+    own: ExportBackends, allocated: Sequence[GlobalIngressIP]
+) -> ReachableBackends:
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
     by_family = {family_of(address): address for address in sorted(found)}
-    return Reached(replace(own, addresses=tuple(by_family.values())), waiting=not by_family)
+    return ReachableBackends(
+        replace(own, addresses=tuple(by_family.values())), waiting=not by_family
+    )
 
 
-def _pods_reached(own: Backing, allocated: Sequence[GlobalIngressIP]) -> Reached:
+def _pods_reached(own: ExportBackends, allocated: Sequence[GlobalIngressIP]) -> ReachableBackends:
     by_pod = {i.spec.pod_ref.name: i.status.allocated_ip for i in allocated if i.spec.pod_ref}
     by_address = {
         i.metadata.annotations[ENDPOINT_ADDRESS]: i.status.allocated_ip
@@ -83,4 +87,4 @@ def _pods_reached(own: Backing, allocated: Sequence[GlobalIngressIP]) -> Reached
         for p in own.pods
     )
     unreached = any(p.endpoints for p in own.pods) and not any(p.endpoints for p in pods)
-    return Reached(Backing(pods=pods), waiting=unreached)
+    return ReachableBackends(ExportBackends(pods=pods), waiting=unreached)

@@ -9,13 +9,13 @@ from hanse.features.services.clusters import (
     IMPORTED,
     alive_for_all,
     alive_for_us,
+    cluster_settings,
+    list_published_slices,
     rules_of,
-    settings_of,
-    slices_of,
-    source_of,
+    source_cluster,
 )
-from hanse.features.services.legacy import with_older_agents
-from hanse.features.services.merge import Merged, merge
+from hanse.features.services.legacy import with_legacy_imports
+from hanse.features.services.merge import MergedImport, merge
 from hanse.features.services.names import (
     DERIVED_SERVICE,
     PRIORITY,
@@ -23,9 +23,9 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     WEIGHT,
 )
-from hanse.features.services.ranges import only_allowed, outside, told_outside
-from hanse.features.services.records import Record, Told, told_by
-from hanse.features.services.slices import copied, family_of
+from hanse.features.services.ranges import disallowed_addresses, disallowed_message, drop_disallowed
+from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
+from hanse.features.services.slices import build_imported_slice, family_of
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
@@ -50,9 +50,9 @@ class _Imported(Struct, frozen=True):
     key: Key
     rules: ClusterSetSpec
     slices: tuple[EndpointSlice, ...]
-    told: Told
-    together: Merged
-    visible: dict[ClusterId, Record]
+    told: PublishedExports
+    together: MergedImport
+    visible: dict[ClusterId, ExportRecord]
     """The admitted exports that are meant for this cluster."""
 
     @property
@@ -62,16 +62,18 @@ class _Imported(Struct, frozen=True):
         return derived_name(self.key) if needed else ""
 
 
-def plan_import(key: Key, snapshot: Snapshot, home: str) -> Plan:
+def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The import of one service in this cluster, with the slices of all who export it."""
     broker = broker_of(snapshot)
     space = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or space is None or space.terminating:
         return Plan()
     rules = rules_of(snapshot, broker)
-    found = with_older_agents(slices_of(key, snapshot, broker), key, snapshot, broker, home)
-    slices = alive_for_us(found, snapshot, broker, home)
-    told = told_by(slices)
+    found = with_legacy_imports(
+        list_published_slices(key, snapshot, broker), key, snapshot, broker, broker_namespace
+    )
+    slices = alive_for_us(found, snapshot, broker, broker_namespace)
+    told = read_exports(slices)
     together = merge(told.records, rules.profile)
     objects: list[Object] = []
     if together is not None:
@@ -84,16 +86,20 @@ def plan_import(key: Key, snapshot: Snapshot, home: str) -> Plan:
     return Plan(tuple(Desired(o, snapshot.local, sources=frozenset({broker})) for o in objects))
 
 
-def plan_aggregate(key: Key, snapshot: Snapshot, home: str) -> Plan:
+def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The import of one service on the broker, which any agent writes and all compute alike."""
     broker = broker_of(snapshot)
     if broker is None:
         return Plan()
-    told = told_by(alive_for_all(slices_of(key, snapshot, broker), snapshot, broker, home))
+    told = read_exports(
+        alive_for_all(
+            list_published_slices(key, snapshot, broker), snapshot, broker, broker_namespace
+        )
+    )
     name = unique(key.name, key.namespace)
     sources = frozenset({broker})
     if told.newer:
-        standing = snapshot.get(broker, ServiceImport, name, home)
+        standing = snapshot.get(broker, ServiceImport, name, broker_namespace)
         kept = (
             () if standing is None else (Desired(standing, broker, sources=sources, shared=True),)
         )
@@ -107,7 +113,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, home: str) -> Plan:
     aggregate = ServiceImport(
         metadata=Meta(
             name=name,
-            namespace=home,
+            namespace=broker_namespace,
             labels={**together.labels, **marks},
             annotations=together.annotations,
         ),
@@ -120,12 +126,14 @@ def plan_aggregate(key: Key, snapshot: Snapshot, home: str) -> Plan:
 def _objects(one: _Imported, snapshot: Snapshot) -> Iterator[Object]:
     if one.derived:
         yield derived_service(one.key, one.derived, one.together)
-    for piece in sorted(one.slices, key=lambda s: s.metadata.name):
-        record = one.visible.get(source_of(piece))
-        if record is not None and piece.address_type != "FQDN":
-            settings = settings_of(record.cluster, one.rules)
-            allowed = only_allowed(piece, settings.ranges)
-            yield copied(allowed, record, one.together, one.derived, _marks(record, settings))
+    for endpoint_slice in sorted(one.slices, key=lambda s: s.metadata.name):
+        record = one.visible.get(source_cluster(endpoint_slice))
+        if record is not None and endpoint_slice.address_type != "FQDN":
+            settings = cluster_settings(record.cluster, one.rules)
+            allowed = drop_disallowed(endpoint_slice, settings.ranges)
+            yield build_imported_slice(
+                allowed, record, one.together, one.derived, _marks(record, settings)
+            )
     yield from _service_import(one, snapshot)
 
 
@@ -134,7 +142,7 @@ def _with_unreadable(
 ) -> list[Object]:
     """Leave what rests on records of a later version as it stands, until we can read them."""
     place = f"{key.namespace}/{key.name}"
-    slices = [s for s in snapshot.by(snapshot.local, IMPORTED, place) if source_of(s) in newer]
+    slices = [s for s in snapshot.by(snapshot.local, IMPORTED, place) if source_cluster(s) in newer]
     whole = (
         snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace),
         snapshot.get(snapshot.local, Service, derived_name(key), key.namespace),
@@ -149,7 +157,7 @@ def derived_name(key: Key) -> str:
     return unique("derived", key.name)
 
 
-def derived_service(key: Key, name: str, together: Merged) -> Service:
+def derived_service(key: Key, name: str, together: MergedImport) -> Service:
     """A Service without a selector: the imported slices are its endpoints."""
     return Service(
         metadata=Meta(name=name, namespace=key.namespace, labels={SERVICE_NAME: key.name}),
@@ -181,7 +189,9 @@ def _service_import(one: _Imported, snapshot: Snapshot) -> Iterator[ServiceImpor
         families = together.ip_families if ips else standing.spec.ip_families if standing else ()
         spec = _spec(together, families, ips or (standing.spec.ips if standing else ()))
     before, faults = standing.status.conditions if standing is not None else (), _faults(one)
-    kept = [c for c in before if c.type != OUTSIDE or faults]  # what others tell is theirs
+    kept = [
+        c for c in before if c.type != ADDRESSES_ALLOWED or faults
+    ]  # what others tell is theirs
     yield ServiceImport(
         metadata=Meta(
             name=key.name,
@@ -204,7 +214,7 @@ def _addresses(one: _Imported, snapshot: Snapshot) -> tuple[str, ...]:
     return shared or given
 
 
-OUTSIDE = "AddressesAllowed"
+ADDRESSES_ALLOWED = "AddressesAllowed"
 """The condition of exports and imports with addresses that a cluster may not publish."""
 
 
@@ -212,14 +222,18 @@ def _faults(one: _Imported) -> list[Condition]:
     """What is left out of an import and why, one sentence for each cluster at fault."""
     told: list[str] = []
     for cluster in sorted(one.visible):
-        ranges = settings_of(cluster, one.rules).ranges
-        mine = [s for s in one.slices if source_of(s) == cluster]
-        if addresses := outside(mine, ranges):
-            told.append(f"{cluster} publishes {told_outside(addresses, ranges)}")
-    return [condition(OUTSIDE, False, "OutsideRanges", "; ".join(told)[:32000])] if told else []
+        ranges = cluster_settings(cluster, one.rules).ranges
+        mine = [s for s in one.slices if source_cluster(s) == cluster]
+        if addresses := disallowed_addresses(mine, ranges):
+            told.append(f"{cluster} publishes {disallowed_message(addresses, ranges)}")
+    return (
+        [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", "; ".join(told)[:32000])]
+        if told
+        else []
+    )
 
 
-def _marks(record: Record, settings: MemberSettings) -> dict[str, str]:
+def _marks(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
     """How much a cluster answers, for those who answer: told where somebody said so."""
     usual = MemberSettings(id=record.cluster)
     marks: dict[str, str] = {}
@@ -233,7 +247,7 @@ def _marks(record: Record, settings: MemberSettings) -> dict[str, str]:
 
 
 def _spec(
-    together: Merged, families: Sequence[str], ips: tuple[str, ...] = ()
+    together: MergedImport, families: Sequence[str], ips: tuple[str, ...] = ()
 ) -> ServiceImportSpec:
     spec = ServiceImportSpec(
         type=together.type,

@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
-def labels_allowed(marks: Mapping[str, str]) -> dict[str, str]:
+def allowed_labels(marks: Mapping[str, str]) -> dict[str, str]:
     """Those that can be labels and are not ours to give."""
     return {
         name: value
@@ -21,7 +21,7 @@ def labels_allowed(marks: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def annotations_allowed(marks: Mapping[str, str]) -> dict[str, str]:
+def allowed_annotations(marks: Mapping[str, str]) -> dict[str, str]:
     """Those that can be annotations, are not ours to give, and fit together."""
     allowed: dict[str, str] = {}
     room = MOST_CHARACTERS

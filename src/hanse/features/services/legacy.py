@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.services.clusters import source_of
+from hanse.features.services.clusters import source_cluster
 from hanse.features.services.names import (
+    DOMAIN,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
-    US,
 )
-from hanse.features.services.records import Record, record_on, written
+from hanse.features.services.records import ExportRecord, decode_record, written
 from hanse.features.services.slices import READY, family_of, is_address
 from hanse.model.fleet import broker_of
 from hanse.model.keys import Key
@@ -21,54 +21,58 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
 from hanse.model.plan import Plan, Removal
 from hanse.model.snapshot import Index, Snapshot
 
-OLD_CLUSTER = "lighthouse.submariner.io/sourceCluster"
-OLD_NAME = "lighthouse.submariner.io/sourceName"
-OLD_NAMESPACE = "lighthouse.submariner.io/sourceNamespace"
+LEGACY_CLUSTER = "lighthouse.submariner.io/sourceCluster"
+LEGACY_NAME = "lighthouse.submariner.io/sourceName"
+LEGACY_NAMESPACE = "lighthouse.submariner.io/sourceNamespace"
 
 LEGACY = Key("legacy")
 """The one decision about what older agents left behind."""
 
 
-def service_told(told: ServiceImport) -> Key | None:
+def legacy_import_key(told: ServiceImport) -> Key | None:
     """The import that an older agent's object tells of; None for an object of ours."""
     labels = told.metadata.labels
-    if not all(labels.get(name) for name in (OLD_CLUSTER, OLD_NAME, OLD_NAMESPACE)):
+    if not all(labels.get(name) for name in (LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE)):
         return None
-    return Key("import", labels[OLD_NAME], labels[OLD_NAMESPACE])
+    return Key("import", labels[LEGACY_NAME], labels[LEGACY_NAMESPACE])
 
 
 def _told_of(told: ServiceImport) -> Iterator[str]:
-    if (key := service_told(told)) is not None:
+    if (key := legacy_import_key(told)) is not None:
         yield f"{key.namespace}/{key.name}"
         yield ""
 
 
-OLD_IMPORTS = Index(ServiceImport, "services-older-agents", _told_of)
+LEGACY_IMPORTS = Index(ServiceImport, "services-older-agents", _told_of)
 """What older agents wrote, by service, and all of it under the empty name."""
 
 
-def with_older_agents(
-    slices: Sequence[EndpointSlice], key: Key, snapshot: Snapshot, broker: ClusterId, home: str
+def with_legacy_imports(
+    slices: Sequence[EndpointSlice],
+    key: Key,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
 ) -> list[EndpointSlice]:
     """A service's slices, with an older agent's word in place of its cluster's own."""
-    found = snapshot.by(broker, OLD_IMPORTS, f"{key.namespace}/{key.name}")
-    old = [p for told in found if (p := _as_slice(told, home)) is not None]
-    replaced = {source_of(p) for p in old} - {snapshot.local}
+    found = snapshot.by(broker, LEGACY_IMPORTS, f"{key.namespace}/{key.name}")
+    old = [p for told in found if (p := _as_slice(told, broker_namespace)) is not None]
+    replaced = {source_cluster(p) for p in old} - {snapshot.local}
     if not replaced:
         return list(slices)
-    kept = [s for s in slices if source_of(s) not in replaced]
-    return [*kept, *(p for p in old if source_of(p) in replaced)]
+    kept = [s for s in slices if source_cluster(s) not in replaced]
+    return [*kept, *(p for p in old if source_cluster(p) in replaced)]
 
 
-def _as_slice(told: ServiceImport, home: str) -> EndpointSlice | None:
+def _as_slice(told: ServiceImport, broker_namespace: str) -> EndpointSlice | None:
     """What an older agent says, as if its cluster had published it; pods it told elsewhere."""
     labels, spec, began = told.metadata.labels, told.spec, told.metadata.creation_timestamp
     if began is None or spec.type == "Headless":
         return None
-    cluster, namespace, name = labels[OLD_CLUSTER], labels[OLD_NAMESPACE], labels[OLD_NAME]
+    cluster, namespace, name = labels[LEGACY_CLUSTER], labels[LEGACY_NAMESPACE], labels[LEGACY_NAME]
     addresses = [ip for ip in spec.ips if is_address(ip)]
     family = family_of(addresses[0]) if addresses else "IPv4"
-    record = Record(
+    record = ExportRecord(
         cluster,
         namespace,
         name,
@@ -79,15 +83,15 @@ def _as_slice(told: ServiceImport, home: str) -> EndpointSlice | None:
         session_affinity=spec.session_affinity,
         session_affinity_config=spec.session_affinity_config,
     )
-    piece = EndpointSlice(
+    endpoint_slice = EndpointSlice(
         metadata=Meta(
             name=unique(name, cluster, namespace, "older agent"),
-            namespace=home,
+            namespace=broker_namespace,
             labels={
                 SERVICE_NAME: name,
                 SERVICE_NAMESPACE: namespace,
                 SOURCE_CLUSTER: cluster,
-                MANAGED_BY: US,
+                MANAGED_BY: DOMAIN,
             },
             annotations={RECORD: written(record)},
         ),
@@ -98,18 +102,20 @@ def _as_slice(told: ServiceImport, home: str) -> EndpointSlice | None:
             for p in spec.ports
         ),
     )
-    return piece if record_on(piece) is not None else None
+    return endpoint_slice if decode_record(endpoint_slice) is not None else None
 
 
-def plan_legacy(snapshot: Snapshot, home: str) -> Plan:
+def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
     """Remove copies of clusters that were upgraded, and at the end what we published ourselves."""
     broker = broker_of(snapshot)
     if broker is None or not snapshot.synced(broker, ServiceImport):
         return Plan()
     copies = [
-        c for c in snapshot.by(snapshot.local, OLD_IMPORTS, "") if _cluster(c) != snapshot.local
+        c for c in snapshot.by(snapshot.local, LEGACY_IMPORTS, "") if _cluster(c) != snapshot.local
     ]
-    upgraded = [c for c in copies if _names(_aggregate(c, snapshot, broker, home), _cluster(c))]
+    upgraded = [
+        c for c in copies if _names(_aggregate(c, snapshot, broker, broker_namespace), _cluster(c))
+    ]
     removals = [
         Removal(
             ClusterObjectRef(snapshot.local, ref_of(c)),
@@ -125,25 +131,34 @@ def plan_legacy(snapshot: Snapshot, home: str) -> Plan:
                 o.metadata.uid,
                 f"{snapshot.local} was upgraded",
             )
-            for o in snapshot.by(broker, OLD_IMPORTS, "")
-            if _cluster(o) == snapshot.local and _is_replaced(o, snapshot, broker, home)
+            for o in snapshot.by(broker, LEGACY_IMPORTS, "")
+            if _cluster(o) == snapshot.local and _is_replaced(o, snapshot, broker, broker_namespace)
         )
     return Plan(removals=tuple(removals))
 
 
-def _is_replaced(told: ServiceImport, snapshot: Snapshot, broker: ClusterId, home: str) -> bool:
+def _is_replaced(
+    told: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> bool:
     """Whether nobody misses our older word: the aggregate names us, or we do not export."""
     labels = told.metadata.labels
-    export = snapshot.get(snapshot.local, ServiceExport, labels[OLD_NAME], labels[OLD_NAMESPACE])
-    return export is None or _names(_aggregate(told, snapshot, broker, home), snapshot.local)
+    export = snapshot.get(
+        snapshot.local, ServiceExport, labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]
+    )
+    return export is None or _names(
+        _aggregate(told, snapshot, broker, broker_namespace), snapshot.local
+    )
 
 
 def _aggregate(
-    told: ServiceImport, snapshot: Snapshot, broker: ClusterId, home: str
+    told: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> ServiceImport | None:
     labels = told.metadata.labels
     return snapshot.get(
-        broker, ServiceImport, unique(labels[OLD_NAME], labels[OLD_NAMESPACE]), home
+        broker,
+        ServiceImport,
+        unique(labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]),
+        broker_namespace,
     )
 
 
@@ -152,4 +167,4 @@ def _names(aggregate: ServiceImport | None, cluster: ClusterId) -> bool:
 
 
 def _cluster(told: ServiceImport) -> ClusterId:
-    return told.metadata.labels[OLD_CLUSTER]
+    return told.metadata.labels[LEGACY_CLUSTER]

@@ -47,7 +47,7 @@ RESERVED = ("broker", "default")
 """Ids that mean something else: the broker itself, and every namespace's own account."""
 
 
-class BrokerWay(Struct, frozen=True):
+class BrokerCredentials(Struct, frozen=True):
     """How a member's agent reaches the broker."""
 
     server: str
@@ -60,7 +60,7 @@ class BrokerWay(Struct, frozen=True):
         return f"BrokerWay({self.server!r})"
 
 
-def why_bad_id(cluster: ClusterId) -> str:
+def cluster_id_error(cluster: ClusterId) -> str:
     """What is wrong with a cluster's id and what to do; empty if nothing is."""
     if not naming.CLUSTER_ID.fullmatch(cluster):
         return (
@@ -72,11 +72,11 @@ def why_bad_id(cluster: ClusterId) -> str:
     return ""
 
 
-def broker_rules(watches: Iterable[Watch], home: str) -> tuple[Rule, ...]:
+def broker_rules(watches: Iterable[Watch], broker_namespace: str) -> tuple[Rule, ...]:
     """What every member may do on the broker; Events only beside what they are about."""
     several = tuple(watches)
     writing = [w for w in several if w.role is Role.BROKER and w.writes]
-    beside = home if all(w.namespace == home for w in writing) else ""
+    beside = broker_namespace if all(w.namespace == broker_namespace for w in writing) else ""
     return tuple(
         structs.replace(rule, namespace=beside)
         if (rule.group, rule.resource) == (Event.kind.group, Event.kind.plural)
@@ -85,12 +85,12 @@ def broker_rules(watches: Iterable[Watch], home: str) -> tuple[Rule, ...]:
     )
 
 
-def broker(watches: Iterable[Watch], home: str) -> tuple[Manifest, ...]:
+def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, ...]:
     """What makes an API server a broker, beside our kinds and the ClusterSet."""
     return (
-        namespace(home),
-        *policies(home),
-        *roles(_member_role(home), broker_rules(watches, home)),
+        namespace(broker_namespace),
+        *policies(broker_namespace),
+        *roles(_member_role(broker_namespace), broker_rules(watches, broker_namespace)),
     )
 
 
@@ -101,7 +101,7 @@ def cluster_set(profile: Profile) -> Manifest:
 
 
 def member(
-    watches: Iterable[Watch], home: str, cluster: ClusterId, uid: str, *, new: bool
+    watches: Iterable[Watch], broker_namespace: str, cluster: ClusterId, uid: str, *, new: bool
 ) -> tuple[Manifest, ...]:
     """What a broker holds for one member: its account, its rights and its Lease.
 
@@ -109,26 +109,36 @@ def member(
     as dead before its agent has first renewed it; one that stands is the agent's to renew.
     """
     labels = {MEMBER: cluster}
-    account = Subject(cluster, home)
-    shared = broker_rules(watches, home)
+    account = Subject(cluster, broker_namespace)
+    shared = broker_rules(watches, broker_namespace)
     own = (
-        Rule(home, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),
-        Rule(home, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
+        Rule(broker_namespace, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),
+        Rule(broker_namespace, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
     )
     body = {"spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS}} if new else {}
     marks = {CLUSTER_UID: uid}
-    lease = manifest(Lease.kind, cluster, home, body=body, labels=labels, annotations=marks)
+    lease = manifest(
+        Lease.kind, cluster, broker_namespace, body=body, labels=labels, annotations=marks
+    )
     return (
-        *roles(_member_role(home), shared),
-        *roles(f"{home}:{cluster}", own),
-        manifest(SERVICE_ACCOUNT, cluster, home, labels=labels),
-        *bindings(f"{home}:{cluster}:member", _member_role(home), shared, account, labels),
-        *bindings(f"{home}:{cluster}", f"{home}:{cluster}", own, account, labels),
+        *roles(_member_role(broker_namespace), shared),
+        *roles(f"{broker_namespace}:{cluster}", own),
+        manifest(SERVICE_ACCOUNT, cluster, broker_namespace, labels=labels),
+        *bindings(
+            f"{broker_namespace}:{cluster}:member",
+            _member_role(broker_namespace),
+            shared,
+            account,
+            labels,
+        ),
+        *bindings(
+            f"{broker_namespace}:{cluster}", f"{broker_namespace}:{cluster}", own, account, labels
+        ),
         lease,
     )
 
 
-def at_home(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
+def agent_manifests(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
     """What an agent needs in its own cluster: namespaces, an account, and its rights.
 
     As a supervisor it may be its own cluster's leader, so it has a leader's rights at home. Of
@@ -147,9 +157,9 @@ def at_home(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...
     )
 
 
-def broker_secret(cluster: ClusterId, home: str, way: BrokerWay) -> Manifest:
+def broker_secret(cluster: ClusterId, broker_namespace: str, way: BrokerCredentials) -> Manifest:
     """The broker's kubeconfig for a member's agent, which reads it again when it changes."""
-    text = msgspec.json.encode(_kubeconfig(cluster, home, way))  # JSON is YAML
+    text = msgspec.json.encode(_kubeconfig(cluster, broker_namespace, way))  # JSON is YAML
     return manifest(
         SECRET,
         BROKER_SECRET,
@@ -159,11 +169,11 @@ def broker_secret(cluster: ClusterId, home: str, way: BrokerWay) -> Manifest:
     )
 
 
-def _member_role(home: str) -> str:
-    return f"{home}:member"
+def _member_role(broker_namespace: str) -> str:
+    return f"{broker_namespace}:member"
 
 
-def _kubeconfig(cluster: ClusterId, home: str, way: BrokerWay) -> Wire:
+def _kubeconfig(cluster: ClusterId, broker_namespace: str, way: BrokerCredentials) -> Wire:
     server: Wire = {"server": way.server}
     if way.authority:
         server["certificate-authority-data"] = b64encode(way.authority).decode()
@@ -180,7 +190,7 @@ def _kubeconfig(cluster: ClusterId, home: str, way: BrokerWay) -> Wire:
         "contexts": [
             {
                 "name": "broker",
-                "context": {"cluster": "broker", "user": cluster, "namespace": home},
+                "context": {"cluster": "broker", "user": cluster, "namespace": broker_namespace},
             }
         ],
     }

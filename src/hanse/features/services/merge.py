@@ -6,21 +6,21 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.records import Record
+from hanse.features.services.records import ExportRecord
 from hanse.model.kinds.core import Affinity, IPFamily, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort, ImportType
 from hanse.model.objects import ClusterId
 
 
-class Conflict(Struct, frozen=True, order=True):
+class ExportConflict(Struct, frozen=True, order=True):
     """One disagreement, told to one export: the condition's reason, and what a person needs."""
 
     reason: str
     message: str
 
 
-class Merged(Struct, frozen=True):
+class MergedImport(Struct, frozen=True):
     """The import that all records together make, and who disagrees with it."""
 
     type: ImportType
@@ -35,10 +35,10 @@ class Merged(Struct, frozen=True):
     clusters: tuple[ClusterId, ...]
     """Who exports, oldest first; those who were refused are not among them."""
     refused: frozenset[ClusterId]
-    conflicts: Mapping[ClusterId, tuple[Conflict, ...]]
+    conflicts: Mapping[ClusterId, tuple[ExportConflict, ...]]
 
 
-def merge(records: Iterable[Record], profile: Profile) -> Merged | None:
+def merge(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
     """One import of all records; None where nobody exports."""
     ordered = sorted(records, key=lambda record: record.age)
     if not ordered:
@@ -47,13 +47,13 @@ def merge(records: Iterable[Record], profile: Profile) -> Merged | None:
     other_type = [r for r in ordered if r.type != oldest.type]
     refused = other_type if profile == "lighthouse" else []
     admitted = [r for r in ordered if r not in refused]
-    told: dict[ClusterId, list[Conflict]] = {r.cluster: [] for r in ordered}
+    told: dict[ClusterId, list[ExportConflict]] = {r.cluster: [] for r in ordered}
     _tell_types(ordered, other_type, told, profile)
     if any(_terms(r) != _terms(oldest) for r in admitted):
         _tell_ports(admitted, told, profile)
         _tell_fields(admitted, told)
     ports = _intersection(admitted) if profile == "lighthouse" else _union(admitted)
-    return Merged(
+    return MergedImport(
         type=oldest.type,
         ports=ports,
         ip_families=_families(admitted),
@@ -69,13 +69,13 @@ def merge(records: Iterable[Record], profile: Profile) -> Merged | None:
     )
 
 
-def _intersection(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
+def _intersection(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
     """The ports that every cluster serves, as the oldest orders them."""
     common = set(records[0].ports).intersection(*(set(r.ports) for r in records[1:]))
     return tuple(port for port in records[0].ports if port in common)
 
 
-def _union(records: Sequence[Record]) -> tuple[ImportedPort, ...]:
+def _union(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
     """Every cluster's ports, the oldest first; neither a name nor a number stands twice.
 
     Of several ports each needs a name, or no Service could have them.
@@ -104,7 +104,7 @@ def _distinct(told: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
     return tuple(ports)
 
 
-def _families(records: Sequence[Record]) -> tuple[IPFamily, ...]:
+def _families(records: Sequence[ExportRecord]) -> tuple[IPFamily, ...]:
     """The families that every cluster has; if there is none, the oldest's."""
     common = set(records[0].ip_families).intersection(*(set(r.ip_families) for r in records[1:]))
     shared = tuple(f for f in records[0].ip_families if f in common)
@@ -112,9 +112,9 @@ def _families(records: Sequence[Record]) -> tuple[IPFamily, ...]:
 
 
 def _tell_types(
-    ordered: Sequence[Record],
-    others: Sequence[Record],
-    told: dict[ClusterId, list[Conflict]],
+    ordered: Sequence[ExportRecord],
+    others: Sequence[ExportRecord],
+    told: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
     if not others:
@@ -128,14 +128,14 @@ def _tell_types(
     if profile == "lighthouse":
         for record in others:
             hint = "; it is not exported until the types agree"
-            told[record.cluster].append(Conflict("TypeConflict", message + hint))
+            told[record.cluster].append(ExportConflict("TypeConflict", message + hint))
     else:
         for record in ordered:
-            told[record.cluster].append(Conflict("TypeConflict", message))
+            told[record.cluster].append(ExportConflict("TypeConflict", message))
 
 
 def _tell_ports(
-    records: Sequence[Record], told: dict[ClusterId, list[Conflict]], profile: Profile
+    records: Sequence[ExportRecord], told: dict[ClusterId, list[ExportConflict]], profile: Profile
 ) -> None:
     oldest = records[0]
     differing = [r for r in records if set(r.ports) != set(oldest.ports)]
@@ -153,10 +153,10 @@ def _tell_ports(
         f"export: {'; '.join(f'{r.cluster} has {_ports(r.ports)}' for r in (oldest, *differing))}"
     )
     for record in records:
-        told[record.cluster].append(Conflict("PortConflict", message))
+        told[record.cluster].append(ExportConflict("PortConflict", message))
 
 
-def _terms(record: Record) -> tuple[object, ...]:
+def _terms(record: ExportRecord) -> tuple[object, ...]:
     """All that exports of one service may disagree about; most agree to the letter."""
     return (
         record.ports,
@@ -170,7 +170,7 @@ def _terms(record: Record) -> tuple[object, ...]:
     )
 
 
-_FIELDS: tuple[tuple[str, str, Callable[[Record], Any]], ...] = (
+_FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
     ("SessionAffinityConflict", "session affinity", lambda r: r.session_affinity),
     (
         "SessionAffinityConfigConflict",
@@ -189,7 +189,9 @@ _FIELDS: tuple[tuple[str, str, Callable[[Record], Any]], ...] = (
 )
 
 
-def _tell_fields(records: Sequence[Record], told: dict[ClusterId, list[Conflict]]) -> None:
+def _tell_fields(
+    records: Sequence[ExportRecord], told: dict[ClusterId, list[ExportConflict]]
+) -> None:
     oldest = records[0]
     for reason, field, value in _FIELDS:
         differing = [r for r in records if value(r) != value(oldest)]
@@ -199,10 +201,10 @@ def _tell_fields(records: Sequence[Record], told: dict[ClusterId, list[Conflict]
                 f"{_clusters(differing)} {'has' if len(differing) == 1 else 'have'} another"
             )
             for record in records:
-                told[record.cluster].append(Conflict(reason, message))
+                told[record.cluster].append(ExportConflict(reason, message))
 
 
-def _clusters(records: Sequence[Record]) -> str:
+def _clusters(records: Sequence[ExportRecord]) -> str:
     """Who, with how many: a few by name, many by number."""
     names = [r.cluster for r in records]
     if len(names) <= 3:

@@ -3,26 +3,26 @@
 SERVICE_NAME = "multicluster.kubernetes.io/service-name"
 SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
 DERIVED_SERVICE = "multicluster.kubernetes.io/derived-service"
-US = "services.hanse.dev"
+DOMAIN = "services.hanse.dev"
 
-SERVICE_NAMESPACE = f"{US}/namespace"
+SERVICE_NAMESPACE = f"{DOMAIN}/namespace"
 """Label of what stands on the broker: the namespace that the service has in its clusters."""
 
-RECORD = f"{US}/record"
+RECORD = f"{DOMAIN}/record"
 """Annotation of a cluster's first slice on the broker: its export, as the merge needs it."""
 
-TO_CLUSTERS = f"{US}/to-clusters"
+TO_CLUSTERS = f"{DOMAIN}/to-clusters"
 """Annotation of a ServiceExport: the only clusters that import it, comma-joined."""
 
-WEIGHT = f"{US}/weight"
+WEIGHT = f"{DOMAIN}/weight"
 """Annotation of a ServiceExport, and of imported slices: the cluster's share of DNS answers."""
 
-PRIORITY = f"{US}/priority"
+PRIORITY = f"{DOMAIN}/priority"
 """Annotation of a ServiceExport, and of imported slices: the highest that is ready answers."""
 
 RESERVED = (
     "hanse.dev/",
-    f"{US}/",
+    f"{DOMAIN}/",
     "multicluster.kubernetes.io/",
     "endpointslice.kubernetes.io/",
     "lighthouse.submariner.io/",

@@ -9,26 +9,26 @@ from msgspec.structs import replace
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 
 
-def is_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
+def is_address_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
     """Whether a cluster with these ranges may publish an endpoint; no ranges: any."""
     return not ranges or all(_within(address, ranges) for address in endpoint.addresses)
 
 
-def only_allowed(piece: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
+def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
     """A slice without what its cluster may not publish."""
     if not ranges:
-        return piece
-    allowed = tuple(e for e in piece.endpoints or () if is_allowed(e, ranges))
-    return replace(piece, endpoints=allowed)
+        return endpoint_slice
+    allowed = tuple(e for e in endpoint_slice.endpoints or () if is_address_allowed(e, ranges))
+    return replace(endpoint_slice, endpoints=allowed)
 
 
-def outside(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
+def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
     """The addresses among slices that their cluster may not publish."""
-    endpoints = (e for s in slices for e in s.endpoints or () if not is_allowed(e, ranges))
+    endpoints = (e for s in slices for e in s.endpoints or () if not is_address_allowed(e, ranges))
     return tuple(sorted({address for e in endpoints for address in e.addresses}))
 
 
-def told_outside(addresses: Sequence[str], ranges: Sequence[str]) -> str:
+def disallowed_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
     """What is wrong with addresses outside, and what to do."""
     shown = ", ".join(addresses[:3]) + (f" and {len(addresses) - 3} more" * (len(addresses) > 3))
     return (

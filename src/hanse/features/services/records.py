@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct
 
-from hanse.features.services.labels import annotations_allowed, labels_allowed
+from hanse.features.services.labels import allowed_annotations, allowed_labels
 from hanse.features.services.names import (
     PRIORITY,
     RECORD,
@@ -32,7 +32,7 @@ MOST_WEIGHT = 1000
 MOST_PRIORITY = 100
 
 
-class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cluster's export of one service."""
 
     cluster: ClusterId
@@ -71,22 +71,22 @@ class _Version(Struct, frozen=True):
     schema: int = 1
 
 
-class Told(Struct, frozen=True):
+class PublishedExports(Struct, frozen=True):
     """All that clusters say of one service on the broker."""
 
-    records: tuple[Record, ...]
+    records: tuple[ExportRecord, ...]
     """What can be read, oldest first, one for each cluster."""
     newer: frozenset[ClusterId] = frozenset()
     """Whose record is of a later version than ours: to us they are clusters that we cannot see."""
 
 
-def record_of(export: ServiceExport, service: Service, cluster: ClusterId) -> Record:
+def build_record(export: ServiceExport, service: Service, cluster: ClusterId) -> ExportRecord:
     """What a cluster says of its own export; the Service can be exported."""
     spec, marks = service.spec, export.metadata.annotations
     began = export.metadata.creation_timestamp
     assert began is not None, "an export that is seen was created some time"
     policy = spec.internal_traffic_policy
-    return Record(
+    return ExportRecord(
         cluster=cluster,
         namespace=export.metadata.namespace,
         name=export.metadata.name,
@@ -101,47 +101,47 @@ def record_of(export: ServiceExport, service: Service, cluster: ClusterId) -> Re
         session_affinity_config=spec.session_affinity_config,
         internal_traffic_policy="" if policy == "Cluster" else policy,
         traffic_distribution=spec.traffic_distribution,
-        exported_labels=labels_allowed(export.spec.exported_labels),
-        exported_annotations=annotations_allowed(export.spec.exported_annotations),
-        to=clusters_in(marks.get(TO_CLUSTERS, "")),
-        weight=number_in(marks.get(WEIGHT, ""), MOST_WEIGHT),
-        priority=number_in(marks.get(PRIORITY, ""), MOST_PRIORITY),
+        exported_labels=allowed_labels(export.spec.exported_labels),
+        exported_annotations=allowed_annotations(export.spec.exported_annotations),
+        to=parse_cluster_list(marks.get(TO_CLUSTERS, "")),
+        weight=parse_number(marks.get(WEIGHT, ""), MOST_WEIGHT),
+        priority=parse_number(marks.get(PRIORITY, ""), MOST_PRIORITY),
         schema=SCHEMA,
     )
 
 
-def clusters_in(text: str) -> tuple[ClusterId, ...]:
+def parse_cluster_list(text: str) -> tuple[ClusterId, ...]:
     """The clusters that an annotation names."""
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
-def number_in(text: str, most: int) -> int | None:
+def parse_number(text: str, most: int) -> int | None:
     """The number that an annotation gives; None where there is none or a bad one."""
     plain = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
     return int(text) if plain and int(text) <= most else None
 
 
-def written(record: Record) -> str:
+def written(record: ExportRecord) -> str:
     """The record as its annotation."""
     return msgspec.json.encode(record, order="sorted").decode()
 
 
-def record_on(piece: EndpointSlice) -> Record | None:
+def decode_record(endpoint_slice: EndpointSlice) -> ExportRecord | None:
     """The record that a slice carries, if it is one, can be read, and says whose slice it is."""
-    record = _read(piece.metadata.annotations.get(RECORD, ""))
-    if not isinstance(record, Record):
+    record = _read(endpoint_slice.metadata.annotations.get(RECORD, ""))
+    if not isinstance(record, ExportRecord):
         return None
     whose = (record.cluster, record.namespace, record.name)
-    return record if whose == _marked(piece) else None
+    return record if whose == _marked(endpoint_slice) else None
 
 
-def is_newer(piece: EndpointSlice) -> bool:
+def has_newer_schema(endpoint_slice: EndpointSlice) -> bool:
     """Whether a slice carries a record of a later version than we know."""
-    return isinstance(_read(piece.metadata.annotations.get(RECORD, "")), _Version)
+    return isinstance(_read(endpoint_slice.metadata.annotations.get(RECORD, "")), _Version)
 
 
 @lru_cache(maxsize=8192)
-def _read(told: str) -> Record | _Version | None:
+def _read(told: str) -> ExportRecord | _Version | None:
     """What an annotation says: a sound record, only the version of a later one, or nothing.
 
     One record is read by several plans, and again whenever a slice beside it changes.
@@ -153,24 +153,24 @@ def _read(told: str) -> Record | _Version | None:
         record = _decoder.decode(told) if version.schema <= SCHEMA else version
     except msgspec.DecodeError:
         return None
-    return None if isinstance(record, Record) and not _is_sound(record) else record
+    return None if isinstance(record, ExportRecord) and not _is_sound(record) else record
 
 
-def told_by(slices: Iterable[EndpointSlice]) -> Told:
+def read_exports(slices: Iterable[EndpointSlice]) -> PublishedExports:
     """All that is said of one service, whatever the order of its slices."""
-    records: dict[ClusterId, Record] = {}
+    records: dict[ClusterId, ExportRecord] = {}
     newer: set[ClusterId] = set()
-    for piece in sorted(slices, key=lambda s: s.metadata.name):
-        if is_newer(piece):
-            newer.add(_marked(piece)[0])
-        elif (record := record_on(piece)) is not None:
+    for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name):
+        if has_newer_schema(endpoint_slice):
+            newer.add(_marked(endpoint_slice)[0])
+        elif (record := decode_record(endpoint_slice)) is not None:
             records.setdefault(record.cluster, record)
     known = [r for r in records.values() if r.cluster not in newer]
-    return Told(tuple(sorted(known, key=lambda r: r.age)), frozenset(newer))
+    return PublishedExports(tuple(sorted(known, key=lambda r: r.age)), frozenset(newer))
 
 
-def _marked(piece: EndpointSlice) -> tuple[str, str, str]:
-    labels = piece.metadata.labels
+def _marked(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
+    labels = endpoint_slice.metadata.labels
     return (
         labels.get(SOURCE_CLUSTER, ""),
         labels.get(SERVICE_NAMESPACE, ""),
@@ -178,7 +178,7 @@ def _marked(piece: EndpointSlice) -> tuple[str, str, str]:
     )
 
 
-def _is_sound(record: Record) -> bool:
+def _is_sound(record: ExportRecord) -> bool:
     """Whether an import can be made of it: what no API server took would hold up all others."""
     ports = record.ports
     config = record.session_affinity_config
@@ -194,11 +194,11 @@ def _is_sound(record: Record) -> bool:
         and len({(p.protocol, p.port) for p in ports}) == len(ports)
         and len(set(record.ip_families)) == len(record.ip_families)
         and 1 <= timeout <= 86400
-        and labels_allowed(record.exported_labels) == record.exported_labels
-        and annotations_allowed(record.exported_annotations) == record.exported_annotations
+        and allowed_labels(record.exported_labels) == record.exported_labels
+        and allowed_annotations(record.exported_annotations) == record.exported_annotations
     )
 
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_decoder = msgspec.json.Decoder(Record)
+_decoder = msgspec.json.Decoder(ExportRecord)
 _versions = msgspec.json.Decoder(_Version)

@@ -6,15 +6,15 @@ from ipaddress import ip_address
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.merge import Merged
+from hanse.features.services.merge import MergedImport
 from hanse.features.services.names import (
+    DOMAIN,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
-    US,
 )
-from hanse.features.services.records import Record, written
+from hanse.features.services.records import ExportRecord, written
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -32,7 +32,7 @@ READY = EndpointConditions(ready=True)
 NOT_READY = EndpointConditions(ready=False)
 
 
-class Backing(Struct, frozen=True):
+class ExportBackends(Struct, frozen=True):
     """What stands behind an export in its own cluster."""
 
     addresses: tuple[str, ...] = ()
@@ -41,7 +41,12 @@ class Backing(Struct, frozen=True):
 
 
 def published(
-    record: Record, backing: Backing, home: str, *, as_pods: bool, refused: bool = False
+    record: ExportRecord,
+    backing: ExportBackends,
+    broker_namespace: str,
+    *,
+    as_pods: bool,
+    refused: bool = False,
 ) -> tuple[EndpointSlice, ...]:
     """The slices that stand on the broker for one export; the first carries the record.
 
@@ -49,20 +54,20 @@ def published(
     has no endpoints.
     """
     if as_pods:
-        pieces = list(_pods(record, () if refused else backing.pods, home))
+        pieces = list(_pods(record, () if refused else backing.pods, broker_namespace))
     else:
-        pieces = list(_addresses(record, backing, home, refused=refused))
+        pieces = list(_addresses(record, backing, broker_namespace, refused=refused))
     if not pieces:
-        pieces = [_piece(record, home, "IPv4", (), _service_ports(record), "none")]
+        pieces = [_piece(record, broker_namespace, "IPv4", (), _service_ports(record), "none")]
     first, *rest = pieces
     meta = replace(first.metadata, annotations={RECORD: written(record)})
     return (replace(first, metadata=meta), *rest)
 
 
-def copied(
-    piece: EndpointSlice,
-    record: Record,
-    merged: Merged,
+def build_imported_slice(
+    endpoint_slice: EndpointSlice,
+    record: ExportRecord,
+    merged: MergedImport,
     derived: str = "",
     marks: Mapping[str, str] | None = None,
 ) -> EndpointSlice:
@@ -70,26 +75,26 @@ def copied(
     labels = {
         SERVICE_NAME: record.name,
         SOURCE_CLUSTER: record.cluster,
-        MANAGED_BY: US,
+        MANAGED_BY: DOMAIN,
     }
     if derived:
         labels[KUBE_SERVICE] = derived
-    ports = piece.ports or ()
+    ports = endpoint_slice.ports or ()
     return EndpointSlice(
         metadata=Meta(
-            name=piece.metadata.name,
+            name=endpoint_slice.metadata.name,
             namespace=record.namespace,
             labels=labels,
             annotations=dict(marks or {}),
         ),
-        address_type=piece.address_type,
-        endpoints=piece.endpoints or (),
+        address_type=endpoint_slice.address_type,
+        endpoints=endpoint_slice.endpoints or (),
         ports=_as_imported(ports, record, merged) if derived else ports,
     )
 
 
 def _addresses(
-    record: Record, backing: Backing, home: str, *, refused: bool
+    record: ExportRecord, backing: ExportBackends, broker_namespace: str, *, refused: bool
 ) -> Iterator[EndpointSlice]:
     """One slice per family with the Service's own address: ready when any backend is."""
     for address in backing.addresses:
@@ -99,19 +104,28 @@ def _addresses(
         if behind and not refused:
             conditions = READY if any(e.ready for e in behind) else NOT_READY
             endpoints = (Endpoint(addresses=(address,), conditions=conditions),)
-        yield _piece(record, home, family, endpoints, _service_ports(record), family)
+        yield _piece(record, broker_namespace, family, endpoints, _service_ports(record), family)
 
 
-def _pods(record: Record, backends: Iterable[EndpointSlice], home: str) -> Iterator[EndpointSlice]:
+def _pods(
+    record: ExportRecord, backends: Iterable[EndpointSlice], broker_namespace: str
+) -> Iterator[EndpointSlice]:
     """Slice by slice as the cluster has them, so that a change of one pod changes one slice."""
-    for piece in sorted(backends, key=lambda s: s.metadata.name):
-        if piece.address_type == "FQDN":
+    for endpoint_slice in sorted(backends, key=lambda s: s.metadata.name):
+        if endpoint_slice.address_type == "FQDN":
             continue
-        pods = [_pod(e) for e in piece.endpoints or ()]
+        pods = [_pod(e) for e in endpoint_slice.endpoints or ()]
         for start in range(0, max(len(pods), 1), MOST_ENDPOINTS):
             part = tuple(pods[start : start + MOST_ENDPOINTS])
-            slot = f"{piece.metadata.name}/{start}"
-            yield _piece(record, home, piece.address_type, part, piece.ports or (), slot)
+            slot = f"{endpoint_slice.metadata.name}/{start}"
+            yield _piece(
+                record,
+                broker_namespace,
+                endpoint_slice.address_type,
+                part,
+                endpoint_slice.ports or (),
+                slot,
+            )
 
 
 def _pod(endpoint: Endpoint) -> Endpoint:
@@ -125,8 +139,8 @@ def _pod(endpoint: Endpoint) -> Endpoint:
 
 
 def _piece(
-    record: Record,
-    home: str,
+    record: ExportRecord,
+    broker_namespace: str,
     family: AddressType,
     endpoints: tuple[Endpoint, ...],
     ports: Sequence[EndpointPort],
@@ -136,12 +150,12 @@ def _piece(
     return EndpointSlice(
         metadata=Meta(
             name=name,
-            namespace=home,
+            namespace=broker_namespace,
             labels={
                 SERVICE_NAME: record.name,
                 SERVICE_NAMESPACE: record.namespace,
                 SOURCE_CLUSTER: record.cluster,
-                MANAGED_BY: US,
+                MANAGED_BY: DOMAIN,
             },
         ),
         address_type=family,
@@ -150,7 +164,7 @@ def _piece(
     )
 
 
-def _service_ports(record: Record) -> tuple[EndpointPort, ...]:
+def _service_ports(record: ExportRecord) -> tuple[EndpointPort, ...]:
     return tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
         for p in record.ports
@@ -158,7 +172,7 @@ def _service_ports(record: Record) -> tuple[EndpointPort, ...]:
 
 
 def _as_imported(
-    ports: Sequence[EndpointPort], record: Record, merged: Merged
+    ports: Sequence[EndpointPort], record: ExportRecord, merged: MergedImport
 ) -> tuple[EndpointPort, ...]:
     """The ports by the import's names, since kube-proxy joins by name; no name stands twice.
 

@@ -5,9 +5,14 @@ from typing import Literal
 
 import msgspec
 
-from hanse.features.services.labels import annotations_allowed, labels_allowed
+from hanse.features.services.labels import allowed_annotations, allowed_labels
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
-from hanse.features.services.records import MOST_PRIORITY, MOST_WEIGHT, clusters_in, number_in
+from hanse.features.services.records import (
+    MOST_PRIORITY,
+    MOST_WEIGHT,
+    parse_cluster_list,
+    parse_number,
+)
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterObjectRef, ref_of
@@ -17,7 +22,7 @@ from hanse.model.snapshot import Snapshot
 SETTINGS = "SettingsValid"
 
 _QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"})
-_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
+_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("ExportConflict", "False")})
 
 
 def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition]) -> Plan:
@@ -34,7 +39,7 @@ def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition])
     return Plan(patches=(Patch(place, change, "status"),), events=events)
 
 
-def settings_at_fault(export: ServiceExport, members: frozenset[str] | None) -> list[Condition]:
+def settings_conditions(export: ServiceExport, members: frozenset[str] | None) -> list[Condition]:
     """What a person asked for that cannot be done; once told, also that it is mended.
 
     `members` are the clusters that have joined the broker; while they are not known, nothing is
@@ -56,17 +61,17 @@ def _faults(export: ServiceExport, members: frozenset[str] | None) -> Iterator[s
     yield from _strangers(marks.get(TO_CLUSTERS, ""), members)
     for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):
         value = marks.get(name, "")
-        if name in marks and number_in(value, most) is None:
+        if name in marks and parse_number(value, most) is None:
             wrong = f"{value[:40]!r} is not a number from 0 to {most}"
             yield f"annotation {name}: {wrong}; it is ignored"
     if TO_CLUSTERS in marks and not marks[TO_CLUSTERS].strip(", "):
         yield f"annotation {TO_CLUSTERS} names no cluster; it is ignored"
     for field, given, allowed in (
-        ("exportedLabels", spec.exported_labels, labels_allowed(spec.exported_labels)),
+        ("exportedLabels", spec.exported_labels, allowed_labels(spec.exported_labels)),
         (
             "exportedAnnotations",
             spec.exported_annotations,
-            annotations_allowed(spec.exported_annotations),
+            allowed_annotations(spec.exported_annotations),
         ),
     ):
         if left := sorted(given.keys() - allowed.keys()):
@@ -76,7 +81,9 @@ def _faults(export: ServiceExport, members: frozenset[str] | None) -> Iterator[s
 
 def _strangers(named: str, members: frozenset[str] | None) -> Iterator[str]:
     """Clusters that are named and have not joined: nobody imports the service by that name."""
-    strange = [name for name in clusters_in(named) if members is not None and name not in members]
+    strange = [
+        name for name in parse_cluster_list(named) if members is not None and name not in members
+    ]
     if strange:
         shown, known = (
             ", ".join(repr(s[:40]) for s in strange[:3]),

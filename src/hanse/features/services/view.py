@@ -11,11 +11,11 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
 
-MUST_HOLD = ("Valid", "Ready", SETTINGS, "AddressesAllowed", "ImportedHere")
-CONFLICT = "Conflict"
+POSITIVE_CONDITIONS = ("Valid", "EndpointCount", SETTINGS, "AddressesAllowed", "ImportedHere")
+CONFLICT = "ExportConflict"
 
 
-class Holding(Struct, frozen=True):
+class ClusterServices(Struct, frozen=True):
     """What one cluster holds of exported services."""
 
     cluster: str
@@ -25,7 +25,7 @@ class Holding(Struct, frozen=True):
     slices: tuple[EndpointSlice, ...] = ()
 
 
-class Ready(Struct, frozen=True):
+class EndpointCount(Struct, frozen=True):
     """How many endpoints there are, and how many of them are ready."""
 
     ready: int
@@ -35,7 +35,7 @@ class Ready(Struct, frozen=True):
         return f"{self.ready}/{self.all}"
 
 
-class Problem(Struct, frozen=True):
+class ExportProblem(Struct, frozen=True):
     """What one cluster says is wrong with its export."""
 
     cluster: str
@@ -43,7 +43,7 @@ class Problem(Struct, frozen=True):
     message: str
 
 
-class ServiceSeen(Struct, frozen=True):
+class ServiceView(Struct, frozen=True):
     """One exported service over all clusters that were looked at."""
 
     namespace: str
@@ -53,18 +53,18 @@ class ServiceSeen(Struct, frozen=True):
     ports: tuple[ImportedPort, ...] = ()
     exporters: tuple[str, ...] = ()
     importers: tuple[str, ...] = ()
-    endpoints: dict[str, Ready] = {}
+    endpoints: dict[str, EndpointCount] = {}
     """By the cluster that they are in."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ExportProblem, ...] = ()
 
 
-def services_in(held: Sequence[Holding]) -> list[ServiceSeen]:
+def service_views(held: Sequence[ClusterServices]) -> list[ServiceView]:
     """Put together what clusters hold; of each cluster's endpoints its own word counts most."""
     names = {(one.namespace, one.name) for each in held for one in (*each.exports, *each.imports)}
-    return [service_in(namespace, name, held) for namespace, name in sorted(names)]
+    return [service_view(namespace, name, held) for namespace, name in sorted(names)]
 
 
-def service_in(namespace: str, name: str, held: Sequence[Holding]) -> ServiceSeen:
+def service_view(namespace: str, name: str, held: Sequence[ClusterServices]) -> ServiceView:
     """One service of that name, put together from what clusters hold."""
 
     def is_it(obj: Object) -> bool:
@@ -74,7 +74,7 @@ def service_in(namespace: str, name: str, held: Sequence[Holding]) -> ServiceSee
     exports = {each.cluster: one for each in held for one in each.exports if is_it(one)}
     shown = next((imports[c] for c in (*exports, *imports) if c in imports), None)
     exporters = {e.cluster for one in imports.values() for e in one.status.clusters}
-    return ServiceSeen(
+    return ServiceView(
         namespace,
         name,
         type=shown.spec.type if shown is not None else "",
@@ -82,40 +82,42 @@ def service_in(namespace: str, name: str, held: Sequence[Holding]) -> ServiceSee
         exporters=tuple(sorted(exporters)),
         importers=tuple(sorted(imports)),
         endpoints=_endpoints(namespace, name, held),
-        problems=tuple(p for c, one in sorted(exports.items()) for p in problems_of(c, one)),
+        problems=tuple(p for c, one in sorted(exports.items()) for p in export_problems(c, one)),
     )
 
 
-def _endpoints(namespace: str, name: str, held: Sequence[Holding]) -> dict[str, Ready]:
-    counted: dict[str, Ready] = {}
+def _endpoints(
+    namespace: str, name: str, held: Sequence[ClusterServices]
+) -> dict[str, EndpointCount]:
+    counted: dict[str, EndpointCount] = {}
     for each in held:
         seen: dict[str, list[bool]] = {}
-        for piece in each.slices:
-            labels = piece.metadata.labels
-            if (piece.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
+        for endpoint_slice in each.slices:
+            labels = endpoint_slice.metadata.labels
+            if (endpoint_slice.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
                 known = seen.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
-                known += [endpoint.ready for endpoint in piece.endpoints or ()]
+                known += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
         for source, ready in seen.items():
             if source == each.cluster or source not in counted:
-                counted[source] = Ready(sum(ready), len(ready))
+                counted[source] = EndpointCount(sum(ready), len(ready))
     return dict(sorted(counted.items()))
 
 
-def problems_of(cluster: str, export: ServiceExport) -> tuple[Problem, ...]:
+def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem, ...]:
     """What an export's conditions say is wrong; nothing at all is wrong too."""
     told = export.status.conditions
     if not told:
         text = "no agent has looked at it; see `hanse doctor`"
-        return (Problem(cluster, "Unseen", text),)
-    found = [find(told, kind) for kind in (*MUST_HOLD, CONFLICT)]
+        return (ExportProblem(cluster, "Unseen", text),)
+    found = [find(told, kind) for kind in (*POSITIVE_CONDITIONS, CONFLICT)]
     bad = [one for one in found if one is not None and _is_bad(one)]
-    return tuple(Problem(cluster, one.reason, one.message) for one in bad)
+    return tuple(ExportProblem(cluster, one.reason, one.message) for one in bad)
 
 
 def _is_bad(told: Condition) -> bool:
     return told.status == ("True" if told.type == CONFLICT else "False")
 
 
-def port_text(port: ImportedPort) -> str:
+def format_port(port: ImportedPort) -> str:
     """A port as people write it."""
     return f"{port.port}/{port.protocol}" + (f" {port.name}" if port.name else "")

@@ -80,9 +80,12 @@ class ServiceZone:
                 return (_key(meta.namespace, meta.name),)
             case EndpointSlice() if change.where == snapshot.local:
                 return {
-                    _key(piece.metadata.namespace, piece.metadata.labels[SERVICE_NAME])
-                    for piece in (change.before, change.after)
-                    if piece is not None and SERVICE_NAME in piece.metadata.labels
+                    _key(
+                        endpoint_slice.metadata.namespace,
+                        endpoint_slice.metadata.labels[SERVICE_NAME],
+                    )
+                    for endpoint_slice in (change.before, change.after)
+                    if endpoint_slice is not None and SERVICE_NAME in endpoint_slice.metadata.labels
                 }
             case _:
                 return ()
@@ -169,13 +172,17 @@ def _headless(
     """A service without an address: every ready pod of every cluster."""
     targets: list[tuple[bytes, Spot]] = []
     for offer in offers:
-        home = below(offer.cluster, name)
-        if home is None:
+        broker_namespace = below(offer.cluster, name)
+        if broker_namespace is None:
             continue
-        pods = [(pod, spot) for spot in offer.spots if (pod := below(spot.label, home)) is not None]
+        pods = [
+            (pod, spot)
+            for spot in offer.spots
+            if (pod := below(spot.label, broker_namespace)) is not None
+        ]
         targets += pods
         if has_cluster_names(view, rules):
-            yield from _pods_together(home, pods, offer.ports, offer.ports, view.ttl)
+            yield from _pods_together(broker_namespace, pods, offer.ports, offer.ports, view.ttl)
         yield from _pods_apart(pods, view.ttl)
     if targets or rules.profile == "lighthouse":
         known = _named_ports(told.spec.ports, offers)
@@ -326,8 +333,8 @@ def _key(namespace: str, name: str) -> Key:
 def _keys_from(cluster: str, snapshot: Snapshot) -> set[Key]:
     """The services that a cluster exports."""
     return {
-        _key(piece.metadata.namespace, piece.metadata.labels[SERVICE_NAME])
-        for piece in snapshot.by(snapshot.local, BY_CLUSTER, cluster)
+        _key(endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels[SERVICE_NAME])
+        for endpoint_slice in snapshot.by(snapshot.local, BY_CLUSTER, cluster)
     }
 
 

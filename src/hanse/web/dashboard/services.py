@@ -10,7 +10,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     WEIGHT,
 )
-from hanse.features.services.view import Holding, ServiceSeen, port_text, service_in
+from hanse.features.services.view import ClusterServices, ServiceView, format_port, service_view
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import ClusterId, Object
@@ -74,13 +74,13 @@ class Services:
         held = [_held(where, namespace, name, sights) for where in sights.members]
         if not any(one.exports or one.imports for one in held):
             return None
-        seen = service_in(namespace, name, held)
+        seen = service_view(namespace, name, held)
         return ServiceShown(
             namespace=namespace,
             name=name,
             type=seen.type,
             state=_state(seen),
-            ports=tuple(port_text(port) for port in seen.ports),
+            ports=tuple(format_port(port) for port in seen.ports),
             addresses={
                 one.cluster: one.imports[0].spec.ips
                 for one in held
@@ -107,10 +107,10 @@ def _service_of(obj: Object) -> tuple[str, ...]:
             return ()
 
 
-def _held(where: ClusterId, namespace: str, name: str, sights: Sights) -> Holding:
+def _held(where: ClusterId, namespace: str, name: str, sights: Sights) -> ClusterServices:
     exported = sights.get(where, ServiceExport, name, namespace)
     imported = sights.get(where, ServiceImport, name, namespace)
-    return Holding(
+    return ClusterServices(
         where,
         () if exported is None else (exported,),
         () if imported is None else (imported,),
@@ -118,7 +118,7 @@ def _held(where: ClusterId, namespace: str, name: str, sights: Sights) -> Holdin
     )
 
 
-def _exporters(seen: ServiceSeen, held: list[Holding]) -> tuple[ExporterShown, ...]:
+def _exporters(seen: ServiceView, held: list[ClusterServices]) -> tuple[ExporterShown, ...]:
     shares = _shares(held)
     shown = []
     for cluster in sorted({*seen.exporters, *seen.endpoints}):
@@ -136,7 +136,7 @@ def _exporters(seen: ServiceSeen, held: list[Holding]) -> tuple[ExporterShown, .
     return tuple(shown)
 
 
-def _shares(held: list[Holding]) -> dict[ClusterId, tuple[str, str]]:
+def _shares(held: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
     """The weight and priority that each exporter's slices carry."""
     found: dict[ClusterId, tuple[str, str]] = {}
     for one in held:
@@ -147,7 +147,7 @@ def _shares(held: list[Holding]) -> dict[ClusterId, tuple[str, str]]:
     return found
 
 
-def _state(seen: ServiceSeen) -> State:
+def _state(seen: ServiceView) -> State:
     ready = sum(count.ready for count in seen.endpoints.values())
     if seen.problems:
         return "warn" if ready else "bad"
