@@ -14,7 +14,7 @@ from bench.agent import Told
 from bench.processes import as_installed
 from bench.row import Skip
 from hanse.local.real.binaries import cache_folder, find_all
-from hanse.local.real.failures import Missing
+from hanse.local.real.errors import Missing
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CLUSTER
 

@@ -20,7 +20,7 @@ from hanse.kube.access import Access
 from hanse.kube.request import Request
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, find_all
-from hanse.local.real.failures import Missing
+from hanse.local.real.errors import Missing
 from hanse.local.real.programs import COREDNS_SERVER
 
 NAMES = 5_000

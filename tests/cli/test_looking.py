@@ -14,9 +14,9 @@ from hanse.cli.looking import Look, NodesSeen, Right, Unanswered, expiry_of, loo
 from hanse.kube.access import Access, Fixed, Identity
 from hanse.kube.authority import Authority
 from hanse.kube.client import Client
-from hanse.local.up.composition import compose
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder
+from hanse.local.up.topology import compose
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta

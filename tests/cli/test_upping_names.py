@@ -16,7 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request
 from hanse.local.in_process import InProcess
-from hanse.local.up.composition import compose
+from hanse.local.up.topology import compose
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from hanse.local.real.binaries import cache_folder, find_all
-from hanse.local.real.failures import Missing
+from hanse.local.real.errors import Missing
 from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from tests.dns.fleet import Told, told_in

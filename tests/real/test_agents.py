@@ -13,7 +13,6 @@ from hanse.kube.access import Fixed
 from hanse.kube.errors import Forbidden
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
-from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
@@ -24,6 +23,7 @@ from tests.real.scenarios import get, post
 from tests.scenarios.toy_offers import OffersScenario, shop_of
 from tests.support.agent_accounts import rules_of
 from tests.support.scenario import Check, Scenario
+from tests.support.service_accounts import Account
 from tests.support.testbed_kubernetes import KubernetesTestbed
 from tests.support.toy import Toy
 

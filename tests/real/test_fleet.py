@@ -11,10 +11,10 @@ from msgspec import structs
 from hanse.kube.access import Access, Fixed, Identity
 from hanse.kube.errors import BadCredentials, Forbidden, Unreachable
 from hanse.kube.http import HttpTransport
-from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl
 from tests.real.scenarios import admin_of, get, post
+from tests.support.service_accounts import Account, grant
 
 Does = Callable[..., Awaitable[str]]
 

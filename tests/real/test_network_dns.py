@@ -22,7 +22,6 @@ from hanse.kube.client import Client
 from hanse.kube.errors import Forbidden
 from hanse.kube.http import HttpTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
-from hanse.local.real.accounts import Account, grant
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
@@ -33,6 +32,7 @@ from hanse.model.kinds.core import Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from tests.scenarios.networks import HERE, NetworksScenario, made
 from tests.support.scenario import Check, Scenario
+from tests.support.service_accounts import Account, grant
 from tests.support.testbed_kubernetes import kubernetes_testbed
 
 READ = ["list", "watch"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hanse.kube.errors import Unreachable
-from hanse.local.real.failures import FolderInUse, PortHeld, ServerDied
+from hanse.local.real.errors import FolderInUse, PortHeld, ServerDied
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.ports import holder_of, is_free
 from tests.real.conftest import Kubectl

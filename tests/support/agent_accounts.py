@@ -6,8 +6,6 @@ from msgspec import structs
 
 from hanse.features.federation import manifests
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.local.real import accounts
-from hanse.local.real.accounts import Account
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, SLOT_LEASES
@@ -15,6 +13,8 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule, rights
 from hanse.runtime.pause import PAUSE_WATCHES
+from tests.support import service_accounts
+from tests.support.service_accounts import Account
 
 
 def rules_of(
@@ -53,8 +53,8 @@ def account_of(
 
 def account_with(rules: Iterable[Rule], cluster: ClusterId, system: str) -> Account:
     """The account of a cluster's agent with just these rules."""
-    everywhere: list[accounts.Rule] = []
-    inside: dict[str, tuple[accounts.Rule, ...]] = {}
+    everywhere: list[service_accounts.Rule] = []
+    inside: dict[str, tuple[service_accounts.Rule, ...]] = {}
     for rule in rules:
         if rule.namespace:
             inside[rule.namespace] = (*inside.get(rule.namespace, ()), rule.wire())

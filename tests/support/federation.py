@@ -12,7 +12,6 @@ from hanse.kube.access import Access
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
 from hanse.kube.request import Request
-from hanse.local.real.accounts import Account, grant
 from hanse.model.crds import crd_of, stand_in
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
@@ -30,6 +29,7 @@ from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from tests.support.agent_accounts import supervisor_account
 from tests.support.scenario import Check, Scenario
+from tests.support.service_accounts import Account, grant
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -21,7 +21,6 @@ from hanse.kube.access import Access
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
-from hanse.local.real.accounts import grant
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret
@@ -42,6 +41,7 @@ from hanse.model.rights import rights
 from tests.support.agent_accounts import account_with
 from tests.support.federation import define, put
 from tests.support.scenario import Check, Scenario
+from tests.support.service_accounts import grant
 
 VERSION = "1.5.1"
 LABELS = {"app": "gslb"}

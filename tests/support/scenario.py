@@ -22,7 +22,6 @@ from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, KubeError, NotFound
 from hanse.kube.request import Transport
-from hanse.local.real.accounts import Account
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Meta
@@ -33,6 +32,7 @@ from hanse.providers.probes import Attempt
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
 from tests.support.faults import READING, Network, Sent
+from tests.support.service_accounts import Account
 from tests.support.testbed import ClusterTestbed, Door
 
 T = TypeVar("T")

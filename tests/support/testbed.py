@@ -10,9 +10,9 @@ from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.clock import Clock
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
-from hanse.local.real.accounts import Account
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
+from tests.support.service_accounts import Account
 
 
 class Door(Struct, frozen=True):

@@ -11,10 +11,10 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.lease import Terms
 from hanse.kube.request import Transport
 from hanse.local.in_process import InProcess, Listener, UrlTransport
-from hanse.local.real.accounts import Account
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
+from tests.support.service_accounts import Account
 from tests.support.testbed import Door
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer

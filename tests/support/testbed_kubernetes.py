@@ -14,11 +14,11 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.lease import Terms
 from hanse.kube.request import Request, Transport
-from hanse.local.real.accounts import Account, grant
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
+from tests.support.service_accounts import Account, grant
 from tests.support.testbed import Door
 
 SHORT = Terms(

@@ -32,9 +32,8 @@ def command(context: click.Context, folder: Path | None, browse: bool) -> None:
     from hanse.cli.clusters import local_folder
     from hanse.cli.oops import Oops
     from hanse.cli.running import run_async, start_logging
-    from hanse.local.up.control import ask
-    from hanse.local.up.failures import UpError
-    from hanse.local.up.orders import Enter
+    from hanse.local.up.control import Enter, ask
+    from hanse.local.up.errors import UpError
 
     settings = settings_of(context)
     start_logging(settings)

@@ -11,7 +11,7 @@ from hanse.cli.own_name import own_name
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.local.up.orders import AnyOrder, Told
+    from hanse.local.up.control import AnyOrder, Told
 
 FOLDER = click.option(
     "--dir",
@@ -56,7 +56,7 @@ def cut(context: click.Context, one: str, other: str, folder: Path | None) -> No
       hanse local cut lubeck hamburg
       hanse local cut bergen broker
     """
-    from hanse.local.up.orders import Cut
+    from hanse.local.up.control import Cut
 
     _order(context, folder, Cut(one, other))
     click.echo(f"{one} and {other} no longer reach each other")
@@ -77,7 +77,7 @@ def heal(
       hanse local heal lubeck hamburg
       hanse local heal --all
     """
-    from hanse.local.up.orders import Heal, HealAll
+    from hanse.local.up.control import Heal, HealAll
 
     match clusters, everything:
         case (), True:
@@ -101,7 +101,7 @@ def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
     Examples:
       hanse local kill bergen
     """
-    from hanse.local.up.orders import Kill
+    from hanse.local.up.control import Kill
 
     _order(context, folder, Kill(cluster))
     click.echo(f"{cluster} is gone; bring it back with `{own_name()} local start {cluster}`")
@@ -118,7 +118,7 @@ def start(context: click.Context, cluster: str, folder: Path | None) -> None:
     Examples:
       hanse local start bergen
     """
-    from hanse.local.up.orders import Start
+    from hanse.local.up.control import Start
 
     _order(context, folder, Start(cluster))
     click.echo(f"{cluster} runs")
@@ -139,7 +139,7 @@ def slow(context: click.Context, cluster: str, delay: str, folder: Path | None) 
       hanse local slow hamburg 200ms
       hanse local slow hamburg 0s
     """
-    from hanse.local.up.orders import Slow
+    from hanse.local.up.control import Slow
 
     milliseconds = _milliseconds(delay, context)
     _order(context, folder, Slow(cluster, milliseconds))
@@ -159,7 +159,7 @@ def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
       hanse local list
       hanse local list --json | jq '.cuts'
     """
-    from hanse.local.up.orders import List
+    from hanse.local.up.control import List
 
     told = _order(context, folder, List())
     if as_json:
@@ -196,7 +196,7 @@ def _order(context: click.Context, folder: Path | None, order: "AnyOrder") -> "T
     from hanse.cli.oops import Oops
     from hanse.cli.running import run_async, start_logging
     from hanse.local.up.control import ask
-    from hanse.local.up.failures import UpError
+    from hanse.local.up.errors import UpError
 
     start_logging(settings_of(context))
     place = folder or local_folder(settings_of(context))

@@ -6,9 +6,8 @@ from msgspec import Struct
 
 from hanse.cli.clusters import CONTROL, is_local, local_folder
 from hanse.cli.settings import Settings
-from hanse.local.up.control import ask
-from hanse.local.up.failures import UpError
-from hanse.local.up.orders import List
+from hanse.local.up.control import List, ask
+from hanse.local.up.errors import UpError
 
 AgentsSee = Mapping[str, Mapping[str, str]]
 """By the cluster of an agent: each cluster that it reaches, and how that stands for it."""

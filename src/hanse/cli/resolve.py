@@ -106,7 +106,7 @@ def record_type(text: str) -> int:
 def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
     """What a name server would be told; that of a local federation knows its own zone."""
     from hanse.cli.clusters import is_local
-    from hanse.local.up.global_sample import GLOBAL_ZONE
+    from hanse.local.up.sample import GLOBAL_ZONE
     from hanse.model.dns.names import BadName, wire_name
     from hanse.model.dns.zones import View
 

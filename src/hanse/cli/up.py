@@ -9,7 +9,7 @@ import click
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.local.up.composition import Member
+    from hanse.local.up.topology import Member
     from hanse.model.rights import Rule
 
 _DEFAULT_FOLDER = Path(".hanse")
@@ -125,8 +125,8 @@ def _rules_for(cluster: str) -> "tuple[Rule, ...]":
 
 def _members(clusters: str) -> "tuple[Member, ...]":
     from hanse.cli.oops import Oops
-    from hanse.local.up.composition import compose
-    from hanse.local.up.failures import BadNames
+    from hanse.local.up.errors import BadNames
+    from hanse.local.up.topology import compose
 
     try:
         return compose([name.strip() for name in clusters.split(",")])

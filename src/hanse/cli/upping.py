@@ -28,15 +28,14 @@ from hanse.features.gslb.options import GslbOptions
 from hanse.features.networks.names import NetworkName
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
-from hanse.local.real.failures import RealClusterError
-from hanse.local.up.composition import BROKER, Member
-from hanse.local.up.contents import SAMPLE_TENANT
-from hanse.local.up.failures import UpError
+from hanse.local.real.errors import RealClusterError
+from hanse.local.up.control import Told
+from hanse.local.up.errors import UpError
 from hanse.local.up.federation import Dial, Eyes, Wishes, federation
 from hanse.local.up.folder import Folder
-from hanse.local.up.global_sample import HOST as GLOBAL_HOST
-from hanse.local.up.orders import Told
-from hanse.local.up.outside import HOSTNAME
+from hanse.local.up.sample import HOST as GLOBAL_HOST
+from hanse.local.up.sample import HOSTNAME, SAMPLE_TENANT
+from hanse.local.up.topology import BROKER, Member
 from hanse.model.facts import ClusterState
 from hanse.runtime.health import why_not_ready
 

@@ -11,9 +11,9 @@ from hanse import app
 from hanse.cli.oops import Oops
 from hanse.cli.windows import Window
 from hanse.kube.request import Transport
-from hanse.local.up.failures import UpError
+from hanse.local.up.control import AnyOrder
+from hanse.local.up.errors import UpError
 from hanse.local.up.federation import Federation
-from hanse.local.up.orders import AnyOrder
 from hanse.web.dashboard.entry import Entry
 from hanse.web.dashboard.server import Doors, Refusal, serving
 

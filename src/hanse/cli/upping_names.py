@@ -13,9 +13,8 @@ from hanse.features.networks.names import NetworkName, parsed
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import OutsideZone
 from hanse.features.services.cluster_zone import ClusterZone
-from hanse.local.up.composition import Member
-from hanse.local.up.global_sample import GLOBAL_ZONE
-from hanse.local.up.outside import ZONE
+from hanse.local.up.sample import GLOBAL_ZONE, ZONE
+from hanse.local.up.topology import Member
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.kinds.networks import Network
 from hanse.model.snapshot import Change, ObjectChange, Watch

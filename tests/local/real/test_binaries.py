@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hanse.local.real.binaries import cache_folder, cached, find, find_all, fits
-from hanse.local.real.failures import Missing
+from hanse.local.real.errors import Missing
 from hanse.local.real.programs import API_SERVER, COREDNS_SERVER, ETCD_SERVER, KUBECTL, Program
 from tests.local.real.programs_on_disk import script
 

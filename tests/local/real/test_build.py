@@ -12,7 +12,7 @@ import pytest
 
 from hanse.local.real.binaries import cached
 from hanse.local.real.build import find_or_build
-from hanse.local.real.failures import BuildFailed
+from hanse.local.real.errors import BuildFailed
 from hanse.local.real.programs import ETCD_SERVER, ETCDCTL, KWOK_CONTROLLER
 from hanse.local.real.progress import PlainReport
 from hanse.local.real.toolchain import find_go, new_enough

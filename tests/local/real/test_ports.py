@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.local.real.failures import PortHeld
+from hanse.local.real.errors import PortHeld
 from hanse.local.real.ports import (
     BELOW_EPHEMERAL,
     Claims,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.real.failures import ServerDied
+from hanse.local.real.errors import ServerDied
 from hanse.local.real.server import Command, Keeper, Server, proportional_memory
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.up.control import ask, listening
-from hanse.local.up.failures import NotRunning, Unknown, UpError
-from hanse.local.up.orders import AnyOrder, Cut, HealAll, Kill, List, Slow, Told
+from hanse.local.up.control import AnyOrder, Cut, HealAll, Kill, List, Slow, Told, ask, listening
+from hanse.local.up.errors import NotRunning, Unknown, UpError
 
 pytestmark = pytest.mark.anyio
 

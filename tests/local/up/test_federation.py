@@ -16,12 +16,12 @@ from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.up import embedded
-from hanse.local.up.composition import Member, compose
+from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start
 from hanse.local.up.embedded import embedded_clusters
-from hanse.local.up.failures import Unknown, UpError
+from hanse.local.up.errors import Unknown, UpError
 from hanse.local.up.federation import Dial, Eyes, Federation, Wishes, federation
 from hanse.local.up.folder import Folder
-from hanse.local.up.orders import Cut, Heal, HealAll, Kill, Slow, Start
+from hanse.local.up.topology import Member, compose
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim
 from hanse.model.kinds.federation import Federation as FederationKind

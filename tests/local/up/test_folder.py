@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.up.failures import FolderHeld, Spoilt
+from hanse.local.up.errors import FolderHeld, Spoilt
 from hanse.local.up.folder import Folder
 from tinykube.storage import Snapshot
 

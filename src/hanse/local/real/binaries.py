@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hanse.local.real.failures import Missing
+from hanse.local.real.errors import Missing
 from hanse.local.real.programs import Program
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.\d+")

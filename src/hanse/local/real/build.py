@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hanse.local.real.binaries import cache_folder, cached, find
-from hanse.local.real.failures import BuildFailed, RealClusterError
+from hanse.local.real.errors import BuildFailed, RealClusterError
 from hanse.local.real.programs import ALL, MODULES, Program
 from hanse.local.real.progress import BuildReport, report_for
 from hanse.local.real.toolchain import build_environment, find_go

@@ -13,10 +13,9 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.real import etcd
-from hanse.local.real.failures import NotReady, ServerDied
-from hanse.local.real.files import prepare
-from hanse.local.real.layout import Broker, Layout, Workloads, commands
-from hanse.local.real.nodes import all_schedulable, create_nodes, release_nodes
+from hanse.local.real.config import Broker, Layout, Workloads, commands, prepare
+from hanse.local.real.errors import NotReady, ServerDied
+from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
 from hanse.local.real.programs import API_SERVER, ETCD_SERVER, KWOK_CONTROLLER
 from hanse.local.real.server import Keeper, Server, proportional_memory
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from hanse.local.real.failures import SnapshotFailed
-from hanse.local.real.layout import ETCD_CLIENTS, ETCD_PEERS
+from hanse.local.real.config import ETCD_CLIENTS, ETCD_PEERS
+from hanse.local.real.errors import SnapshotFailed
 from hanse.local.real.programs import ETCDCTL, ETCDUTL
 
 

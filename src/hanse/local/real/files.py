@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hanse.kube.access import Access, Endpoint, Identity
 from hanse.kube.authority import Authority, Issued
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private
-from hanse.local.real.layout import Layout
-from hanse.local.real.pods import kwok_configuration
+from hanse.local.real.config import Layout
+from hanse.local.real.kwok import kwok_configuration
 
 
 def prepare(layout: Layout) -> Access:

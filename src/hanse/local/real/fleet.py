@@ -13,8 +13,8 @@ from typing import Self, TextIO
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.ranges import ranges_of
 from hanse.local.real.cluster import RealCluster
-from hanse.local.real.failures import FolderInUse, RealClusterError, ServerDied
-from hanse.local.real.layout import Broker, Layout, Role, Workloads
+from hanse.local.real.config import Broker, Layout, Role, Workloads
+from hanse.local.real.errors import FolderInUse, RealClusterError, ServerDied
 from hanse.local.real.ports import Claims
 from hanse.local.real.server import Keeper
 

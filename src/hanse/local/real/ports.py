@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hanse.local.real.failures import PortHeld
+from hanse.local.real.errors import PortHeld
 
 BELOW_EPHEMERAL = range(16_000, 30_000)
 """Below what kernels give to outgoing connections, so that none of those takes a server's port

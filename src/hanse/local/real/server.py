@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hanse.local.real.failures import ServerDied
+from hanse.local.real.errors import ServerDied
 from hanse.local.real.ports import await_free
 
 PORT_PATIENCE = timedelta(seconds=10)

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from hanse.local.real.failures import NoGo, tail
+from hanse.local.real.errors import NoGo, tail
 
 OLDEST = (1, 25)
 """The oldest Go that compiles the pinned modules."""

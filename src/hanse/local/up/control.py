@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from hanse.local.up.failures import NotRunning, UpError
-from hanse.local.up.orders import AnyOrder, Refused, Told, answer_in, order_in
+from hanse.local.up.control import AnyOrder, Refused, Told, answer_in, order_in
+from hanse.local.up.errors import NotRunning, UpError
 
 CarryOut = Callable[[AnyOrder], Awaitable[Told]]
 

@@ -14,9 +14,9 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
 from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.kubeconfig import Context
-from hanse.local.up.composition import Member
-from hanse.local.up.failures import UpError
+from hanse.local.up.errors import UpError
 from hanse.local.up.folder import Folder
+from hanse.local.up.topology import Member
 from tinykube import request as served
 from tinykube.api import ApiServer
 from tinykube.controllers.nodes import NodeRanges

@@ -15,25 +15,11 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, Nowhere
-from hanse.local.up.clusters import Cluster
-from hanse.local.up.composition import Member
-from hanse.local.up.contents import (
-    FORMER_WEBHOOKS,
-    definitions,
-    foundation,
-    place_of,
-    sample,
-    submitted,
-)
-from hanse.local.up.control import listening
-from hanse.local.up.embedded import embedded_clusters
-from hanse.local.up.failures import Unknown, UpError
-from hanse.local.up.folder import Folder
-from hanse.local.up.global_sample import contexts_secret, global_sample
-from hanse.local.up.installing import (
+from hanse.local.up.bootstrap import (
     await_ready,
     await_signs_of_life,
     follow_profile,
+    form,
     install,
     install_definitions,
     install_new,
@@ -41,8 +27,7 @@ from hanse.local.up.installing import (
     renew,
     uid_of,
 )
-from hanse.local.up.league import form
-from hanse.local.up.orders import (
+from hanse.local.up.control import (
     AnyOrder,
     ClusterTold,
     Cut,
@@ -54,7 +39,22 @@ from hanse.local.up.orders import (
     Slow,
     Start,
     Told,
+    listening,
 )
+from hanse.local.up.embedded import embedded_clusters
+from hanse.local.up.errors import Unknown, UpError
+from hanse.local.up.folder import Folder
+from hanse.local.up.sample import (
+    FORMER_WEBHOOKS,
+    contexts_secret,
+    definitions,
+    foundation,
+    global_sample,
+    place_of,
+    sample,
+    submitted,
+)
+from hanse.local.up.topology import Cluster, Member
 from hanse.model.rights import Rule
 
 MANY = 10

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hanse.local.kubeconfig import write_private
-from hanse.local.up.failures import FolderHeld, Spoilt, UpError
+from hanse.local.up.errors import FolderHeld, Spoilt, UpError
 from tinykube.storage import Snapshot
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hanse.features.gslb.names import HOSTNAMES, SECRET, SECRET_KEY
 from hanse.local.kubeconfig import Context, kubeconfig
-from hanse.local.up.composition import Member
-from hanse.local.up.contents import SAMPLE_NAMESPACE, Wanted
+from hanse.local.up.sample import SAMPLE_NAMESPACE, Wanted
+from hanse.local.up.topology import Member
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Wire
 

@@ -14,8 +14,8 @@ from hanse.local.real.binaries import cache_folder, find_all
 from hanse.local.real.cluster import RealCluster
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER, CLUSTER
-from hanse.local.up.composition import NODES, Member
 from hanse.local.up.folder import Folder
+from hanse.local.up.topology import NODES, Member
 
 
 @asynccontextmanager

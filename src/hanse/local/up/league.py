@@ -10,9 +10,9 @@ from hanse.kube.access import Endpoint
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Transport
 from hanse.kube.requests import path_of
-from hanse.local.up.composition import Member
-from hanse.local.up.contents import Wanted
-from hanse.local.up.installing import install, install_new
+from hanse.local.up.bootstrap import install, install_new
+from hanse.local.up.sample import Wanted
+from hanse.local.up.topology import Member
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
 from hanse.model.rights import Rule

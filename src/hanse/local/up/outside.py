@@ -1,6 +1,6 @@
 """The part of the sample that is outside clusters, and what all clusters then share; pure."""
 
-from hanse.local.up.composition import Member
+from hanse.local.up.topology import Member
 from hanse.model.objects import Wire
 
 GROUP = "antreaplus.vmware-tanzu.com/v1alpha1"

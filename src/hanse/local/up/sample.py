@@ -7,8 +7,8 @@ from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.statefulsets.policies import annotation_policy, name_policy
-from hanse.local.up.composition import Member
-from hanse.local.up.outside import FEDERATED, things_outside
+from hanse.local.up.sample import FEDERATED, things_outside
+from hanse.local.up.topology import Member
 from hanse.model.crds import crds, stand_ins
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE

@@ -1,6 +1,6 @@
 """Write `go.mod` and `go.sum` for each module anew, after a version in `programs` has changed.
 
-`python -m hanse.local.real.pin` is for maintainers: builds use the committed files as they are, so
+`python -m hanse.local.real.pin_modules` is for maintainers: builds use the committed files as they are, so
 that every machine compiles the same sources.
 """
 

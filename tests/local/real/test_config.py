@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hanse.local.ranges import ranges_of
-from hanse.local.real.layout import Broker, Layout, Role, Workloads, commands
-from hanse.local.real.nodes import nodes_of
+from hanse.local.real.config import Broker, Layout, Role, Workloads, commands
+from hanse.local.real.kwok import nodes_of
 from hanse.local.real.programs import ALL
 
 BINARIES = {program.name: Path("/bin") / program.name for program in ALL}

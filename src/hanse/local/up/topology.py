@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hanse.local.ranges import Ranges, ranges_of
-from hanse.local.up.failures import BadNames
+from hanse.local.up.errors import BadNames
 
 BROKER = "broker"
 NODES = 3

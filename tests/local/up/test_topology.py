@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from hanse.local.up.composition import compose
-from hanse.local.up.contents import definitions, foundation, sample
-from hanse.local.up.failures import BadNames
+from hanse.local.up.errors import BadNames
+from hanse.local.up.sample import definitions, foundation, sample
+from hanse.local.up.topology import compose
 
 
 def test_the_first_two_supervise_and_the_broker_comes_last() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.contents import (
+from hanse.local.up.sample import (
     CLUSTER_SET,
     DEFINITIONS,
     IDENTITY,
