@@ -20,8 +20,12 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
-from hanse.local.up.bootstrap import install_definitions, install_new
-from hanse.local.up.sample import CLUSTER_SET, definitions
+from hanse.local.up.bootstrap import (
+    CLUSTER_SET,
+    definitions,
+    install_definitions,
+    install_new,
+)
 from hanse.model.conditions import find
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice

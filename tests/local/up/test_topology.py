@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from hanse.local.up.bootstrap import definitions, foundation
 from hanse.local.up.errors import BadNames
-from hanse.local.up.sample import definitions, foundation, sample
+from hanse.local.up.sample import sample
 from hanse.local.up.topology import compose
 
 

@@ -1,6 +1,7 @@
-"""One real cluster: its servers, when it is ready, and what can be done to it."""
+"""One real cluster: its servers, its readiness, and snapshots of its etcd."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -12,11 +13,18 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import Context
-from hanse.local.real import etcd
-from hanse.local.real.config import Broker, Layout, Workloads, commands, prepare
-from hanse.local.real.errors import NotReady, ServerDied
+from hanse.local.real.config import (
+    ETCD_CLIENTS,
+    ETCD_PEERS,
+    Broker,
+    Layout,
+    Workloads,
+    commands,
+    prepare,
+)
+from hanse.local.real.errors import NotReady, ServerDied, SnapshotFailed
 from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
-from hanse.local.real.programs import API_SERVER, ETCD_SERVER, KWOK_CONTROLLER
+from hanse.local.real.programs import API_SERVER, ETCD_SERVER, ETCDCTL, ETCDUTL, KWOK_CONTROLLER
 from hanse.local.real.server import Keeper, Server, proportional_memory
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
 from tinykube.controllers.volumes import Volumes
@@ -96,12 +104,12 @@ class RealCluster:
 
     async def save(self, snapshot: Path) -> None:
         """Write all that the cluster holds now to a file, while it goes on."""
-        await etcd.save(self._binaries, self.layout.directory, snapshot)
+        await _save_etcd(self._binaries, self.layout.directory, snapshot)
 
     async def restore(self, snapshot: Path) -> None:
         """Go back to what a snapshot holds, resourceVersions included, and start from there."""
         await self.stop()
-        await etcd.restore(self._binaries, self.layout.directory, snapshot)
+        await _restore_etcd(self._binaries, self.layout.directory, snapshot)
         await self.start()
 
     async def provide(self) -> None:
@@ -192,3 +200,49 @@ async def _has_controllers(transport: Transport) -> bool:
     """
     account = Request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
     return (await transport.send(account)).status == 200
+
+
+async def _save_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Path) -> None:
+    """Write the state of a running etcd to a file, whole or not at all."""
+    await _run(
+        binaries[ETCDCTL.name],
+        *(f"--endpoints={ETCD_CLIENTS}", "snapshot", "save", _absolute(snapshot)),
+        directory=directory,
+    )
+
+
+async def _restore_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Path) -> None:
+    """Replace the state of a stopped etcd by that of a snapshot."""
+    restored = directory / "etcd.restored"
+    shutil.rmtree(restored, ignore_errors=True)
+    await _run(
+        binaries[ETCDUTL.name],
+        *("snapshot", "restore", _absolute(snapshot)),
+        f"--data-dir={restored}",
+        "--name=default",
+        f"--initial-advertise-peer-urls={ETCD_PEERS}",
+        f"--initial-cluster=default={ETCD_PEERS}",
+        directory=directory,
+    )
+    shutil.rmtree(directory / "etcd", ignore_errors=True)
+    restored.rename(directory / "etcd")
+
+
+def _absolute(snapshot: Path) -> str:
+    """The tools run in the cluster's folder, which is not where the caller is."""
+    return str(snapshot.absolute())
+
+
+async def _run(executable: Path, *arguments: str, directory: Path) -> None:
+    running = await asyncio.create_subprocess_exec(
+        executable,
+        *arguments,
+        cwd=directory,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await running.communicate()
+    if running.returncode != 0:
+        last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise SnapshotFailed(f"{executable.name} {arguments[1]} failed: {''.join(last)}")

@@ -1,7 +1,7 @@
 """Write `go.mod` and `go.sum` for each module anew, after a version in `programs` has changed.
 
-`python -m hanse.local.real.pin_modules` is for maintainers: builds use the committed files as they are, so
-that every machine compiles the same sources.
+`python -m hanse.local.real.pin_modules` is for maintainers: builds use the committed files as they
+are, so that every machine compiles the same sources.
 """
 
 import json

@@ -1,23 +1,111 @@
-"""Putting into a cluster what it holds from the start; what stands there already stays."""
+"""The initial objects of a local federation, and creating them; existing objects are kept."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
+from msgspec import Struct
 
+from hanse.features.admission.configuration import NAME as WEBHOOKS
+from hanse.features.federation import manifests
+from hanse.features.services.feature import BROKER_NAMESPACE
+from hanse.features.services.manifests import FIRST_LEASE_SECONDS
+from hanse.features.services.policies import CLUSTER_UID
+from hanse.features.statefulsets.policies import annotation_policy, name_policy
+from hanse.kube.access import Endpoint
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.sample import (
-    CLUSTER_SET,
-    DEFINITIONS,
-    IDENTITY,
-    SIGNS_OF_LIFE,
-    Wanted,
-    is_ready,
+from hanse.kube.requests import path_of
+from hanse.local.up.topology import Member
+from hanse.model.crds import crds, stand_ins
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
+from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
+from hanse.model.rights import Rule
+
+SYSTEM_NAMESPACES = (SYSTEM_NAMESPACE, SYSTEM, NAMESPACE)
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FORMER_WEBHOOKS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{kind}/{WEBHOOKS}"
+    for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 )
+SIGNS_OF_LIFE = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
+IDENTITY = "/api/v1/namespaces/kube-system"
+"""The namespace whose uid tells clusters apart."""
+
+
+class Wanted(Struct, frozen=True):
+    """An object and the collection it belongs to."""
+
+    collection: str
+    object: Wire
+
+    @property
+    def path(self) -> str:
+        return f"{self.collection}/{self.object['metadata']['name']}"
+
+
+CLUSTER_SET = Wanted(
+    "/apis/hanse.dev/v1alpha1/clustersets",
+    {"apiVersion": "hanse.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "local"}},
+)
+"""The rules of the fleet, with their defaults."""
+
+
+def definitions() -> tuple[Wanted, ...]:
+    """Our kinds, and stand-ins for those of others."""
+    return tuple(Wanted(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
+
+
+def foundation(member: Member) -> tuple[Wanted, ...]:
+    """What every cluster has, and on the broker the rules of the fleet."""
+    made = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
+    if member.runs_workloads:
+        return made
+    return (*made, namespace_object(BROKER_NAMESPACE), CLUSTER_SET, *_at_the_door())
+
+
+def _at_the_door() -> tuple[Wanted, ...]:
+    """What the broker's API server refuses of StatefulSets, where it evaluates such policies."""
+    policies = (*annotation_policy(BROKER_NAMESPACE), *name_policy(BROKER_NAMESPACE))
+    return tuple(Wanted(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies)
+
+
+def place_of(member: Member, uid: str) -> Wanted:
+    """A member's Lease on the broker as joining makes it: its id is that cluster's only."""
+    marks = {"name": member.name, "namespace": BROKER_NAMESPACE, "annotations": {CLUSTER_UID: uid}}
+    made: Wire = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": marks,
+        "spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS},
+    }
+    return Wanted(SIGNS_OF_LIFE, made)
+
+
+def namespace_object(name: str) -> Wanted:
+    made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return Wanted("/api/v1/namespaces", made)
+
+
+def is_ready(obj: Wire) -> bool:
+    """Whether an object of the sample does what it is there for."""
+    status = obj.get("status") or {}
+    match obj["kind"]:
+        case "Deployment":
+            return bool(status.get("availableReplicas", 0) >= obj["spec"].get("replicas", 1))
+        case "ServiceExport":
+            conditions = status.get("conditions") or ()
+            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        case _:
+            return True
+
 
 PATIENCE = timedelta(seconds=30)
 _LOOK_AGAIN = timedelta(milliseconds=20)
@@ -140,3 +228,82 @@ def _successful(answer: Response) -> Response:
     if not 200 <= answer.status < 300:
         raise error_of(answer)
     return answer
+
+
+NAME = "local"
+"""What the Federation and its cluster set are called."""
+
+TOKEN_LIFETIME = timedelta(days=30)
+"""Each start makes new ones."""
+
+Visit = Callable[[Callable[[Member, Transport], Awaitable[None]]], Awaitable[None]]
+"""Does something in every cluster, all at once."""
+
+
+async def form(
+    members: Sequence[Member],
+    endpoints: Mapping[str, Endpoint],
+    rules_for: Callable[[str], tuple[Rule, ...]],
+    in_each: Visit,
+) -> None:
+    """Make the federation that all clusters are in; what a person changed of it stays."""
+    tokens: dict[str, str] = {}
+    inside = [member for member in members if member.runs_workloads]
+
+    async def claim(member: Member, transport: Transport) -> None:
+        if not member.runs_workloads:
+            return
+        supervises = member.standing == "supervisor"
+        said = manifests.claims(member.name, NAME, supervisor=supervises)
+        account = manifests.account(rules_for(member.name))
+        await install(transport, [_wanted(one) for one in (*said, *account)])
+        tokens[member.name] = await _token(transport)
+
+    async def introduce(member: Member, transport: Transport) -> None:
+        if not member.runs_workloads:
+            return
+        servers = {}
+        if member.standing == "supervisor":
+            servers = {other.name: endpoints[other.name].url for other in inside}
+            for other in inside:
+                ca = endpoints[other.name].ca
+                await _put(transport, manifests.member_secret(other.name, tokens[other.name], ca))
+        await install_federation(transport, manifests.federation(NAME, NAME, servers))
+
+    await in_each(claim)
+    await in_each(introduce)
+
+
+async def install_federation(transport: Transport, wanted: Manifest) -> None:
+    """Create the Federation; where it stands, members keep their places at this run's URLs."""
+    if await install_new(transport, _wanted(wanted)):
+        return
+    path = path_of(wanted.kind, "", wanted.name)
+    answer = await transport.send(Request("GET", path))
+    standing = msgspec.json.decode(answer.body).get("spec", {}).get("members") or []
+    urls = {one["clusterID"]: one["server"] for one in wanted.wire["spec"].get("members", ())}
+    moved = [{**one, "server": urls.get(one["clusterID"], one["server"])} for one in standing]
+    if moved != standing:
+        body = msgspec.json.encode({"spec": {"members": moved}})
+        await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
+
+
+async def _put(transport: Transport, wanted: Manifest) -> None:
+    if await install_new(transport, _wanted(wanted)):
+        return
+    path = path_of(wanted.kind, wanted.namespace, wanted.name)
+    body = msgspec.json.encode({"data": wanted.wire["data"]})
+    await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
+
+
+async def _token(transport: Transport) -> str:
+    path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
+    wanted = manifests.token_request(int(TOKEN_LIFETIME.total_seconds()))
+    answer = await transport.send(Request("POST", path, body=msgspec.json.encode(wanted)))
+    if answer.status != 201:
+        raise error_of(answer)
+    return str(msgspec.json.decode(answer.body)["status"]["token"])
+
+
+def _wanted(one: Manifest) -> Wanted:
+    return Wanted(path_of(one.kind, one.namespace), one.wire)

@@ -16,14 +16,18 @@ from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, Nowhere
 from hanse.local.up.bootstrap import (
+    FORMER_WEBHOOKS,
     await_ready,
     await_signs_of_life,
+    definitions,
     follow_profile,
     form,
+    foundation,
     install,
     install_definitions,
     install_new,
     mark,
+    place_of,
     renew,
     uid_of,
 )
@@ -44,16 +48,7 @@ from hanse.local.up.control import (
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import Unknown, UpError
 from hanse.local.up.folder import Folder
-from hanse.local.up.sample import (
-    FORMER_WEBHOOKS,
-    contexts_secret,
-    definitions,
-    foundation,
-    global_sample,
-    place_of,
-    sample,
-    submitted,
-)
+from hanse.local.up.sample import contexts_secret, global_sample, sample, submitted
 from hanse.local.up.topology import Cluster, Member
 from hanse.model.rights import Rule
 

@@ -1,81 +1,18 @@
-"""What a local federation holds from its start; pure."""
+"""The sample application of a local federation; pure."""
 
-from msgspec import Struct
+import base64
+import json
+from collections.abc import Sequence
 
-from hanse.features.admission.configuration import NAME as WEBHOOKS
-from hanse.features.services.broker_policies import CLUSTER_UID
-from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.services.manifests import FIRST_LEASE_SECONDS
-from hanse.features.statefulsets.policies import annotation_policy, name_policy
-from hanse.local.up.sample import FEDERATED, things_outside
+from hanse.features.gslb.names import HOSTNAMES, SECRET, SECRET_KEY
+from hanse.local.kubeconfig import Context, kubeconfig
+from hanse.local.up.bootstrap import Wanted, namespace_object
 from hanse.local.up.topology import Member
-from hanse.model.crds import crds, stand_ins
-from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE
-from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
-SYSTEM_NAMESPACES = (SYSTEM_NAMESPACE, SYSTEM, NAMESPACE)
 SAMPLE_NAMESPACE = "shop"
 SAMPLE_TENANT = "acme"
-
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-FORMER_WEBHOOKS = tuple(
-    f"/apis/admissionregistration.k8s.io/v1/{kind}/{WEBHOOKS}"
-    for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-)
-SIGNS_OF_LIFE = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
-IDENTITY = "/api/v1/namespaces/kube-system"
-"""The namespace whose uid tells clusters apart."""
-
-
-class Wanted(Struct, frozen=True):
-    """An object and the collection it belongs to."""
-
-    collection: str
-    object: Wire
-
-    @property
-    def path(self) -> str:
-        return f"{self.collection}/{self.object['metadata']['name']}"
-
-
-CLUSTER_SET = Wanted(
-    "/apis/hanse.dev/v1alpha1/clustersets",
-    {"apiVersion": "hanse.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "local"}},
-)
-"""The rules of the fleet, with their defaults."""
-
-
-def definitions() -> tuple[Wanted, ...]:
-    """Our kinds, and stand-ins for those of others."""
-    return tuple(Wanted(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
-
-
-def foundation(member: Member) -> tuple[Wanted, ...]:
-    """What every cluster has, and on the broker the rules of the fleet."""
-    made = tuple(_namespace(name) for name in SYSTEM_NAMESPACES)
-    if member.runs_workloads:
-        return made
-    return (*made, _namespace(BROKER_NAMESPACE), CLUSTER_SET, *_at_the_door())
-
-
-def _at_the_door() -> tuple[Wanted, ...]:
-    """What the broker's API server refuses of StatefulSets, where it evaluates such policies."""
-    policies = (*annotation_policy(BROKER_NAMESPACE), *name_policy(BROKER_NAMESPACE))
-    return tuple(Wanted(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies)
-
-
-def place_of(member: Member, uid: str) -> Wanted:
-    """A member's Lease on the broker as joining makes it: its id is that cluster's only."""
-    marks = {"name": member.name, "namespace": BROKER_NAMESPACE, "annotations": {CLUSTER_UID: uid}}
-    made: Wire = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": marks,
-        "spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS},
-    }
-    return Wanted(SIGNS_OF_LIFE, made)
 
 
 def sample(member: Member) -> tuple[Wanted, ...]:
@@ -125,7 +62,7 @@ def sample(member: Member) -> tuple[Wanted, ...]:
     }
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     return (
-        _namespace(SAMPLE_NAMESPACE),
+        namespace_object(SAMPLE_NAMESPACE),
         Wanted(f"/apis/apps/v1/{inside}/deployments", deployment),
         Wanted(f"/api/v1/{inside}/services", service),
         Wanted(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
@@ -172,25 +109,160 @@ def submitted() -> tuple[Wanted, ...]:
         },
     }
     return (
-        _namespace(SAMPLE_NAMESPACE),
+        namespace_object(SAMPLE_NAMESPACE),
         Wanted(f"/api/v1/{inside}/services", service),
         Wanted(f"/apis/apps/v1/{inside}/statefulsets", stateful_set),
     )
 
 
-def is_ready(obj: Wire) -> bool:
-    """Whether an object of the sample does what it is there for."""
-    status = obj.get("status") or {}
-    match obj["kind"]:
-        case "Deployment":
-            return bool(status.get("availableReplicas", 0) >= obj["spec"].get("replicas", 1))
-        case "ServiceExport":
-            conditions = status.get("conditions") or ()
-            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-        case _:
-            return True
+GROUP = "antreaplus.vmware-tanzu.com/v1alpha1"
+GLOBAL = "svc.global.federated.antreaplus.vmware.com"
+
+FEDERATED = {GLOBAL: "web"}
+"""Makes each cluster's `web` a member of one federated Service."""
+
+HOSTNAME = "{name}.{namespace}.hanse.example"
+"""The names of federated Services for whoever is outside, such as machines."""
+ZONE = "hanse.example"
 
 
-def _namespace(name: str) -> Wanted:
-    made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return Wanted("/api/v1/namespaces", made)
+def things_outside(member: Member, namespace: str) -> tuple[Wire, ...]:
+    """Children have a machine with a database; supervisors have a queue that their cloud runs."""
+    address = str(member.ranges.outside[200])
+    if member.standing == "child":
+        return (_machine(namespace, address),)
+    return (_interface(namespace, address), _native(namespace))
+
+
+def _machine(namespace: str, address: str) -> Wire:
+    return {
+        "apiVersion": GROUP,
+        "kind": "VirtualMachine",
+        "metadata": {"name": "db-1", "namespace": namespace},
+        "spec": {
+            "id": "i-0a1b2c",
+            "tags": {
+                "svc.antreaplus.vmware.com": "db",
+                "ports.antreaplus.vmware.com": "sql:5432/TCP",
+                GLOBAL: "db",
+            },
+            "networkInterfaces": [
+                {"name": "eth0", "ips": [{"addressType": "ExternalIP", "address": address}]}
+            ],
+        },
+    }
+
+
+def _interface(namespace: str, address: str) -> Wire:
+    return {
+        "apiVersion": GROUP,
+        "kind": "NetworkInterface",
+        "metadata": {"name": "queue", "namespace": namespace},
+        "spec": {"internalIP": "10.255.0.1", "externalIP": address},
+    }
+
+
+def _native(namespace: str) -> Wire:
+    return {
+        "apiVersion": GROUP,
+        "kind": "NativeService",
+        "metadata": {"name": "queue", "namespace": namespace, "annotations": {GLOBAL: "queue"}},
+        "spec": {
+            "networkInterface": "queue",
+            "ports": [{"name": "amqp", "port": 5672, "protocol": "TCP"}],
+        },
+    }
+
+
+GLOBAL_ZONE = "global.test"
+HOST = f"web.{GLOBAL_ZONE}"
+VERSION = "1.5.1"
+LABELS = {"gslb": "shared"}
+_AMKO = "/apis/amko.vmware.com/{version}/namespaces/" + NAMESPACE
+
+
+def global_sample(
+    member: Member, members: Sequence[Member], contexts: Sequence[Context]
+) -> tuple[Wanted, ...]:
+    """A load balancer for the shop in every cluster; the first leads, the last stands by."""
+    names = [m.name for m in members if m.runs_workloads]
+    if not member.runs_workloads:
+        return ()
+    leads = member.name == names[0]
+    secret = contexts_secret(members, contexts)
+    common = (_front(), secret, _amko_cluster(member.name, names, leads))
+    return (*common, _config(names), _policy(names)) if leads else common
+
+
+def _front() -> Wanted:
+    service: Wire = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "front",
+            "namespace": SAMPLE_NAMESPACE,
+            "labels": LABELS,
+            "annotations": {HOSTNAMES: HOST},
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+        },
+    }
+    return Wanted(f"/api/v1/namespaces/{SAMPLE_NAMESPACE}/services", service)
+
+
+def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> Wanted:
+    """The Secret by which a leader finds its followers: a context for each cluster."""
+    names = {m.name for m in members if m.runs_workloads}
+    mine = [context for context in contexts if context.cluster in names]
+    text = json.dumps(kubeconfig(mine)).encode()
+    secret: Wire = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "data": {SECRET_KEY: base64.b64encode(text).decode()},
+    }
+    return Wanted(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
+
+
+def _amko_cluster(name: str, names: Sequence[str], leads: bool) -> Wanted:
+    spec = {
+        "isLeader": leads,
+        "clusterContext": name,
+        "version": VERSION,
+        "clusters": list(names),
+    }
+    return _amko("v1alpha1", "AMKOCluster", "amkoclusters", "amkocluster-federation", spec)
+
+
+def _config(names: Sequence[str]) -> Wanted:
+    spec = {"memberClusters": [{"clusterContext": name} for name in names]}
+    return _amko("v1alpha1", "GSLBConfig", "gslbconfigs", "gc-1", spec)
+
+
+def _policy(names: Sequence[str]) -> Wanted:
+    """Three answers in four are the first cluster's; the last serves when no other does."""
+    split: list[Wire] = [{"cluster": names[0], "weight": 3, "priority": 20}]
+    split += [{"cluster": name, "weight": 1, "priority": 20} for name in names[1:-1]]
+    split += [{"cluster": name, "weight": 1, "priority": 10} for name in names[1:][-1:]]
+    spec: Wire = {
+        "matchRules": {"appSelector": {"label": LABELS}},
+        "matchClusters": [{"cluster": name} for name in names],
+        "trafficSplit": split,
+        "controlPlaneHmOnly": True,
+        "ttl": 5,
+    }
+    plural = "globaldeploymentpolicies"
+    return _amko("v1alpha2", "GlobalDeploymentPolicy", plural, "global-gdp", spec)
+
+
+def _amko(version: str, kind: str, plural: str, name: str, spec: Wire) -> Wanted:
+    made: Wire = {
+        "apiVersion": f"amko.vmware.com/{version}",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+    return Wanted(f"{_AMKO.format(version=version)}/{plural}", made)

@@ -1,11 +1,15 @@
-"""Who is in a local federation, and who reaches whom; pure."""
+"""The members of a local federation: roles, address ranges, and the interface of a cluster."""
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from hanse.kube.access import Credentials
+from hanse.kube.request import Transport
+from hanse.local.kubeconfig import Context
 from hanse.local.ranges import Ranges, ranges_of
 from hanse.local.up.errors import BadNames
 
@@ -62,3 +66,41 @@ def _check(names: Sequence[str]) -> None:
             raise BadNames(f"cluster name {name!r} is the broker's own; choose another")
         if names.count(name) > 1:
             raise BadNames(f"cluster name {name!r} is given twice; names must differ")
+
+
+class Cluster(Protocol):
+    """A cluster that runs beside us, and can be killed, started again and made slow."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def context(self) -> Context:
+        """The administrator's part of a kubeconfig."""
+        ...
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def delay(self) -> timedelta: ...
+
+    def connect(self) -> Transport:
+        """A transport for an agent, as slow as the cluster was made; the caller closes it."""
+        ...
+
+    def dial(self, credentials: Credentials) -> Transport:
+        """The same for an agent that was given credentials, which are judged."""
+        ...
+
+    async def kill(self) -> None:
+        """Stop its API server: connections are refused from now on."""
+        ...
+
+    async def start(self) -> None:
+        """Bring its API server back, with all that it held."""
+        ...
+
+    def slow(self, delay: timedelta) -> None:
+        """Let every answer wait that long."""
+        ...
