@@ -13,8 +13,8 @@ import msgspec
 from bench.agent import Told
 from bench.processes import as_installed
 from bench.row import Skip
-from hanse.local.real.binaries import cache_folder, find_all
-from hanse.local.real.errors import Missing
+from hanse.local.real.binaries import cache_folder, find_programs
+from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CLUSTER
 
@@ -102,8 +102,8 @@ async def agents_of(fleet: RealFleet, names: Iterable[str]) -> AsyncIterator[lis
 async def real_fleet() -> AsyncIterator[RealFleet]:
     """Three real clusters and a broker, until the block ends; skips where they are not built."""
     try:
-        binaries = await find_all(CLUSTER, cache_folder())
-    except Missing as missing:
+        binaries = await find_programs(CLUSTER, cache_folder())
+    except ProgramMissing as missing:
         raise Skip(str(missing)) from None
     with TemporaryDirectory(prefix="hanse-bench-") as folder:
         async with RealFleet(Path(folder), binaries) as fleet:

@@ -19,8 +19,8 @@ from bench.served import connected
 from hanse.kube.access import Access
 from hanse.kube.request import Request
 from hanse.local.kubeconfig import Context, write_kubeconfig
-from hanse.local.real.binaries import cache_folder, find_all
-from hanse.local.real.errors import Missing
+from hanse.local.real.binaries import cache_folder, find_programs
+from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.programs import COREDNS_SERVER
 
 NAMES = 5_000
@@ -124,8 +124,8 @@ async def latencies(port: int, queries: Path, seconds: int, rate: int) -> list[f
 async def programs() -> Path:
     """CoreDNS as built, Knot and dnsperf as packaged: installed if that is up to us."""
     try:
-        built = await find_all((COREDNS_SERVER,), cache_folder())
-    except Missing as missing:
+        built = await find_programs((COREDNS_SERVER,), cache_folder())
+    except ProgramMissing as missing:
         raise Skip(str(missing)) from None
     missing_packages = [
         package for program, package in PACKAGES.items() if shutil.which(program) is None

@@ -22,9 +22,9 @@ from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.local.up.bootstrap import (
     CLUSTER_SET,
-    definitions,
-    install_definitions,
-    install_new,
+    crd_objects,
+    create_if_absent,
+    install_crds,
 )
 from hanse.model.conditions import find
 from hanse.model.kinds.core import ConfigMap
@@ -48,10 +48,10 @@ LEFT = {**dict.fromkeys(NAMES, AT_HOME), BROKER: SHARED}
 async def prepare(ways: Mapping[str, Transport], names: Sequence[str]) -> None:
     """Kinds, namespaces, and in each cluster Services of these names with one ready endpoint."""
     for cluster, way in ways.items():
-        await install_definitions(way, definitions())
+        await install_crds(way, crd_objects())
         await namespace(way, BROKER_NAMESPACE if cluster == BROKER else WORK)
     if BROKER in ways:
-        await install_new(ways[BROKER], CLUSTER_SET)
+        await create_if_absent(ways[BROKER], CLUSTER_SET)
     await warm(ways)
     members = [cluster for cluster in ways if cluster != BROKER]
     await write_all(ways, [w for c in members for n in names for w in _service(c, n)])

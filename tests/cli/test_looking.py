@@ -16,7 +16,7 @@ from hanse.kube.authority import Authority
 from hanse.kube.client import Client
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import compose
+from hanse.local.up.topology import plan_members
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def rome(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
-    async with embedded_clusters(compose(["rome"]), Folder(tmp_path, keep=False)) as clusters:
+    async with embedded_clusters(plan_members(["rome"]), Folder(tmp_path, keep=False)) as clusters:
         yield clusters["rome"]
 
 

@@ -16,7 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request
 from hanse.local.in_process import InProcess
-from hanse.local.up.topology import compose
+from hanse.local.up.topology import plan_members
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
@@ -35,7 +35,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     admin = Client(InProcess(server))
     for kind in (Tenant, Network, NetworkPeering, NetworkPort):
         await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
-    names = Names(compose((HERE,)), 0)
+    names = Names(plan_members((HERE,)), 0)
     agent = Agent(
         Settings(HERE, "only", replicated=False),
         InProcess(server),

@@ -11,8 +11,8 @@ import dns.message
 import pytest
 from msgspec import Struct
 
-from hanse.local.real.binaries import cache_folder, find_all
-from hanse.local.real.errors import Missing
+from hanse.local.real.binaries import cache_folder, find_programs
+from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from tests.dns.fleet import Told, told_in
@@ -32,8 +32,8 @@ async def ask(
 async def coredns(blocks: str, folder: Path) -> AsyncIterator[int]:
     """CoreDNS with these server blocks, `PORT` in them replaced; gives the port."""
     try:
-        program = (await find_all((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
-    except Missing as missing:
+        program = (await find_programs((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
+    except ProgramMissing as missing:
         pytest.skip(str(missing))
     [port] = free_ports(1)
     corefile = folder / "Corefile"

@@ -25,6 +25,6 @@ async def real_clusters(
     """Three clusters and a broker, shared: work in a namespace of your own, and leave it whole."""
     folder = tmp_path_factory.mktemp("fleet")
     async with RealFleet(folder, binaries) as fleet, asyncio.TaskGroup() as group:
-        providing = group.create_task(fleet.provide(), name="provide")
+        providing = group.create_task(fleet.run_provisioners(), name="provide")
         yield fleet
         providing.cancel()

@@ -169,8 +169,8 @@ async def test_a_deployment_becomes_ready_with_addresses_of_its_own_cluster(
         assert rollout.status == 0, rollout.errors
         addresses = {pod["status"]["podIP"] for pod in pods["items"]}
         assert len(addresses) == 6
-        assert all(cluster.layout.ranges.pods.supernet_of(_host(one)) for one in addresses)
-        assert cluster.layout.ranges.services.supernet_of(_host(service["spec"]["clusterIP"]))
+        assert all(cluster.config.ranges.pods.supernet_of(_host(one)) for one in addresses)
+        assert cluster.config.ranges.services.supernet_of(_host(service["spec"]["clusterIP"]))
         assert {pod["spec"]["nodeName"] for pod in pods["items"]} == {
             f"{name}-node-1",
             f"{name}-node-2",
@@ -262,7 +262,7 @@ async def test_a_load_balancer_gets_an_address_of_its_cluster(
     await does("wait", "service/web", f"--for=jsonpath={ingress}", "--timeout=30s")
 
     address = await does("get", "service/web", "-o", f"jsonpath={ingress}")
-    ranges = real_clusters.clusters["lubeck"].layout.ranges
+    ranges = real_clusters.clusters["lubeck"].config.ranges
     assert ranges.load_balancers.supernet_of(_host(address))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hanse.kube.errors import Unreachable
-from hanse.local.real.errors import FolderInUse, PortHeld, ServerDied
+from hanse.local.real.errors import FleetFolderLocked, PortInUse, ServerDied
 from hanse.local.real.fleet import RealFleet
-from hanse.local.real.ports import holder_of, is_free
+from hanse.local.real.ports import find_port_owner, is_port_free
 from tests.real.conftest import Kubectl
 from tests.real.scenarios import admin_of, config_map, get, marks
 
@@ -35,7 +35,7 @@ async def test_a_server_that_is_killed_from_outside_is_named(broker_only: RealFl
     assert server.pid is not None
 
     os.kill(server.pid, signal.SIGKILL)
-    death = await broker_only.next_death()
+    death = await broker_only.next_dead_server()
 
     assert (death.cluster, death.program) == ("broker", "kube-controller-manager")
     assert f"ended with signal {signal.SIGKILL:d}" in str(death)
@@ -64,14 +64,14 @@ async def test_a_port_that_another_process_holds_is_named_with_its_holder(
         port = held.getsockname()[1]
         fleet = RealFleet(tmp_path, binaries, names=(), ports={"broker": port})
 
-        with pytest.raises(PortHeld, match=f"port {port} is held by process {os.getpid()} "):
+        with pytest.raises(PortInUse, match=f"port {port} is held by process {os.getpid()} "):
             await fleet.__aenter__()
 
 
 async def test_two_fleets_never_share_a_folder(
     broker_only: RealFleet, binaries: dict[str, Path]
 ) -> None:
-    with pytest.raises(FolderInUse, match=f"in use by the fleet of process {os.getpid()}"):
+    with pytest.raises(FleetFolderLocked, match=f"in use by the fleet of process {os.getpid()}"):
         await RealFleet(broker_only.directory, binaries, names=()).__aenter__()
 
 
@@ -81,13 +81,13 @@ async def test_stopping_leaves_no_process_and_no_port(
     async with RealFleet(tmp_path, binaries, names=()) as fleet:
         broker = fleet.broker
         pids = [server.pid for server in broker.servers.values()]
-        holder = holder_of(broker.layout.port)
+        holder = find_port_owner(broker.config.port)
 
     assert holder is not None
     assert holder.program == "kube-apiserver"
     assert holder.pid in pids
     assert not any(pid is None or runs(pid) for pid in pids)
-    assert is_free(broker.layout.port)
+    assert is_port_free(broker.config.port)
 
 
 async def test_a_fleet_started_again_in_its_folder_still_has_its_objects(

@@ -32,14 +32,14 @@ def command(context: click.Context, folder: Path | None, browse: bool) -> None:
     from hanse.cli.clusters import local_folder
     from hanse.cli.oops import Oops
     from hanse.cli.running import run_async, start_logging
-    from hanse.local.up.control import Enter, ask
+    from hanse.local.up.control import CreateLoginLink, send_request
     from hanse.local.up.errors import UpError
 
     settings = settings_of(context)
     start_logging(settings)
     place = folder or local_folder(settings)
     try:
-        told = run_async(lambda: ask(place / "control.sock", Enter()))
+        told = run_async(lambda: send_request(place / "control.sock", CreateLoginLink()))
     except UpError as error:
         raise Oops(str(error)) from None
     click.echo(told.dashboard)

@@ -11,7 +11,7 @@ from hanse.cli.own_name import own_name
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.local.up.control import AnyOrder, Told
+    from hanse.local.up.control import ControlRequest, LocalFederationStatus
 
 FOLDER = click.option(
     "--dir",
@@ -159,9 +159,9 @@ def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
       hanse local list
       hanse local list --json | jq '.cuts'
     """
-    from hanse.local.up.control import List
+    from hanse.local.up.control import GetStatus
 
-    told = _order(context, folder, List())
+    told = _order(context, folder, GetStatus())
     if as_json:
         import msgspec
 
@@ -170,7 +170,7 @@ def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
         _show(told)
 
 
-def _show(told: "Told") -> None:
+def _show(told: "LocalFederationStatus") -> None:
     from hanse.cli.tables import table
 
     rows = []
@@ -191,17 +191,19 @@ def _show(told: "Told") -> None:
     click.echo(f"\nThe federation is process {told.pid}, engine {told.engine}.")
 
 
-def _order(context: click.Context, folder: Path | None, order: "AnyOrder") -> "Told":
+def _order(
+    context: click.Context, folder: Path | None, order: "ControlRequest"
+) -> "LocalFederationStatus":
     from hanse.cli.clusters import local_folder
     from hanse.cli.oops import Oops
     from hanse.cli.running import run_async, start_logging
-    from hanse.local.up.control import ask
+    from hanse.local.up.control import send_request
     from hanse.local.up.errors import UpError
 
     start_logging(settings_of(context))
     place = folder or local_folder(settings_of(context))
     try:
-        return run_async(lambda: ask(place / "control.sock", order))
+        return run_async(lambda: send_request(place / "control.sock", order))
     except UpError as error:
         raise Oops(str(error)) from None
 

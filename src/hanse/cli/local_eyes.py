@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hanse.cli.clusters import CONTROL, is_local, local_folder
 from hanse.cli.settings import Settings
-from hanse.local.up.control import List, ask
+from hanse.local.up.control import GetStatus, send_request
 from hanse.local.up.errors import UpError
 
 AgentsSee = Mapping[str, Mapping[str, str]]
@@ -29,7 +29,7 @@ async def told_locally(settings: Settings) -> Local:
     if not is_local(settings):
         return Local()
     try:
-        told = await ask(local_folder(settings) / CONTROL, List())
+        told = await send_request(local_folder(settings) / CONTROL, GetStatus())
     except (UpError, OSError):
         return Local()  # it ends just now: the clusters themselves say so
     return Local(

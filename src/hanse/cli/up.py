@@ -104,11 +104,11 @@ def command(
     began = time.monotonic()
     from hanse.cli.running import run_async, start_logging
     from hanse.cli.upping import Upping
-    from hanse.local.up.federation import Wishes
+    from hanse.local.up.federation import FederationOptions
     from hanse.local.up.folder import Folder
 
     start_logging(settings_of(context))
-    wishes = Wishes(
+    wishes = FederationOptions(
         _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
@@ -125,10 +125,10 @@ def _rules_for(cluster: str) -> "tuple[Rule, ...]":
 
 def _members(clusters: str) -> "tuple[Member, ...]":
     from hanse.cli.oops import Oops
-    from hanse.local.up.errors import BadNames
-    from hanse.local.up.topology import compose
+    from hanse.local.up.errors import InvalidClusterNames
+    from hanse.local.up.topology import plan_members
 
     try:
-        return compose([name.strip() for name in clusters.split(",")])
-    except BadNames as error:
+        return plan_members([name.strip() for name in clusters.split(",")])
+    except InvalidClusterNames as error:
         raise Oops(f"--clusters: {error}") from None

@@ -29,12 +29,12 @@ from hanse.features.networks.names import NetworkName
 from hanse.kube.errors import KubeError
 from hanse.kube.request import Transport
 from hanse.local.real.errors import RealClusterError
-from hanse.local.up.control import Told
+from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError
-from hanse.local.up.federation import Dial, Eyes, Wishes, federation
+from hanse.local.up.federation import ClusterStateReader, DialCluster, FederationOptions, federation
 from hanse.local.up.folder import Folder
+from hanse.local.up.sample import EXTERNAL_HOSTNAME, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST
-from hanse.local.up.sample import HOSTNAME, SAMPLE_TENANT
 from hanse.local.up.topology import BROKER, Member
 from hanse.model.facts import ClusterState
 from hanse.runtime.health import why_not_ready
@@ -54,7 +54,7 @@ class Upping:
 
     def __init__(
         self,
-        wishes: Wishes,
+        wishes: FederationOptions,
         folder: Folder,
         script: str | None,
         began: float,
@@ -96,7 +96,7 @@ class Upping:
         networks = (NetworkName(SAMPLE_TENANT),) if self._wishes.sample else ()
         names = Names(self._wishes.members, self._dns_port, networks)
         wishes = replace(
-            self._wishes, dns=names.addresses, dashboard=page.address, enter=page.enter
+            self._wishes, dns=names.addresses, dashboard=page.address, login_link=page.login_link
         )
         run_agent = partial(_run_agent, names, page)
         async with (
@@ -109,7 +109,7 @@ class Upping:
             self._say(f"{_counted(self._wishes)} ready in {took:.1f} s")
             if self._script is not None:
                 return await self._run_script(self._script, names.addresses[NOBODY], page)
-            click.echo(self._what_is_where(whole.told(), page.enter()))
+            click.echo(self._what_is_where(whole.status(), page.login_link()))
             await asyncio.get_running_loop().create_future()  # until it is cancelled
             return 0
 
@@ -170,7 +170,7 @@ class Upping:
     def _say(self, text: str) -> None:
         click.echo(text, err=True)
 
-    def _what_is_where(self, told: Told, entrance: str) -> str:
+    def _what_is_where(self, told: LocalFederationStatus, entrance: str) -> str:
         header = (
             *("CLUSTER", "ROLE", "API SERVER", "DNS", "SERVICES", "PODS", "NODES"),
             "LOAD BALANCERS",
@@ -216,15 +216,19 @@ class Upping:
 
 @asynccontextmanager
 async def _run_agent(
-    names: Names, page: LocalDashboard, member: Member, ways: Mapping[str, Transport], dial: Dial
-) -> AsyncIterator[Eyes]:
+    names: Names,
+    page: LocalDashboard,
+    member: Member,
+    ways: Mapping[str, Transport],
+    dial: DialCluster,
+) -> AsyncIterator[ClusterStateReader]:
     # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
     options = app.Options(
         admission=AdmissionOptions(enabled=True, url=url),
-        federated=FederatedOptions(hostname=HOSTNAME),
+        federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
         gslb=GslbOptions(loopback=True),
     )
     settings = app.Settings(cluster=member.name, identity="local", options=options)
@@ -283,7 +287,7 @@ def _own_programs() -> str:
     return str(Path(sys.executable).parent)
 
 
-def _counted(wishes: Wishes) -> str:
+def _counted(wishes: FederationOptions) -> str:
     count = len(wishes.members) - 1
     return f"{count} cluster{'s' if count > 1 else ''} and the broker are"
 

@@ -11,7 +11,7 @@ from hanse import app
 from hanse.cli.oops import Oops
 from hanse.cli.windows import Window
 from hanse.kube.request import Transport
-from hanse.local.up.control import AnyOrder
+from hanse.local.up.control import ControlRequest
 from hanse.local.up.errors import UpError
 from hanse.local.up.federation import Federation
 from hanse.web.dashboard.entry import Entry
@@ -34,7 +34,7 @@ class LocalDashboard:
         """Where the page is."""
         return "http://{}:{}".format(*self._listener.getsockname()[:2])
 
-    def enter(self) -> str:
+    def login_link(self) -> str:
         """A link that lets a browser in, once."""
         return f"{self.address}/enter/{self._entry.code()}"
 
@@ -60,16 +60,16 @@ class LocalDashboard:
         self._listener.close()
 
     def _surroundings(self) -> Any:
-        return self._whole.told() if self._whole is not None else None
+        return self._whole.status() if self._whole is not None else None
 
     def _way_to(self, cluster: str) -> Transport | None:
         known = self._whole is not None and cluster in self._whole.names
-        return self._whole.way_to(cluster) if self._whole is not None and known else None
+        return self._whole.transport_to(cluster) if self._whole is not None and known else None
 
     async def _order(self, wish: Mapping[str, Any]) -> Any:
         assert self._whole is not None, "orders are taken while the federation runs"
         try:
-            return await self._whole.carry_out(msgspec.convert(wish, AnyOrder))
+            return await self._whole.execute(msgspec.convert(wish, ControlRequest))
         except msgspec.ValidationError as error:
             raise Refusal(f"that is no order: {error}") from None
         except UpError as error:

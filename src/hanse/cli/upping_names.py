@@ -13,7 +13,7 @@ from hanse.features.networks.names import NetworkName, parsed
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import OutsideZone
 from hanse.features.services.cluster_zone import ClusterZone
-from hanse.local.up.sample import GLOBAL_ZONE, ZONE
+from hanse.local.up.sample import EXTERNAL_ZONE, GLOBAL_ZONE
 from hanse.local.up.topology import Member
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.kinds.networks import Network
@@ -136,7 +136,7 @@ class Names:
 def _sources(view: View) -> tuple[ZoneSource, ...]:
     """What everybody answers; a cluster's own clients also find its Services, others what is
     written for ExternalDNS, which does not run here."""
-    own = ClusterZone(view) if view.local else OutsideZone(view, ZONE)
+    own = ClusterZone(view) if view.local else OutsideZone(view, EXTERNAL_ZONE)
     return (*app.sources(view), own)
 
 

@@ -39,10 +39,10 @@ def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
 
 def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
     """Write the file whole or not at all, with mode 0600 from its first byte on."""
-    write_private(path, yaml.safe_dump(kubeconfig(contexts), sort_keys=False).encode())
+    write_private_file(path, yaml.safe_dump(kubeconfig(contexts), sort_keys=False).encode())
 
 
-def write_private(path: Path, content: bytes) -> None:
+def write_private_file(path: Path, content: bytes) -> None:
     """Replace a file by one that only its owner can read."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)

@@ -90,7 +90,7 @@ class LinkedTransport:
         broken = self._link.broken
         async with (
             self._inner.stream(request) as lines,
-            aclosing(until_broken(lines, broken)) as whole,
+            aclosing(read_until_broken(lines, broken)) as whole,
         ):
             yield whole
 
@@ -98,7 +98,7 @@ class LinkedTransport:
         await self._inner.close()
 
 
-class Nowhere:
+class UnreachableTransport:
     """The way to a place that cannot be reached from where we are."""
 
     def __init__(self, why: str) -> None:
@@ -114,7 +114,7 @@ class Nowhere:
         """Nothing is held."""
 
 
-async def until_broken(
+async def read_until_broken(
     lines: AsyncIterator[bytes], broken: asyncio.Event
 ) -> AsyncGenerator[bytes, None]:
     """The lines until an event breaks the connection, at which `Unreachable` is raised."""

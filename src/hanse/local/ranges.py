@@ -4,10 +4,10 @@ from ipaddress import IPv4Address, IPv4Network
 
 from msgspec import Struct
 
-MOST_CLUSTERS = 100
+MAX_CLUSTERS = 100
 
 
-class Ranges(Struct, frozen=True):
+class AddressRanges(Struct, frozen=True):
     """The addresses of one cluster; none is loopback, which the API refuses in slices."""
 
     services: IPv4Network
@@ -23,11 +23,11 @@ class Ranges(Struct, frozen=True):
         return self.nodes[-2]
 
 
-def ranges_of(index: int) -> Ranges:
+def address_ranges(index: int) -> AddressRanges:
     """The ranges of the cluster at an index, from 0 on."""
-    if not 0 <= index < MOST_CLUSTERS:
-        raise ValueError(f"cluster {index + 1}: a fleet has at most {MOST_CLUSTERS} clusters")
-    return Ranges(
+    if not 0 <= index < MAX_CLUSTERS:
+        raise ValueError(f"cluster {index + 1}: a fleet has at most {MAX_CLUSTERS} clusters")
+    return AddressRanges(
         services=IPv4Network(f"10.{index + 1}.0.0/16"),
         pods=IPv4Network(f"10.{index + 101}.0.0/16"),
         nodes=IPv4Network(f"172.20.{index}.0/24"),

@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.real.binaries import cache_folder, cached, find, find_all, fits
-from hanse.local.real.errors import Missing
+from hanse.local.real.binaries import (
+    cache_folder,
+    cached,
+    find_program,
+    find_programs,
+    version_matches,
+)
+from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.programs import API_SERVER, COREDNS_SERVER, ETCD_SERVER, KUBECTL, Program
 from tests.local.real.programs_on_disk import script
 
@@ -24,7 +30,7 @@ from tests.local.real.programs_on_disk import script
     ],
 )
 def test_a_program_fits_by_its_minor_version(program: Program, said: str, suits: bool) -> None:
-    assert fits(program, said) is suits
+    assert version_matches(program, said) is suits
 
 
 async def test_a_program_that_fits_is_taken_from_the_given_folder_first(tmp_path: Path) -> None:
@@ -35,14 +41,14 @@ async def test_a_program_that_fits_is_taken_from_the_given_folder_first(tmp_path
         "PATH": str(tmp_path / "bin"),
     }
 
-    assert await find(ETCD_SERVER, tmp_path / "cache", places) == given
+    assert await find_program(ETCD_SERVER, tmp_path / "cache", places) == given
 
 
 async def test_an_installed_program_of_another_version_is_passed_over(tmp_path: Path) -> None:
     script(tmp_path / "bin" / "etcd", "echo etcd Version: 3.5.0")
     built = script(cached(ETCD_SERVER, tmp_path / "cache"), "echo built here")
 
-    found = await find(ETCD_SERVER, tmp_path / "cache", {"PATH": str(tmp_path / "bin")})
+    found = await find_program(ETCD_SERVER, tmp_path / "cache", {"PATH": str(tmp_path / "bin")})
 
     assert found == built
 
@@ -53,8 +59,10 @@ async def test_what_is_missing_is_named_with_the_remedy(
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
 
-    with pytest.raises(Missing, match=r"not built yet: etcd, kubectl; run `make kube-binaries`"):
-        await find_all((ETCD_SERVER, KUBECTL), tmp_path)
+    with pytest.raises(
+        ProgramMissing, match=r"not built yet: etcd, kubectl; run `make kube-binaries`"
+    ):
+        await find_programs((ETCD_SERVER, KUBECTL), tmp_path)
 
 
 def test_the_cache_is_where_the_person_keeps_caches() -> None:

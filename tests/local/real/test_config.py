@@ -5,21 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.ranges import ranges_of
-from hanse.local.real.config import Broker, Layout, Role, Workloads, commands
+from hanse.local.ranges import address_ranges
+from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads, commands
 from hanse.local.real.kwok import nodes_of
 from hanse.local.real.programs import ALL
 
 BINARIES = {program.name: Path("/bin") / program.name for program in ALL}
 
 
-def layout(role: Role) -> Layout:
+def config(role: Role) -> ClusterConfig:
     here = Path("/fleet")
-    return Layout("lubeck", role, ranges_of(0), 16443, here / "clusters/lubeck", here / "logs")
+    return ClusterConfig(
+        "lubeck", role, address_ranges(0), 16443, here / "clusters/lubeck", here / "logs"
+    )
 
 
 def test_no_two_ranges_of_a_whole_fleet_overlap() -> None:
-    ranges = [ranges_of(index) for index in range(100)]
+    ranges = [address_ranges(index) for index in range(100)]
     networks = [
         network
         for one in ranges
@@ -31,11 +33,11 @@ def test_no_two_ranges_of_a_whole_fleet_overlap() -> None:
 
 def test_a_fleet_that_is_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="cluster 101: a fleet has at most 100 clusters"):
-        ranges_of(100)
+        address_ranges(100)
 
 
 def test_a_cluster_with_workloads_runs_all_its_servers() -> None:
-    programs = [command.program for command in commands(layout(Workloads()), BINARIES)]
+    programs = [command.program for command in commands(config(Workloads()), BINARIES)]
 
     assert programs == [
         "etcd",
@@ -47,7 +49,7 @@ def test_a_cluster_with_workloads_runs_all_its_servers() -> None:
 
 
 def test_a_broker_runs_no_workload_controllers() -> None:
-    parts = {command.program: command.arguments for command in commands(layout(Broker()), BINARIES)}
+    parts = {command.program: command.arguments for command in commands(config(Broker()), BINARIES)}
 
     assert list(parts) == ["etcd", "kube-apiserver", "kube-controller-manager"]
     [controllers] = [
@@ -58,13 +60,13 @@ def test_a_broker_runs_no_workload_controllers() -> None:
 
 
 def test_only_the_api_server_takes_a_port() -> None:
-    ports = {command.program: command.port for command in commands(layout(Workloads()), BINARIES)}
+    ports = {command.program: command.port for command in commands(config(Workloads()), BINARIES)}
 
     assert {program for program, port in ports.items() if port} == {"kube-apiserver"}
 
 
 def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
-    ranges = ranges_of(4)
+    ranges = address_ranges(4)
     nodes = nodes_of("bergen", 3, ranges)
 
     addresses = [one["address"] for found in nodes for one in found["status"]["addresses"]]

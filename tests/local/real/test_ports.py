@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.local.real.errors import PortHeld
+from hanse.local.real.errors import PortInUse
 from hanse.local.real.ports import (
     BELOW_EPHEMERAL,
-    Claims,
-    await_free,
+    PortReservations,
+    find_port_owner,
     free_ports,
-    holder_of,
-    is_free,
+    is_port_free,
+    wait_until_free,
 )
 
 
@@ -27,13 +27,13 @@ def test_free_ports_differ_and_stay_clear_of_outgoing_connections() -> None:
     ports = free_ports(50)
 
     assert len(set(ports)) == 50
-    assert all(port in BELOW_EPHEMERAL and is_free(port) for port in ports)
+    assert all(port in BELOW_EPHEMERAL and is_port_free(port) for port in ports)
 
 
 def test_a_claimed_port_is_given_to_nobody_else_until_it_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with closing(Claims()) as mine, closing(Claims()) as others:
+    with closing(PortReservations()) as mine, closing(PortReservations()) as others:
         [port] = mine.take(1)
         monkeypatch.setattr("hanse.local.real.ports.BELOW_EPHEMERAL", range(port, port + 1))
 
@@ -44,7 +44,7 @@ def test_a_claimed_port_is_given_to_nobody_else_until_it_is_let_go(
 
 def test_the_holder_of_a_port_is_named() -> None:
     with listener() as held:
-        holder = holder_of(held.getsockname()[1])
+        holder = find_port_owner(held.getsockname()[1])
 
     assert holder is not None
     assert holder.pid == os.getpid()
@@ -52,18 +52,18 @@ def test_the_holder_of_a_port_is_named() -> None:
 
 
 def test_nobody_holds_a_free_port() -> None:
-    assert holder_of(free_ports(1)[0]) is None
+    assert find_port_owner(free_ports(1)[0]) is None
 
 
 async def test_a_port_that_stays_held_is_an_error_that_names_the_holder() -> None:
-    with listener() as held, pytest.raises(PortHeld, match=f"held by process {os.getpid()} "):
-        await await_free(held.getsockname()[1], patience=timedelta(0))
+    with listener() as held, pytest.raises(PortInUse, match=f"held by process {os.getpid()} "):
+        await wait_until_free(held.getsockname()[1], patience=timedelta(0))
 
 
 async def test_a_port_whose_holder_is_ending_is_waited_for() -> None:
     held = listener()
     asyncio.get_running_loop().call_later(0.05, held.close)
 
-    await await_free(held.getsockname()[1], patience=timedelta(seconds=10))
+    await wait_until_free(held.getsockname()[1], patience=timedelta(seconds=10))
 
     assert held.fileno() == -1

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from hanse.local.real.errors import ServerDied
-from hanse.local.real.server import Command, Keeper, Server, proportional_memory
+from hanse.local.real.server import ProcessGroup, Server, ServerCommand, proportional_memory
 
 
 @pytest.fixture
-def keeper() -> Iterator[Keeper]:
-    keeper = Keeper()
+def keeper() -> Iterator[ProcessGroup]:
+    keeper = ProcessGroup()
     yield keeper
     keeper.close()
 
 
-def shell(tmp_path: Path, script: str) -> Command:
-    return Command(
+def shell(tmp_path: Path, script: str) -> ServerCommand:
+    return ServerCommand(
         cluster="lubeck",
         program="etcd",
         executable=Path("/bin/sh"),
@@ -50,7 +50,7 @@ def ends_within(pid: int, seconds: float) -> bool:
 
 
 async def test_a_server_that_dies_is_named_with_its_last_words(
-    tmp_path: Path, keeper: Keeper
+    tmp_path: Path, keeper: ProcessGroup
 ) -> None:
     deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
     server = Server(shell(tmp_path, "echo disk on fire >&2; exit 3"), keeper, deaths.put_nowait)
@@ -66,7 +66,7 @@ async def test_a_server_that_dies_is_named_with_its_last_words(
 
 
 async def test_a_server_that_is_stopped_is_not_reported_as_dead(
-    tmp_path: Path, keeper: Keeper
+    tmp_path: Path, keeper: ProcessGroup
 ) -> None:
     deaths: list[ServerDied] = []
     server = Server(shell(tmp_path, "exec sleep 1000"), keeper, deaths.append)
@@ -83,7 +83,7 @@ async def test_a_server_that_is_stopped_is_not_reported_as_dead(
 
 
 async def test_a_server_that_does_not_listen_is_killed_when_patience_ends(
-    tmp_path: Path, keeper: Keeper
+    tmp_path: Path, keeper: ProcessGroup
 ) -> None:
     server = Server(shell(tmp_path, 'trap "" TERM; while :; do :; done'), keeper, never)
 
@@ -94,7 +94,7 @@ async def test_a_server_that_does_not_listen_is_killed_when_patience_ends(
 
 
 async def test_a_stopped_server_can_be_started_again_and_adds_to_its_log(
-    tmp_path: Path, keeper: Keeper
+    tmp_path: Path, keeper: ProcessGroup
 ) -> None:
     deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
     server = Server(shell(tmp_path, "echo once more"), keeper, deaths.put_nowait)
@@ -107,7 +107,7 @@ async def test_a_stopped_server_can_be_started_again_and_adds_to_its_log(
 
 
 async def test_letting_go_of_the_keeper_ends_every_server(tmp_path: Path) -> None:
-    keeper = Keeper()
+    keeper = ProcessGroup()
     servers = [Server(shell(tmp_path, "sleep 1000"), keeper, lambda _: None) for _ in range(3)]
     for server in servers:
         await server.start()

@@ -6,33 +6,43 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.up.control import AnyOrder, Cut, HealAll, Kill, List, Slow, Told, ask, listening
-from hanse.local.up.errors import NotRunning, Unknown, UpError
+from hanse.local.up.control import (
+    ControlRequest,
+    Cut,
+    GetStatus,
+    HealAll,
+    Kill,
+    LocalFederationStatus,
+    Slow,
+    send_request,
+    serve_control_socket,
+)
+from hanse.local.up.errors import NotRunning, UnknownCluster, UpError
 
 pytestmark = pytest.mark.anyio
 
-CALM = Told(1, "embedded", (), ())
+CALM = LocalFederationStatus(1, "embedded", (), ())
 
 
 class Listener:
     """Remembers orders, and knows no cluster named rome."""
 
     def __init__(self) -> None:
-        self.orders: list[AnyOrder] = []
+        self.orders: list[ControlRequest] = []
 
-    async def carry_out(self, order: AnyOrder) -> Told:
+    async def execute(self, order: ControlRequest) -> LocalFederationStatus:
         self.orders.append(order)
         if order == Kill("rome"):
-            raise Unknown("there is no cluster 'rome'")
+            raise UnknownCluster("there is no cluster 'rome'")
         return CALM
 
 
 async def test_orders_arrive_as_they_were_given(tmp_path: Path) -> None:
     listener, path = Listener(), tmp_path / "control.sock"
-    given: list[AnyOrder] = [Cut("a", "b"), HealAll(), Slow("a", 200), List()]
+    given: list[ControlRequest] = [Cut("a", "b"), HealAll(), Slow("a", 200), GetStatus()]
 
-    async with listening(path, listener.carry_out):
-        answers = [await ask(path, order) for order in given]
+    async with serve_control_socket(path, listener.execute):
+        answers = [await send_request(path, order) for order in given]
 
     assert listener.orders == given
     assert answers == [CALM] * 4
@@ -41,15 +51,15 @@ async def test_orders_arrive_as_they_were_given(tmp_path: Path) -> None:
 async def test_a_refusal_is_raised_where_the_order_was_given(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
 
-    async with listening(path, Listener().carry_out):
+    async with serve_control_socket(path, Listener().execute):
         with pytest.raises(UpError, match="there is no cluster 'rome'"):
-            await ask(path, Kill("rome"))
+            await send_request(path, Kill("rome"))
 
 
 async def test_nonsense_is_refused_and_the_next_order_is_heard(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
 
-    async with listening(path, Listener().carry_out):
+    async with serve_control_socket(path, Listener().execute):
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(b'{"order": "sail"}\n{"order": "list"}\n')
         refused, told = await reader.readline(), await reader.readline()
@@ -61,22 +71,22 @@ async def test_nonsense_is_refused_and_the_next_order_is_heard(tmp_path: Path) -
 
 async def test_where_nothing_runs_the_remedy_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match=f"runs in {tmp_path}; start one with `hanse up`"):
-        await ask(tmp_path / "control.sock", List())
+        await send_request(tmp_path / "control.sock", GetStatus())
 
 
 async def test_a_socket_that_was_left_behind_is_nobody(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
-    async with listening(path, Listener().carry_out):
+    async with serve_control_socket(path, Listener().execute):
         path.rename(tmp_path / "left.sock")
 
     with pytest.raises(NotRunning):
-        await ask(tmp_path / "left.sock", List())
+        await send_request(tmp_path / "left.sock", GetStatus())
 
 
 async def test_only_the_owner_may_speak(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
 
-    async with listening(path, Listener().carry_out):
+    async with serve_control_socket(path, Listener().execute):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -84,5 +94,5 @@ async def test_a_folder_may_be_deeper_than_a_socket_address_is_long(tmp_path: Pa
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
 
-    async with listening(deep / "control.sock", Listener().carry_out):
-        assert await ask(deep / "control.sock", List()) == CALM
+    async with serve_control_socket(deep / "control.sock", Listener().execute):
+        assert await send_request(deep / "control.sock", GetStatus()) == CALM

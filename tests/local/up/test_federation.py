@@ -18,10 +18,16 @@ from hanse.kube.request import Request, Transport
 from hanse.local.up import embedded
 from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start
 from hanse.local.up.embedded import embedded_clusters
-from hanse.local.up.errors import Unknown, UpError
-from hanse.local.up.federation import Dial, Eyes, Federation, Wishes, federation
+from hanse.local.up.errors import UnknownCluster, UpError
+from hanse.local.up.federation import (
+    ClusterStateReader,
+    DialCluster,
+    Federation,
+    FederationOptions,
+    federation,
+)
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import Member, compose
+from hanse.local.up.topology import Member, plan_members
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim
 from hanse.model.kinds.federation import Federation as FederationKind
@@ -39,12 +45,12 @@ class Agents:
 
     def __init__(self) -> None:
         self.ways: dict[str, Mapping[str, Transport]] = {}
-        self.dials: dict[str, Dial] = {}
+        self.dials: dict[str, DialCluster] = {}
 
     @asynccontextmanager
     async def run(
-        self, member: Member, ways: Mapping[str, Transport], dial: Dial
-    ) -> AsyncIterator[Eyes]:
+        self, member: Member, ways: Mapping[str, Transport], dial: DialCluster
+    ) -> AsyncIterator[ClusterStateReader]:
         self.ways[member.name] = ways
         self.dials[member.name] = dial
         yield lambda: dict.fromkeys(ways, "Seen")
@@ -69,7 +75,7 @@ class Local:
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[Local]:
     agents = Agents()
-    wishes = Wishes(compose(["lubeck", "hamburg", "bergen"]), sample=False)
+    wishes = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
     folder = Folder(tmp_path, keep=False)
     async with federation(wishes, folder, agents.run, lambda _: None) as whole:
         yield Local(whole, agents)
@@ -143,7 +149,7 @@ async def test_a_child_finds_no_way_to_its_supervisors(local: Local) -> None:
 
 
 async def test_what_agents_see_is_told(local: Local) -> None:
-    lubeck, hamburg, bergen, broker = local.whole.told().clusters
+    lubeck, hamburg, bergen, broker = local.whole.status().clusters
 
     assert lubeck.sees == hamburg.sees
     assert bergen.sees == {"bergen": "Seen", "broker": "Seen"}
@@ -151,42 +157,42 @@ async def test_what_agents_see_is_told(local: Local) -> None:
 
 
 async def test_a_cut_parts_two_clusters_and_no_others(local: Local) -> None:
-    await local.whole.carry_out(Cut("lubeck", "hamburg"))
+    await local.whole.execute(Cut("lubeck", "hamburg"))
 
     assert not await local.reaches("lubeck", "hamburg")
     assert not await local.reaches("hamburg", "lubeck")
     assert await local.reaches("lubeck", "lubeck")
     assert await local.reaches("hamburg", "broker")
 
-    await local.whole.carry_out(Heal("hamburg", "lubeck"))
+    await local.whole.execute(Heal("hamburg", "lubeck"))
 
     assert await local.reaches("lubeck", "hamburg")
 
 
 async def test_a_killed_cluster_is_reached_by_nobody_until_it_is_started(local: Local) -> None:
-    told = await local.whole.carry_out(Kill("broker"))
+    status = await local.whole.execute(Kill("broker"))
 
     assert [one.name for one in told.clusters if not one.running] == ["broker"]
     assert not await local.reaches("lubeck", "broker")
     assert not await local.reaches("bergen", "broker")
 
-    await local.whole.carry_out(Start("broker"))
+    await local.whole.execute(Start("broker"))
 
     assert await local.reaches("bergen", "broker")
 
 
 async def test_killing_twice_and_starting_twice_is_harmless(local: Local) -> None:
     for order in (Kill("bergen"), Kill("bergen"), Start("bergen"), Start("bergen")):
-        told = await local.whole.carry_out(order)
+        status = await local.whole.execute(order)
 
     assert all(one.running for one in told.clusters)
 
 
 async def test_healing_everything_starts_what_was_killed(local: Local) -> None:
     for order in (Cut("lubeck", "broker"), Kill("hamburg"), Slow("bergen", 5)):
-        await local.whole.carry_out(order)
+        await local.whole.execute(order)
 
-    told = await local.whole.carry_out(HealAll())
+    status = await local.whole.execute(HealAll())
 
     assert told.cuts == ()
     assert all(one.running and not one.delay_milliseconds for one in told.clusters)
@@ -197,14 +203,14 @@ async def test_a_cluster_that_is_not_there_is_refused(
     local: Local, order: Kill | Cut | Start
 ) -> None:
     with pytest.raises(
-        Unknown, match="no cluster 'rome'; there is: lubeck, hamburg, bergen, broker"
+        UnknownCluster, match="no cluster 'rome'; there is: lubeck, hamburg, bergen, broker"
     ):
-        await local.whole.carry_out(order)
+        await local.whole.execute(order)
 
 
 async def test_a_cluster_cannot_be_cut_from_itself(local: Local) -> None:
     with pytest.raises(UpError, match="the same cluster; to stop it, kill it"):
-        await local.whole.carry_out(Cut("lubeck", "lubeck"))
+        await local.whole.execute(Cut("lubeck", "lubeck"))
 
 
 async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
@@ -212,7 +218,7 @@ async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
 ) -> None:
     async def profile(asked: str | None) -> str:
         agents, folder = Agents(), Folder(tmp_path, keep=True)
-        wishes = Wishes(compose(["rome"]), profile=asked, sample=False)
+        wishes = FederationOptions(plan_members(["rome"]), profile=asked, sample=False)
         async with federation(wishes, folder, agents.run, lambda _: None):
             client = Client(agents.ways["rome"]["broker"])
             return (await client.read(ClusterSet, "local")).spec.profile
@@ -225,9 +231,9 @@ async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
 async def test_what_clusters_hold_is_kept_while_they_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "SAVED_EVERY", timedelta(milliseconds=1))
+    monkeypatch.setattr(embedded, "SAVE_INTERVAL", timedelta(milliseconds=1))
     agents, folder = Agents(), Folder(tmp_path, keep=True)
-    wishes = Wishes(compose(["rome"]), sample=False)
+    wishes = FederationOptions(plan_members(["rome"]), sample=False)
 
     def is_kept() -> bool:
         held = folder.load("rome")
@@ -245,12 +251,17 @@ async def test_agents_start_side_by_side_and_are_gone_before_their_clusters(tmp_
     together, reached = asyncio.Barrier(len(names)), dict[str, int]()
 
     @asynccontextmanager
-    async def run(member: Member, ways: Mapping[str, Transport], _: Dial) -> AsyncIterator[Eyes]:
+    async def run(
+        member: Member, ways: Mapping[str, Transport], _: DialCluster
+    ) -> AsyncIterator[ClusterStateReader]:
         await together.wait()  # which one after another would never end
         yield dict
         reached[member.name] = (await ways[member.name].send(READY)).status
 
-    wishes, folder = Wishes(compose(names), sample=False), Folder(tmp_path, keep=False)
+    wishes, folder = (
+        FederationOptions(plan_members(names), sample=False),
+        Folder(tmp_path, keep=False),
+    )
     async with federation(wishes, folder, run, lambda _: None) as whole:
         assert set(whole.eyes) == set(names)
 
@@ -265,7 +276,7 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
     fails = asyncio.Event()
 
     @asynccontextmanager
-    async def run(member: Member, *_: object) -> AsyncIterator[Eyes]:
+    async def run(member: Member, *_: object) -> AsyncIterator[ClusterStateReader]:
         try:
             if member.name == "bergen" and not later:
                 raise UpError("bergen has no agent")
@@ -281,7 +292,7 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
         raise UpError("bergen has no agent")
 
     async def whole() -> None:
-        wishes = Wishes(compose(["lubeck", "hamburg", "bergen"]), sample=False)
+        wishes = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
         async with federation(wishes, Folder(tmp_path, keep=False), run, lambda _: None):
             fails.set()
             await asyncio.Event().wait()
@@ -307,7 +318,7 @@ async def _answer(access: Access) -> int | str:
 async def test_people_reach_clusters_over_verified_tls_and_with_a_token(tmp_path: Path) -> None:
     folder = Folder(tmp_path, keep=False)
 
-    async with embedded_clusters(compose(["rome"]), folder) as clusters:
+    async with embedded_clusters(plan_members(["rome"]), folder) as clusters:
         rome, broker = (clusters[name].context.access for name in ("rome", "broker"))
         answer = await _answer(rome)
         other_token = await _answer(Access(rome.endpoint, broker.identity))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hanse.local.up.errors import FolderHeld, Spoilt
+from hanse.local.up.errors import CorruptSnapshot, FolderLocked
 from hanse.local.up.folder import Folder
 from tinykube.storage import Snapshot
 
@@ -18,7 +18,7 @@ HELD = Snapshot(
 def test_a_folder_has_one_holder_at_a_time(tmp_path: Path) -> None:
     with (
         Folder(tmp_path / "fleet", keep=False).held(),
-        pytest.raises(FolderHeld, match=f"as process {os.getpid()}; stop it with"),
+        pytest.raises(FolderLocked, match=f"as process {os.getpid()}; stop it with"),
         Folder(tmp_path / "fleet", keep=False).held(),
     ):
         pass
@@ -57,5 +57,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path: Path) -> 
     folder.save("rome", HELD)
     (tmp_path / "clusters/rome.json").write_text('{"version": "seven"}')
 
-    with pytest.raises(Spoilt, match=r"rome\.json: .*; move the file away to start without it"):
+    with pytest.raises(
+        CorruptSnapshot, match=r"rome\.json: .*; move the file away to start without it"
+    ):
         folder.load("rome")

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from hanse.local.up.bootstrap import definitions, foundation
-from hanse.local.up.errors import BadNames
+from hanse.local.up.bootstrap import crd_objects, foundation
+from hanse.local.up.errors import InvalidClusterNames
 from hanse.local.up.sample import sample
-from hanse.local.up.topology import compose
+from hanse.local.up.topology import plan_members
 
 
 def test_the_first_two_supervise_and_the_broker_comes_last() -> None:
-    members = compose(["lubeck", "hamburg", "bergen"])
+    members = plan_members(["lubeck", "hamburg", "bergen"])
 
     assert [(one.name, one.standing) for one in members] == [
         ("lubeck", "supervisor"),
@@ -22,7 +22,7 @@ def test_the_first_two_supervise_and_the_broker_comes_last() -> None:
 
 
 def test_a_child_cannot_reach_its_supervisors() -> None:
-    lubeck, hamburg, bergen, broker = compose(["lubeck", "hamburg", "bergen"])
+    lubeck, hamburg, bergen, broker = plan_members(["lubeck", "hamburg", "bergen"])
 
     assert [bergen.reaches(one) for one in (lubeck, hamburg, bergen, broker)] == [
         False,
@@ -34,7 +34,7 @@ def test_a_child_cannot_reach_its_supervisors() -> None:
 
 
 def test_no_two_clusters_share_addresses() -> None:
-    members = compose([f"city-{number}" for number in range(99)])
+    members = plan_members([f"city-{number}" for number in range(99)])
 
     networks = [
         network
@@ -59,12 +59,12 @@ def test_no_two_clusters_share_addresses() -> None:
     ],
 )
 def test_names_that_cannot_be_used_are_refused(names: list[str], why: str) -> None:
-    with pytest.raises(BadNames, match=why):
-        compose(names)
+    with pytest.raises(InvalidClusterNames, match=why):
+        plan_members(names)
 
 
 def test_only_the_broker_holds_the_rules_of_the_fleet() -> None:
-    lubeck, broker = compose(["lubeck"])
+    lubeck, broker = plan_members(["lubeck"])
 
     assert [one.object["kind"] for one in foundation(broker)].count("ClusterSet") == 1
     kinds = [one.object["kind"] for one in foundation(broker)]
@@ -74,6 +74,6 @@ def test_only_the_broker_holds_the_rules_of_the_fleet() -> None:
 
 
 def test_every_kind_is_defined_once() -> None:
-    paths = [one.path for one in definitions()]
+    paths = [one.path for one in crd_objects()]
 
     assert len(set(paths)) == len(paths)

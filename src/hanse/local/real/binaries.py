@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hanse.local.real.errors import Missing
+from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.programs import Program
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.\d+")
@@ -24,37 +24,37 @@ def cached(program: Program, cache: Path) -> Path:
     return cache / f"{program.name}-{program.version}" / program.name
 
 
-async def find(
+async def find_program(
     program: Program, cache: Path, environment: Mapping[str, str] = os.environ
 ) -> Path | None:
     """The program from `KUBEBUILDER_ASSETS`, `PATH` or the cache, if its version fits."""
     built = cached(program, cache)
-    for candidate in installed(program, environment):
-        if fits(program, await _version_text(program, candidate)):
+    for candidate in installed_paths(program, environment):
+        if version_matches(program, await _version_text(program, candidate)):
             return candidate
     return built if built.is_file() else None
 
 
-async def find_all(programs: Iterable[Program], cache: Path) -> dict[str, Path]:
-    """Each program's path by its name; raises `Missing` with the remedy if one is not there."""
+async def find_programs(programs: Iterable[Program], cache: Path) -> dict[str, Path]:
+    """Each program's path by its name; raises `ProgramMissing` with the remedy if one is not there."""
     wanted = tuple(programs)
-    found = await asyncio.gather(*(find(program, cache) for program in wanted))
+    found = await asyncio.gather(*(find_program(program, cache) for program in wanted))
     missing = [program.name for program, path in zip(wanted, found, strict=True) if path is None]
     if missing:
-        raise Missing(f"not built yet: {', '.join(missing)}; run `make kube-binaries` first")
+        raise ProgramMissing(f"not built yet: {', '.join(missing)}; run `make kube-binaries` first")
     return {
         program.name: path for program, path in zip(wanted, found, strict=True) if path is not None
     }
 
 
-def installed(program: Program, environment: Mapping[str, str]) -> list[Path]:
+def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Path]:
     """Where a program of that name is installed, the most deliberate place first."""
     places = (environment.get("KUBEBUILDER_ASSETS", ""), environment.get("PATH", ""))
     found = (shutil.which(program.name, path=place) for place in places if place)
     return [Path(path) for path in found if path]
 
 
-def fits(program: Program, version_text: str) -> bool:
+def version_matches(program: Program, version_text: str) -> bool:
     """Whether a program that says this of itself has the minor version we run."""
     said, wanted = _VERSION.search(version_text), _VERSION.search(program.version)
     return said is not None and wanted is not None and said.groups() == wanted.groups()

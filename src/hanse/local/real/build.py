@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TextIO
 
-from hanse.local.real.binaries import cache_folder, cached, find
+from hanse.local.real.binaries import cache_folder, cached, find_program
 from hanse.local.real.errors import BuildFailed, RealClusterError
 from hanse.local.real.programs import ALL, MODULES, Program
 from hanse.local.real.progress import BuildReport, report_for
@@ -47,7 +47,7 @@ async def find_or_build(
 
 
 async def _found(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
-    paths = await asyncio.gather(*(find(program, cache) for program in programs))
+    paths = await asyncio.gather(*(find_program(program, cache) for program in programs))
     return {
         program.name: path
         for program, path in zip(programs, paths, strict=True)

@@ -17,15 +17,15 @@ from hanse.local.real.config import (
     ETCD_CLIENTS,
     ETCD_PEERS,
     Broker,
-    Layout,
+    ClusterConfig,
     Workloads,
     commands,
     prepare,
 )
-from hanse.local.real.errors import NotReady, ServerDied, SnapshotFailed
+from hanse.local.real.errors import ClusterNotReady, ServerDied, SnapshotFailed
 from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
 from hanse.local.real.programs import API_SERVER, ETCD_SERVER, ETCDCTL, ETCDUTL, KWOK_CONTROLLER
-from hanse.local.real.server import Keeper, Server, proportional_memory
+from hanse.local.real.server import ProcessGroup, Server, proportional_memory
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
 from tinykube.controllers.volumes import Volumes
 
@@ -40,25 +40,25 @@ class RealCluster:
 
     def __init__(
         self,
-        layout: Layout,
+        config: ClusterConfig,
         binaries: Mapping[str, Path],
-        keeper: Keeper,
+        keeper: ProcessGroup,
         on_death: Callable[[ServerDied], None],
         say: Callable[[str], None],
     ) -> None:
-        self.layout = layout
-        self.access: Access = prepare(layout)
+        self.config = config
+        self.access: Access = prepare(config)
         """How the cluster's administrator reaches it."""
         self.servers = {
             command.program: Server(command, keeper, on_death)
-            for command in commands(layout, binaries)
+            for command in commands(config, binaries)
         }
         self._binaries = binaries
         self._say = say
 
     @property
     def name(self) -> str:
-        return self.layout.name
+        return self.config.name
 
     @property
     def context(self) -> Context:
@@ -104,27 +104,27 @@ class RealCluster:
 
     async def save(self, snapshot: Path) -> None:
         """Write all that the cluster holds now to a file, while it goes on."""
-        await _save_etcd(self._binaries, self.layout.directory, snapshot)
+        await _save_etcd(self._binaries, self.config.directory, snapshot)
 
     async def restore(self, snapshot: Path) -> None:
         """Go back to what a snapshot holds, resourceVersions included, and start from there."""
         await self.stop()
-        await _restore_etcd(self._binaries, self.layout.directory, snapshot)
+        await _restore_etcd(self._binaries, self.config.directory, snapshot)
         await self.start()
 
-    async def provide(self) -> None:
+    async def run_provisioners(self) -> None:
         """Give Services load-balancer addresses and claims volumes, until cancelled."""
-        match self.layout.role:
+        match self.config.role:
             case Broker():
                 return
             case Workloads():
-                balancers = [str(self.layout.ranges.load_balancers)]
+                balancers = [str(self.config.ranges.load_balancers)]
                 async with self._connected() as transport, asyncio.TaskGroup() as group:
                     addresses = LoadBalancerAddresses(transport, balancers)
                     group.create_task(addresses.run(), name="load-balancer addresses")
                     group.create_task(Volumes(transport).run(), name="volumes")
             case _:
-                assert_never(self.layout.role)
+                assert_never(self.config.role)
 
     def memory(self) -> int:
         """What the cluster's servers take, in bytes."""
@@ -138,15 +138,15 @@ class RealCluster:
             await release_nodes(transport)
 
     async def _await_workloads(self) -> None:
-        match self.layout.role:
+        match self.config.role:
             case Broker():
                 return
             case Workloads(nodes):
                 async with self._connected() as transport:
-                    await create_nodes(transport, self.name, nodes, self.layout.ranges)
+                    await create_nodes(transport, self.name, nodes, self.config.ranges)
                 await self._await(lambda api: all_schedulable(api, nodes), "pods can run")
             case _:
-                assert_never(self.layout.role)
+                assert_never(self.config.role)
 
     async def _await(self, ready: Callable[[Transport], Awaitable[bool]], what: str) -> None:
         """Ask until the answer is yes; a server that dies meanwhile, or patience, ends it."""
@@ -156,9 +156,9 @@ class RealCluster:
             while not await _asked(ready, transport):
                 self._fail_if_dead()
                 if loop.time() - began > READY_PATIENCE.total_seconds():
-                    raise NotReady(
+                    raise ClusterNotReady(
                         f"{self.name} is not ready after {READY_PATIENCE.total_seconds():.0f} s: "
-                        f"still waiting until {what}; see the logs in {self.layout.logs}"
+                        f"still waiting until {what}; see the logs in {self.config.logs}"
                     )
                 await asyncio.sleep(0.1)
         self._say(f"{self.name}: {what}")

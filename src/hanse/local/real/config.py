@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from hanse.kube.access import Access, Endpoint, Identity
 from hanse.kube.authority import Authority, Issued
-from hanse.local.kubeconfig import Context, write_kubeconfig, write_private
-from hanse.local.ranges import Ranges
+from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
+from hanse.local.ranges import AddressRanges
 from hanse.local.real.kwok import kwok_configuration
 from hanse.local.real.programs import (
     API_SERVER,
@@ -21,7 +21,7 @@ from hanse.local.real.programs import (
     KWOK_CONTROLLER,
     SCHEDULER,
 )
-from hanse.local.real.server import Command
+from hanse.local.real.server import ServerCommand
 
 ETCD_CLIENTS = "unix://etcd.sock:0"
 """A socket in the cluster's own folder: it takes no port, and nobody else can open it."""
@@ -59,12 +59,12 @@ class Broker(Struct, frozen=True):
 Role = Workloads | Broker
 
 
-class Layout(Struct, frozen=True):
+class ClusterConfig(Struct, frozen=True):
     """Where one cluster lives: folders, port, addresses."""
 
     name: str
     role: Role
-    ranges: Ranges
+    ranges: AddressRanges
     port: int
     directory: Path
     logs: Path
@@ -85,31 +85,31 @@ _Part = tuple[str, tuple[str, ...]]
 """A program and its arguments."""
 
 
-def commands(layout: Layout, binaries: Mapping[str, Path]) -> tuple[Command, ...]:
+def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[ServerCommand, ...]:
     """The servers of one cluster, in the order in which each needs those before it."""
     parts: tuple[_Part, ...]
-    match layout.role:
+    match config.role:
         case Broker():
-            parts = (_etcd(), _api_server(layout), _controllers(BROKER_CONTROLLERS))
+            parts = (_etcd(), _api_server(config), _controllers(BROKER_CONTROLLERS))
         case Workloads():
             parts = (
                 _etcd(),
-                _api_server(layout),
+                _api_server(config),
                 _controllers(WORKLOAD_CONTROLLERS),
                 (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
-                _kwok(layout),
+                _kwok(config),
             )
         case _:
-            assert_never(layout.role)
+            assert_never(config.role)
     return tuple(
-        Command(
-            cluster=layout.name,
+        ServerCommand(
+            cluster=config.name,
             program=program,
             executable=binaries[program],
             arguments=arguments,
-            directory=layout.directory,
-            log=layout.logs / f"{program}.log",
-            port=layout.port if program == API_SERVER.name else None,
+            directory=config.directory,
+            log=config.logs / f"{program}.log",
+            port=config.port if program == API_SERVER.name else None,
         )
         for program, arguments in parts
     )
@@ -129,20 +129,20 @@ def _etcd() -> _Part:
     )
 
 
-def _api_server(layout: Layout) -> _Part:
+def _api_server(config: ClusterConfig) -> _Part:
     return API_SERVER.name, (
         f"--etcd-servers={ETCD_CLIENTS}",
         "--bind-address=127.0.0.1",
-        f"--secure-port={layout.port}",
-        f"--advertise-address={layout.ranges.api_server}",
-        f"--service-cluster-ip-range={layout.ranges.services}",
+        f"--secure-port={config.port}",
+        f"--advertise-address={config.ranges.api_server}",
+        f"--service-cluster-ip-range={config.ranges.services}",
         "--authorization-mode=RBAC",
         "--client-ca-file=pki/ca.crt",
         "--tls-cert-file=pki/api-server.crt",
         "--tls-private-key-file=pki/api-server.key",
         # Without it, a server that is stopped alone waits for its clients to end their watches.
         "--shutdown-watch-termination-grace-period=1s",
-        f"--service-account-issuer=https://kubernetes.{layout.name}.hanse.local",
+        f"--service-account-issuer=https://kubernetes.{config.name}.hanse.local",
         "--service-account-key-file=pki/service-accounts.key",
         "--service-account-signing-key-file=pki/service-accounts.key",
         "--profiling=false",
@@ -166,37 +166,37 @@ def _controllers(which: tuple[str, ...]) -> _Part:
     )
 
 
-def _kwok(layout: Layout) -> _Part:
+def _kwok(config: ClusterConfig) -> _Part:
     return KWOK_CONTROLLER.name, (
         "--kubeconfig=kwok.kubeconfig",
         "--config=kwok.yaml",
-        f"--cidr={layout.ranges.pods[1]}/{layout.ranges.pods.prefixlen}",
-        f"--node-ip={layout.ranges.nodes[-3]}",
+        f"--cidr={config.ranges.pods[1]}/{config.ranges.pods.prefixlen}",
+        f"--node-ip={config.ranges.nodes[-3]}",
         "--node-port=0",
         "--manage-all-nodes=true",
         "--node-lease-duration-seconds=40",
     )
 
 
-def prepare(layout: Layout) -> Access:
+def prepare(config: ClusterConfig) -> Access:
     """Write a cluster's files, and give back how its administrator reaches it.
 
     The authority and the key of service-account tokens are kept from an earlier run, so that
     credentials stay valid when a cluster is started again over its data.
     """
-    keys = layout.directory / "pki"
-    layout.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    layout.directory.chmod(0o700)
+    keys = config.directory / "pki"
+    config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    config.directory.chmod(0o700)
     keys.mkdir(exist_ok=True, mode=0o700)
-    layout.logs.mkdir(parents=True, exist_ok=True)
-    authority = _authority(keys, layout.name)
-    _keep(keys, "api-server", authority.server("kube-apiserver", layout.hosts))
+    config.logs.mkdir(parents=True, exist_ok=True)
+    authority = _authority(keys, config.name)
+    _keep(keys, "api-server", authority.server("kube-apiserver", config.hosts))
     _service_account_key(keys / "service-accounts.key")
-    _write_configurations(layout, authority)
-    return _access(layout, authority, "admin", "system:masters")
+    _write_configurations(config, authority)
+    return _access(config, authority, "admin", "system:masters")
 
 
-def _write_configurations(layout: Layout, authority: Authority) -> None:
+def _write_configurations(config: ClusterConfig, authority: Authority) -> None:
     users = {
         "controller-manager": ("system:kube-controller-manager",),
         "scheduler": ("system:kube-scheduler",),
@@ -204,17 +204,17 @@ def _write_configurations(layout: Layout, authority: Authority) -> None:
         "kwok": ("kwok", "system:masters"),
     }
     for file, (user, *groups) in users.items():
-        access = _access(layout, authority, user, *groups)
-        context = Context(layout.name, access, user)
-        write_kubeconfig(layout.directory / f"{file}.kubeconfig", [context])
-    (layout.directory / "scheduler.yaml").write_text(_scheduler_configuration())
-    (layout.directory / "kwok.yaml").write_text(kwok_configuration())
+        access = _access(config, authority, user, *groups)
+        context = Context(config.name, access, user)
+        write_kubeconfig(config.directory / f"{file}.kubeconfig", [context])
+    (config.directory / "scheduler.yaml").write_text(_scheduler_configuration())
+    (config.directory / "kwok.yaml").write_text(kwok_configuration())
 
 
-def _access(layout: Layout, authority: Authority, user: str, *groups: str) -> Access:
+def _access(config: ClusterConfig, authority: Authority, user: str, *groups: str) -> Access:
     issued = authority.client(user, groups)
     return Access(
-        Endpoint(layout.server, ca=authority.certificate),
+        Endpoint(config.server, ca=authority.certificate),
         Identity(certificate=issued.certificate, key=issued.key),
     )
 
@@ -229,7 +229,7 @@ def _authority(keys: Path, name: str) -> Authority:
 
 
 def _keep(keys: Path, name: str, issued: Issued) -> None:
-    write_private(keys / f"{name}.key", issued.key)
+    write_private_file(keys / f"{name}.key", issued.key)
     (keys / f"{name}.crt").write_bytes(issued.certificate)
 
 
@@ -242,7 +242,7 @@ def _service_account_key(path: Path) -> None:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-    write_private(path, key)
+    write_private_file(path, key)
 
 
 def _scheduler_configuration() -> str:

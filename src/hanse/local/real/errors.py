@@ -17,7 +17,7 @@ class RealClusterError(Exception):
     """The kubernetes engine cannot do what it was asked."""
 
 
-class NoGo(RealClusterError):
+class GoNotFound(RealClusterError):
     """There is no Go to build with, and none could be installed."""
 
 
@@ -29,15 +29,15 @@ class BuildFailed(RealClusterError):
         self.log = log
 
 
-class Missing(RealClusterError):
+class ProgramMissing(RealClusterError):
     """A program is neither installed nor built yet."""
 
 
-class FolderInUse(RealClusterError):
+class FleetFolderLocked(RealClusterError):
     """Another fleet keeps its state there."""
 
 
-class PortHeld(RealClusterError):
+class PortInUse(RealClusterError):
     """Another process listens where a server must."""
 
 
@@ -52,7 +52,7 @@ class ServerDied(RealClusterError):
         self.log = log
 
 
-class NotReady(RealClusterError):
+class ClusterNotReady(RealClusterError):
     """A server runs and did not become ready in time."""
 
 

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from hanse.local.kubeconfig import write_kubeconfig
-from hanse.local.ranges import ranges_of
+from hanse.local.ranges import address_ranges
 from hanse.local.real.cluster import RealCluster
-from hanse.local.real.config import Broker, Layout, Role, Workloads
-from hanse.local.real.errors import FolderInUse, RealClusterError, ServerDied
-from hanse.local.real.ports import Claims
-from hanse.local.real.server import Keeper
+from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads
+from hanse.local.real.errors import FleetFolderLocked, RealClusterError, ServerDied
+from hanse.local.real.ports import PortReservations
+from hanse.local.real.server import ProcessGroup
 
 NAMES = ("lubeck", "hamburg", "bergen")
 BROKER = "broker"
@@ -49,8 +49,8 @@ class RealFleet:
         self._say = say
         self._deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
         self._lock: TextIO | None = None
-        self._keeper: Keeper | None = None
-        self._claims = Claims()
+        self._keeper: ProcessGroup | None = None
+        self._claims = PortReservations()
 
     @property
     def kubeconfig(self) -> Path:
@@ -81,7 +81,7 @@ class RealFleet:
         """Start every cluster at once, and wait until all are ready."""
         began = time.monotonic()
         self._lock = _lock(self.directory)
-        self._keeper = Keeper()
+        self._keeper = ProcessGroup()
         self.clusters = self._laid_out(self._keeper)
         contexts = [cluster.context for cluster in self.clusters.values()]
         write_kubeconfig(self.kubeconfig, contexts)
@@ -106,16 +106,16 @@ class RealFleet:
                 self._lock.close()
                 self._lock = None
 
-    async def provide(self) -> None:
+    async def run_provisioners(self) -> None:
         """Give Services their load balancers and claims their volumes, until cancelled.
 
         No controller of Kubernetes does, where there is no cloud.
         """
         async with asyncio.TaskGroup() as group:
             for cluster in self.clusters.values():
-                group.create_task(cluster.provide(), name=f"provide for {cluster.name}")
+                group.create_task(cluster.run_provisioners(), name=f"provide for {cluster.name}")
 
-    async def next_death(self) -> ServerDied:
+    async def next_dead_server(self) -> ServerDied:
         """Wait until a server ends that nobody stopped; each death is given once."""
         return await self._deaths.get()
 
@@ -123,16 +123,16 @@ class RealFleet:
         """What each cluster's servers take, in bytes."""
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
-    def _laid_out(self, keeper: Keeper) -> dict[str, RealCluster]:
+    def _laid_out(self, keeper: ProcessGroup) -> dict[str, RealCluster]:
         given = set(self._ports.values())
         wanted = 2 * len(self._roles)
         chosen = (port for port in self._claims.take(wanted) if port not in given)
         return {
             name: RealCluster(
-                Layout(
+                ClusterConfig(
                     name=name,
                     role=role,
-                    ranges=ranges_of(index),
+                    ranges=address_ranges(index),
                     port=self._ports.get(name) or next(chosen),
                     directory=self.directory / "clusters" / name,
                     logs=self.directory / "logs" / name,
@@ -156,7 +156,7 @@ def _lock(directory: Path) -> TextIO:
         lock.seek(0)
         holder = lock.read().strip()
         lock.close()
-        raise FolderInUse(
+        raise FleetFolderLocked(
             f"{directory} is in use by the fleet of process {holder or 'unknown'}; "
             "stop that one or choose another folder"
         ) from None

@@ -16,7 +16,7 @@ import yaml
 
 from hanse.kube.errors import error_of
 from hanse.kube.request import Request, Transport
-from hanse.local.ranges import Ranges
+from hanse.local.ranges import AddressRanges
 from tinykube.controllers.nodes import NodeRanges, plan_nodes
 
 _READY = '.metadata.annotations["sim.hanse.dev/ready"]'
@@ -258,7 +258,7 @@ _ROOM = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "pods": "1
 """Enough for every scenario on three nodes: here a scheduler counts."""
 
 
-def nodes_of(cluster: str, count: int, ranges: Ranges) -> list[dict[str, Any]]:
+def nodes_of(cluster: str, count: int, ranges: AddressRanges) -> list[dict[str, Any]]:
     """The nodes of an embedded cluster of that name: scenarios cannot tell them apart."""
     # kwok gives out a range from its very first address, which must not be the network's own.
     upper_half = list(ranges.pods.subnets())[1]
@@ -271,7 +271,9 @@ def nodes_of(cluster: str, count: int, ranges: Ranges) -> list[dict[str, Any]]:
     ]
 
 
-async def create_nodes(transport: Transport, cluster: str, count: int, ranges: Ranges) -> None:
+async def create_nodes(
+    transport: Transport, cluster: str, count: int, ranges: AddressRanges
+) -> None:
     """Make sure that the nodes exist; those of an earlier run are left as they are."""
     for node in nodes_of(cluster, count, ranges):
         body = msgspec.json.encode(node)

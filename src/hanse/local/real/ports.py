@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hanse.local.real.errors import PortHeld
+from hanse.local.real.errors import PortInUse
 
 BELOW_EPHEMERAL = range(16_000, 30_000)
 """Below what kernels give to outgoing connections, so that none of those takes a server's port
@@ -18,14 +18,14 @@ while it restarts; and below the node ports of Kubernetes."""
 _LISTENING = "0A"
 
 
-class Holder(Struct, frozen=True):
+class PortOwner(Struct, frozen=True):
     """The process that listens on a port."""
 
     pid: int
     program: str
 
 
-class Claims:
+class PortReservations:
     """Ports that nobody else is given for as long as this is open, listened on or not.
 
     A server needs its port from when it was chosen, and again after it was away. A claim is a
@@ -41,7 +41,7 @@ class Claims:
         for port in random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL)):
             if len(found) == count:
                 break
-            if self._claimed(port) and is_free(port):
+            if self._claimed(port) and is_port_free(port):
                 found.append(port)
         return found
 
@@ -64,11 +64,11 @@ class Claims:
 
 def free_ports(count: int) -> list[int]:
     """Different ports on which nobody listens now and which no fleet has claimed."""
-    with closing(Claims()) as claims:
+    with closing(PortReservations()) as claims:
         return claims.take(count)
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """Whether a server could listen on this port of 127.0.0.1 now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do it: connections that still linger from an earlier one do not count.
@@ -80,26 +80,26 @@ def is_free(port: int) -> bool:
     return True
 
 
-async def await_free(port: int, patience: timedelta) -> None:
-    """Wait for a port whose holder is perhaps ending; raises `PortHeld` with the holder's name."""
+async def wait_until_free(port: int, patience: timedelta) -> None:
+    """Wait for a port whose holder is perhaps ending; raises `PortInUse` with the holder's name."""
     try:
         async with asyncio.timeout(patience.total_seconds()):
-            while not is_free(port):  # noqa: ASYNC110 - the kernel tells nobody
+            while not is_port_free(port):  # noqa: ASYNC110 - the kernel tells nobody
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        holder = holder_of(port)
+        holder = find_port_owner(port)
         by = f"process {holder.pid} ({holder.program})" if holder else "another process"
-        raise PortHeld(f"port {port} is held by {by}; end it, or choose another port") from None
+        raise PortInUse(f"port {port} is held by {by}; end it, or choose another port") from None
 
 
-def holder_of(port: int, proc: Path = Path("/proc")) -> Holder | None:
+def find_port_owner(port: int, proc: Path = Path("/proc")) -> PortOwner | None:
     """Who listens on a port, as far as this system and our rights let us see."""
     sockets = {f"socket:[{inode}]" for inode in _listeners(port, proc)}
     if not sockets:
         return None
     for process in proc.glob("[0-9]*"):
         if _holds(process, sockets):
-            return Holder(int(process.name), _program(process))
+            return PortOwner(int(process.name), _program(process))
     return None
 
 

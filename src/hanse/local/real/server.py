@@ -12,13 +12,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse.local.real.errors import ServerDied
-from hanse.local.real.ports import await_free
+from hanse.local.real.ports import wait_until_free
 
 PORT_PATIENCE = timedelta(seconds=10)
 STOP_PATIENCE = timedelta(seconds=10)
 
 
-class Command(Struct, frozen=True):
+class ServerCommand(Struct, frozen=True):
     """How a server of a cluster is run: relative paths among its arguments start at `directory`."""
 
     cluster: str
@@ -30,7 +30,7 @@ class Command(Struct, frozen=True):
     port: int | None = None
 
 
-class Keeper:
+class ProcessGroup:
     """A process group that ends, to the last member, as soon as this process ends or lets go.
 
     Its leader waits for the end of a pipe that only this process can write to, which comes even
@@ -62,7 +62,7 @@ class Server:
     """A server process that can be started again after it was stopped, killed or has died."""
 
     def __init__(
-        self, command: Command, keeper: Keeper, on_death: Callable[[ServerDied], None]
+        self, command: ServerCommand, keeper: ProcessGroup, on_death: Callable[[ServerDied], None]
     ) -> None:
         self.command = command
         self._keeper = keeper
@@ -92,7 +92,7 @@ class Server:
         if self.running:
             return
         if self.command.port is not None:
-            await await_free(self.command.port, PORT_PATIENCE)
+            await wait_until_free(self.command.port, PORT_PATIENCE)
         self._process = _spawn(self.command, self._keeper.group)
         self._expected_to_run = True
         self._ended = asyncio.get_running_loop().create_future()
@@ -137,7 +137,7 @@ class Server:
         return ServerDied(self.command.cluster, self.command.program, code, self.command.log)
 
 
-def _spawn(command: Command, group: int) -> subprocess.Popen[bytes]:
+def _spawn(command: ServerCommand, group: int) -> subprocess.Popen[bytes]:
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own arguments

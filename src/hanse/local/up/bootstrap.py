@@ -40,7 +40,7 @@ IDENTITY = "/api/v1/namespaces/kube-system"
 """The namespace whose uid tells clusters apart."""
 
 
-class Wanted(Struct, frozen=True):
+class BootstrapObject(Struct, frozen=True):
     """An object and the collection it belongs to."""
 
     collection: str
@@ -51,19 +51,19 @@ class Wanted(Struct, frozen=True):
         return f"{self.collection}/{self.object['metadata']['name']}"
 
 
-CLUSTER_SET = Wanted(
+CLUSTER_SET = BootstrapObject(
     "/apis/hanse.dev/v1alpha1/clustersets",
     {"apiVersion": "hanse.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "local"}},
 )
 """The rules of the fleet, with their defaults."""
 
 
-def definitions() -> tuple[Wanted, ...]:
+def crd_objects() -> tuple[BootstrapObject, ...]:
     """Our kinds, and stand-ins for those of others."""
-    return tuple(Wanted(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
+    return tuple(BootstrapObject(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
 
 
-def foundation(member: Member) -> tuple[Wanted, ...]:
+def foundation(member: Member) -> tuple[BootstrapObject, ...]:
     """What every cluster has, and on the broker the rules of the fleet."""
     made = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
@@ -71,13 +71,15 @@ def foundation(member: Member) -> tuple[Wanted, ...]:
     return (*made, namespace_object(BROKER_NAMESPACE), CLUSTER_SET, *_at_the_door())
 
 
-def _at_the_door() -> tuple[Wanted, ...]:
+def _at_the_door() -> tuple[BootstrapObject, ...]:
     """What the broker's API server refuses of StatefulSets, where it evaluates such policies."""
     policies = (*annotation_policy(BROKER_NAMESPACE), *name_policy(BROKER_NAMESPACE))
-    return tuple(Wanted(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies)
+    return tuple(
+        BootstrapObject(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies
+    )
 
 
-def place_of(member: Member, uid: str) -> Wanted:
+def place_of(member: Member, uid: str) -> BootstrapObject:
     """A member's Lease on the broker as joining makes it: its id is that cluster's only."""
     marks = {"name": member.name, "namespace": BROKER_NAMESPACE, "annotations": {CLUSTER_UID: uid}}
     made: Wire = {
@@ -86,12 +88,12 @@ def place_of(member: Member, uid: str) -> Wanted:
         "metadata": marks,
         "spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS},
     }
-    return Wanted(SIGNS_OF_LIFE, made)
+    return BootstrapObject(SIGNS_OF_LIFE, made)
 
 
-def namespace_object(name: str) -> Wanted:
+def namespace_object(name: str) -> BootstrapObject:
     made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return Wanted("/api/v1/namespaces", made)
+    return BootstrapObject("/api/v1/namespaces", made)
 
 
 def is_ready(obj: Wire) -> bool:
@@ -111,7 +113,7 @@ PATIENCE = timedelta(seconds=30)
 _LOOK_AGAIN = timedelta(milliseconds=20)
 
 
-async def install_definitions(transport: Transport, wanted: Sequence[Wanted]) -> None:
+async def install_crds(transport: Transport, wanted: Sequence[BootstrapObject]) -> None:
     """Define kinds, or bring them to our version, and wait until they are served."""
     await asyncio.gather(*(_defined(transport, one) for one in wanted))
     names = {one.object["metadata"]["name"] for one in wanted}
@@ -119,13 +121,13 @@ async def install_definitions(transport: Transport, wanted: Sequence[Wanted]) ->
         await asyncio.sleep(_LOOK_AGAIN.total_seconds())
 
 
-async def install(transport: Transport, wanted: Iterable[Wanted]) -> None:
+async def install(transport: Transport, wanted: Iterable[BootstrapObject]) -> None:
     """Create objects in order; one that is there may have been changed by a person, and stays."""
     for one in wanted:
-        await install_new(transport, one)
+        await create_if_absent(transport, one)
 
 
-async def install_new(transport: Transport, wanted: Wanted) -> bool:
+async def create_if_absent(transport: Transport, wanted: BootstrapObject) -> bool:
     """Create an object unless it is there; whether it is new."""
     answer = await _create(transport, wanted)
     if answer.status == 409:
@@ -134,7 +136,7 @@ async def install_new(transport: Transport, wanted: Wanted) -> bool:
     return True
 
 
-async def renew(transport: Transport, wanted: Wanted) -> None:
+async def renew(transport: Transport, wanted: BootstrapObject) -> None:
     """Bring the data of an object that is there up to date: credentials are new at every start."""
     body = msgspec.json.encode({"data": wanted.object["data"]})
     request = Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
@@ -143,9 +145,9 @@ async def renew(transport: Transport, wanted: Wanted) -> None:
         _successful(answer)
 
 
-async def mark(transport: Transport, wanted: Wanted) -> None:
+async def mark(transport: Transport, wanted: BootstrapObject) -> None:
     """Create an object; of one that is there only the annotations are ours."""
-    if await install_new(transport, wanted):
+    if await create_if_absent(transport, wanted):
         return
     marks = {"annotations": wanted.object["metadata"]["annotations"]}
     body = msgspec.json.encode({"metadata": marks})
@@ -167,7 +169,7 @@ async def follow_profile(transport: Transport, profile: str) -> None:
     _successful(await transport.send(request))
 
 
-async def await_ready(transport: Transport, wanted: Wanted) -> bool:
+async def await_ready(transport: Transport, wanted: BootstrapObject) -> bool:
     """Wait until an object does what it is there for, or for as long as that may take."""
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -192,12 +194,12 @@ async def _alive(transport: Transport) -> set[str]:
     return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
 
 
-async def _is_ready(transport: Transport, wanted: Wanted) -> bool:
+async def _is_ready(transport: Transport, wanted: BootstrapObject) -> bool:
     answer = _successful(await transport.send(Request("GET", wanted.path)))
     return is_ready(msgspec.json.decode(answer.body))
 
 
-async def _defined(transport: Transport, wanted: Wanted) -> None:
+async def _defined(transport: Transport, wanted: BootstrapObject) -> None:
     answer = await _create(transport, wanted)
     if answer.status == 409:
         body = msgspec.json.encode({"spec": wanted.object["spec"]})
@@ -207,7 +209,7 @@ async def _defined(transport: Transport, wanted: Wanted) -> None:
     _successful(answer)
 
 
-async def _create(transport: Transport, wanted: Wanted) -> Response:
+async def _create(transport: Transport, wanted: BootstrapObject) -> Response:
     body = msgspec.json.encode(wanted.object)
     return await transport.send(Request("POST", wanted.collection, body=body))
 
@@ -276,7 +278,7 @@ async def form(
 
 async def install_federation(transport: Transport, wanted: Manifest) -> None:
     """Create the Federation; where it stands, members keep their places at this run's URLs."""
-    if await install_new(transport, _wanted(wanted)):
+    if await create_if_absent(transport, _wanted(wanted)):
         return
     path = path_of(wanted.kind, "", wanted.name)
     answer = await transport.send(Request("GET", path))
@@ -289,7 +291,7 @@ async def install_federation(transport: Transport, wanted: Manifest) -> None:
 
 
 async def _put(transport: Transport, wanted: Manifest) -> None:
-    if await install_new(transport, _wanted(wanted)):
+    if await create_if_absent(transport, _wanted(wanted)):
         return
     path = path_of(wanted.kind, wanted.namespace, wanted.name)
     body = msgspec.json.encode({"data": wanted.wire["data"]})
@@ -305,5 +307,5 @@ async def _token(transport: Transport) -> str:
     return str(msgspec.json.decode(answer.body)["status"]["token"])
 
 
-def _wanted(one: Manifest) -> Wanted:
-    return Wanted(path_of(one.kind, one.namespace), one.wire)
+def _wanted(one: Manifest) -> BootstrapObject:
+    return BootstrapObject(path_of(one.kind, one.namespace), one.wire)

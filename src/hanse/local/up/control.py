@@ -58,18 +58,18 @@ class Slow(Order, frozen=True):
     milliseconds: int
 
 
-class List(Order, frozen=True):
+class GetStatus(Order, frozen=True):
     """Only tell how things are."""
 
 
-class Enter(Order, frozen=True):
+class CreateLoginLink(Order, frozen=True):
     """Tell a link that lets a browser into the dashboard, once."""
 
 
-AnyOrder = Cut | Heal | HealAll | Kill | Start | Slow | List | Enter
+ControlRequest = Cut | Heal | HealAll | Kill | Start | Slow | GetStatus | CreateLoginLink
 
 
-class ClusterTold(Struct, frozen=True):
+class LocalClusterStatus(Struct, frozen=True):
     """One cluster as it is now."""
 
     name: str
@@ -90,55 +90,55 @@ class ClusterTold(Struct, frozen=True):
     """What its agent knows of each cluster: Synced, or what else and why."""
 
 
-class Told(Struct, frozen=True):
+class LocalFederationStatus(Struct, frozen=True):
     """The federation as it is now: the answer to any order that could be carried out."""
 
     pid: int
     engine: str
-    clusters: tuple[ClusterTold, ...]
+    clusters: tuple[LocalClusterStatus, ...]
     cuts: tuple[tuple[str, str], ...]
     dns: str = ""
     """Where names are answered to those who ask from no cluster."""
     dashboard: str = ""
-    """The dashboard's address; after `Enter` a link that lets a browser in, once."""
+    """The dashboard's address; after `CreateLoginLink` a link that lets a browser in, once."""
 
 
-class Refused(Struct, frozen=True):
+class ControlError(Struct, frozen=True):
     """The answer to an order that could not."""
 
     refused: str
 
 
-_orders: "msgspec.json.Decoder[AnyOrder]" = msgspec.json.Decoder(AnyOrder)
+_orders: "msgspec.json.Decoder[ControlRequest]" = msgspec.json.Decoder(ControlRequest)
 
 
-def order_in(line: bytes) -> AnyOrder:
+def order_in(line: bytes) -> ControlRequest:
     """Raises `msgspec.DecodeError` for anything else."""
     return _orders.decode(line)
 
 
-def answer_in(line: bytes) -> Told | Refused:
+def answer_in(line: bytes) -> LocalFederationStatus | ControlError:
     """The answer that was sent; raises `msgspec.DecodeError` for anything else."""
     answer: dict[str, Any] = msgspec.json.decode(line)
     if "refused" in answer:
-        return msgspec.convert(answer, Refused)
-    return msgspec.convert(answer, Told)
+        return msgspec.convert(answer, ControlError)
+    return msgspec.convert(answer, LocalFederationStatus)
 
 
-CarryOut = Callable[[AnyOrder], Awaitable[Told]]
+CarryOut = Callable[[ControlRequest], Awaitable[LocalFederationStatus]]
 
 _LONGEST_ADDRESS = 100
 """Kernels take a few more bytes, and not all take the same."""
 
 
 @asynccontextmanager
-async def listening(path: Path, carry_out: CarryOut) -> AsyncIterator[None]:
+async def serve_control_socket(path: Path, execute: CarryOut) -> AsyncIterator[None]:
     """Take orders on a socket at a path until the block ends."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(msgspec.json.encode(await _carried_out(carry_out, line)) + b"\n")
+                writer.write(msgspec.json.encode(await _carried_out(execute, line)) + b"\n")
                 await writer.drain()
         except ConnectionError:
             return  # whoever asked has left
@@ -152,16 +152,16 @@ async def listening(path: Path, carry_out: CarryOut) -> AsyncIterator[None]:
         server.close()
 
 
-async def _carried_out(carry_out: CarryOut, line: bytes) -> Told | Refused:
+async def _carried_out(execute: CarryOut, line: bytes) -> LocalFederationStatus | ControlError:
     try:
-        return await carry_out(order_in(line))
+        return await execute(order_in(line))
     except msgspec.DecodeError as error:
-        return Refused(f"that is no order: {error}")
+        return ControlError(f"that is no order: {error}")
     except UpError as error:
-        return Refused(str(error))
+        return ControlError(str(error))
 
 
-async def ask(path: Path, order: AnyOrder) -> Told:
+async def send_request(path: Path, order: ControlRequest) -> LocalFederationStatus:
     """Give an order to the federation that listens at a path; raises `UpError` if it refuses."""
     try:
         with _address(path) as address:
@@ -180,9 +180,9 @@ async def ask(path: Path, order: AnyOrder) -> Told:
     if not line:
         raise UpError("the federation ended before it answered; start it again with `hanse up`")
     match answer_in(line):
-        case Refused(why):
+        case ControlError(why):
             raise UpError(why)
-        case Told() as told:
+        case LocalFederationStatus() as told:
             return told
 
 

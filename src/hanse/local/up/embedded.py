@@ -28,7 +28,7 @@ from tinykube.webhooks import HttpsCaller, WebhookCaller
 _HOST = "127.0.0.1"
 _GRACE = timedelta(milliseconds=200)
 _NO_DELAY = timedelta(0)
-SAVED_EVERY = timedelta(seconds=2)
+SAVE_INTERVAL = timedelta(seconds=2)
 """What a federation that keeps its objects may lose when it is killed."""
 
 
@@ -145,7 +145,7 @@ class EmbeddedCluster:
         while True:
             if kept != (kept := self.api.storage.version):
                 await self._save()
-            await asyncio.sleep(SAVED_EVERY.total_seconds())
+            await asyncio.sleep(SAVE_INTERVAL.total_seconds())
 
     async def _save(self) -> None:
         """Save beside all else; one that has begun ends, so that none overtakes a later one."""

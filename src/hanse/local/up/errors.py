@@ -13,19 +13,19 @@ class UpError(Exception):
     """A local federation cannot do what it was asked."""
 
 
-class BadNames(UpError):
+class InvalidClusterNames(UpError):
     """The clusters' names cannot be used."""
 
 
-class FolderHeld(UpError):
+class FolderLocked(UpError):
     """Another federation runs in the folder."""
 
 
-class Spoilt(UpError):
+class CorruptSnapshot(UpError):
     """What a folder keeps cannot be read."""
 
 
-class Unknown(UpError):
+class UnknownCluster(UpError):
     """There is no cluster of that name."""
 
 

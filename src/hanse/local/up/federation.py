@@ -14,39 +14,39 @@ from hanse.kube.access import Credentials
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
-from hanse.local.links import Links, Nowhere
+from hanse.local.links import Links, UnreachableTransport
 from hanse.local.up.bootstrap import (
     FORMER_WEBHOOKS,
     await_ready,
     await_signs_of_life,
-    definitions,
+    crd_objects,
+    create_if_absent,
     follow_profile,
     form,
     foundation,
     install,
-    install_definitions,
-    install_new,
+    install_crds,
     mark,
     place_of,
     renew,
     uid_of,
 )
 from hanse.local.up.control import (
-    AnyOrder,
-    ClusterTold,
+    ControlRequest,
+    CreateLoginLink,
     Cut,
-    Enter,
+    GetStatus,
     Heal,
     HealAll,
     Kill,
-    List,
+    LocalClusterStatus,
+    LocalFederationStatus,
     Slow,
     Start,
-    Told,
-    listening,
+    serve_control_socket,
 )
 from hanse.local.up.embedded import embedded_clusters
-from hanse.local.up.errors import Unknown, UpError
+from hanse.local.up.errors import UnknownCluster, UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.sample import contexts_secret, global_sample, sample, submitted
 from hanse.local.up.topology import Cluster, Member
@@ -58,15 +58,17 @@ MANY = 10
 EngineName = Literal["embedded", "kubernetes"]
 Say = Callable[[str], None]
 
-Eyes = Callable[[], Mapping[str, str]]
+ClusterStateReader = Callable[[], Mapping[str, str]]
 """How each cluster stands for one agent, as of now."""
-Dial = Callable[[str, Credentials], Transport]
+DialCluster = Callable[[str, Credentials], Transport]
 """Makes the way to a cluster by credentials that an agent was given."""
-RunAgent = Callable[[Member, Mapping[str, Transport], Dial], AbstractAsyncContextManager[Eyes]]
+RunAgent = Callable[
+    [Member, Mapping[str, Transport], DialCluster], AbstractAsyncContextManager[ClusterStateReader]
+]
 """Runs a member's agent until the block ends, given its ways to the clusters that it reaches."""
 
 
-class Wishes(Struct, frozen=True):
+class FederationOptions(Struct, frozen=True):
     """What kind of federation is wanted."""
 
     members: tuple[Member, ...]
@@ -82,13 +84,13 @@ class Wishes(Struct, frozen=True):
     """Whether the clusters are members of one Federation from the start."""
     rules_for: Callable[[str], tuple[Rule, ...]] = lambda _: ()
     """What supervisors may do in a member."""
-    enter: Callable[[], str] = str
+    login_link: Callable[[], str] = str
     """Makes a link to the dashboard that lets a browser in, once."""
 
 
 @asynccontextmanager
 async def federation(
-    wishes: Wishes, folder: Folder, run_agent: RunAgent, say: Say
+    wishes: FederationOptions, folder: Folder, run_agent: RunAgent, say: Say
 ) -> AsyncIterator["Federation"]:
     """A whole federation, ready, until the block ends; then nothing of it runs any more."""
     async with AsyncExitStack() as stack:
@@ -100,7 +102,7 @@ async def federation(
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
         await whole.furnish()
         await stack.enter_async_context(_agents(whole, wishes.members, run_agent))
-        await stack.enter_async_context(listening(folder.control, whole.carry_out))
+        await stack.enter_async_context(serve_control_socket(folder.control, whole.execute))
         await whole.submit()
         await whole.shown(say)
         yield whole
@@ -108,7 +110,7 @@ async def federation(
 
 @asynccontextmanager
 async def _clusters(
-    wishes: Wishes, folder: Folder, say: Say
+    wishes: FederationOptions, folder: Folder, say: Say
 ) -> AsyncIterator[Mapping[str, Cluster]]:
     match wishes.engine:
         case "embedded":
@@ -156,7 +158,7 @@ async def _agents(
 async def _install_sample(transport: Transport, member: Member) -> bool:
     """Set the sample up, unless its namespace is there: what a person kept is not touched."""
     namespace, *rest = sample(member) or (None,)
-    if namespace is None or not await install_new(transport, namespace):
+    if namespace is None or not await create_if_absent(transport, namespace):
         return False
     await install(transport, rest)
     return True
@@ -165,13 +167,13 @@ async def _install_sample(transport: Transport, member: Member) -> bool:
 class Federation:
     """Clusters by name, the links between them, and what may be done to both."""
 
-    def __init__(self, wishes: Wishes, clusters: Mapping[str, Cluster]) -> None:
+    def __init__(self, wishes: FederationOptions, clusters: Mapping[str, Cluster]) -> None:
         self._wishes = wishes
         self._clusters = clusters
         self._links = Links()
         self._fresh: set[Member] = set()
         self._orders = asyncio.Lock()
-        self.eyes: dict[str, Eyes] = {}
+        self.eyes: dict[str, ClusterStateReader] = {}
         """Of the agents that run, by their cluster."""
 
     @property
@@ -179,7 +181,7 @@ class Federation:
         """The clusters, the broker last."""
         return tuple(self._clusters)
 
-    def way_to(self, cluster: str) -> Transport:
+    def transport_to(self, cluster: str) -> Transport:
         """A person's own way to a cluster, which nothing cuts."""
         return self._cluster(cluster).connect()
 
@@ -193,7 +195,7 @@ class Federation:
             if member.reaches(other)
         }
 
-    def dial_of(self, member: Member) -> Dial:
+    def dial_of(self, member: Member) -> DialCluster:
         """How a member's agent gets to clusters that it reads of: by Federations, by contexts."""
         standing = {other.name: other for other in self._wishes.members}
 
@@ -203,7 +205,7 @@ class Federation:
             if other is None:
                 return HttpTransport(credentials)  # somewhere outside
             if not member.reaches(other):
-                return Nowhere(f"{member.name} cannot reach {name}")
+                return UnreachableTransport(f"{member.name} cannot reach {name}")
             inner = self._clusters[name].dial(credentials)
             return self._links.transport(member.name, name, inner)
 
@@ -211,13 +213,13 @@ class Federation:
 
     async def furnish(self) -> None:
         """Fill every cluster with what it holds from the start."""
-        kinds = definitions()
+        kinds = crd_objects()
         contexts = [self._clusters[m.name].context for m in self._wishes.members]
 
         async def fill(member: Member, transport: Transport) -> None:
             for former in FORMER_WEBHOOKS:  # nobody answers those of an earlier run
                 await transport.send(Request("DELETE", former))
-            await install_definitions(transport, kinds)
+            await install_crds(transport, kinds)
             await install(transport, foundation(member))
             if self._wishes.profile is not None and not member.runs_workloads:
                 await follow_profile(transport, self._wishes.profile)
@@ -254,14 +256,14 @@ class Federation:
         """Ask the federation itself for the rest of a new sample, once every agent is there."""
         members = {m.name for m in self._wishes.members if m.runs_workloads}
 
-        async def ask(member: Member, transport: Transport) -> None:
+        async def send_request(member: Member, transport: Transport) -> None:
             namespace, *rest = submitted()
-            if not member.runs_workloads and await install_new(transport, namespace):
+            if not member.runs_workloads and await create_if_absent(transport, namespace):
                 await await_signs_of_life(transport, members)
                 await install(transport, rest)
 
         if self._wishes.sample:
-            await self._in_each(ask)
+            await self._in_each(send_request)
 
     async def shown(self, say: Say) -> None:
         """Wait until a new sample is there to be looked at, and tell of each cluster."""
@@ -284,16 +286,20 @@ class Federation:
 
         await asyncio.gather(*(visit(member) for member in self._wishes.members))
 
-    async def carry_out(self, order: AnyOrder) -> Told:
+    async def execute(self, order: ControlRequest) -> LocalFederationStatus:
         """Do as told, one order at a time; raises `UpError` for what cannot be done."""
         async with self._orders:
             await self._do(order)
-        told = self.told()
-        return replace(told, dashboard=self._wishes.enter()) if isinstance(order, Enter) else told
+        status = self.status()
+        return (
+            replace(told, dashboard=self._wishes.login_link())
+            if isinstance(order, CreateLoginLink)
+            else told
+        )
 
-    def told(self) -> Told:
+    def status(self) -> LocalFederationStatus:
         """How things are."""
-        return Told(
+        return LocalFederationStatus(
             os.getpid(),
             self._wishes.engine,
             tuple(self._describe(member) for member in self._wishes.members),
@@ -302,7 +308,7 @@ class Federation:
             self._wishes.dashboard,
         )
 
-    async def _do(self, order: AnyOrder) -> None:
+    async def _do(self, order: ControlRequest) -> None:
         match order:
             case Cut(one, other):
                 self._links.cut(*self._pair(one, other))
@@ -316,7 +322,7 @@ class Federation:
                 await self._cluster(name).start()
             case Slow(name, milliseconds):
                 self._cluster(name).slow(timedelta(milliseconds=milliseconds))
-            case List() | Enter():
+            case GetStatus() | CreateLoginLink():
                 pass
             case _:
                 assert_never(order)
@@ -337,12 +343,14 @@ class Federation:
     def _cluster(self, name: str) -> Cluster:
         found = self._clusters.get(name)
         if found is None:
-            raise Unknown(f"there is no cluster {name!r}; there is: {', '.join(self._clusters)}")
+            raise UnknownCluster(
+                f"there is no cluster {name!r}; there is: {', '.join(self._clusters)}"
+            )
         return found
 
-    def _describe(self, member: Member) -> ClusterTold:
+    def _describe(self, member: Member) -> LocalClusterStatus:
         cluster = self._clusters[member.name]
-        return ClusterTold(
+        return LocalClusterStatus(
             name=member.name,
             standing=member.standing,
             url=cluster.url,

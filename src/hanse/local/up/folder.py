@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from hanse.local.kubeconfig import write_private
-from hanse.local.up.errors import FolderHeld, Spoilt, UpError
+from hanse.local.kubeconfig import write_private_file
+from hanse.local.up.errors import CorruptSnapshot, FolderLocked, UpError
 from tinykube.storage import Snapshot
 
 
@@ -35,7 +35,7 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep others out meanwhile; raises `FolderHeld` with the process that is in."""
+        """Keep others out meanwhile; raises `FolderLocked` with the process that is in."""
         self._prepare()
         with (self.path / "lock").open("a+") as lock:
             try:
@@ -43,7 +43,7 @@ class Folder:
             except BlockingIOError:
                 lock.seek(0)
                 holder = lock.read().strip()
-                raise FolderHeld(
+                raise FolderLocked(
                     f"a federation runs in {self.path} already, as process {holder or 'unknown'}; "
                     f"stop it with `kill {holder or 'PID'}`, or give another folder with --dir"
                 ) from None
@@ -66,7 +66,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            raise Spoilt(
+            raise CorruptSnapshot(
                 f"what {cluster} held cannot be read from {file}: {error}; "
                 "move the file away to start without it"
             ) from None
@@ -76,7 +76,7 @@ class Folder:
         if self.keep:
             file = self._snapshot(cluster)
             file.parent.mkdir(mode=0o700, exist_ok=True)
-            write_private(file, msgspec.json.encode(snapshot))
+            write_private_file(file, msgspec.json.encode(snapshot))
 
     def _snapshot(self, cluster: str) -> Path:
         return self.path / "clusters" / f"{cluster}.json"

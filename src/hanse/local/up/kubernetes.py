@@ -10,7 +10,7 @@ from hanse.kube.access import Credentials
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
 from hanse.local.kubeconfig import Context
-from hanse.local.real.binaries import cache_folder, find_all
+from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.cluster import RealCluster
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER, CLUSTER
@@ -23,7 +23,7 @@ async def real_clusters(
     members: Sequence[Member], folder: Folder, say: Callable[[str], None]
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
     """All members running as processes, until the block ends, with addresses and volumes."""
-    binaries = await find_all(CLUSTER, cache_folder())
+    binaries = await find_programs(CLUSTER, cache_folder())
     if not folder.keep:
         rmtree(folder.servers, ignore_errors=True)
     names = [member.name for member in members if member.runs_workloads]
@@ -34,7 +34,7 @@ async def real_clusters(
         asyncio.TaskGroup() as group,
     ):
         beside = [
-            group.create_task(fleet.provide(), name="addresses and volumes"),
+            group.create_task(fleet.run_provisioners(), name="addresses and volumes"),
             group.create_task(_tell_deaths(fleet, say), name="deaths"),
         ]
         try:
@@ -46,7 +46,7 @@ async def real_clusters(
 
 async def _tell_deaths(fleet: RealFleet, say: Callable[[str], None]) -> None:
     while True:
-        say(str(await fleet.next_death()))
+        say(str(await fleet.next_dead_server()))
 
 
 class KubernetesCluster:
@@ -58,7 +58,7 @@ class KubernetesCluster:
 
     @property
     def url(self) -> str:
-        return self._cluster.layout.server
+        return self._cluster.config.server
 
     @property
     def context(self) -> Context:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hanse.features.gslb.names import HOSTNAMES, SECRET, SECRET_KEY
 from hanse.local.kubeconfig import Context, kubeconfig
-from hanse.local.up.bootstrap import Wanted, namespace_object
+from hanse.local.up.bootstrap import BootstrapObject, namespace_object
 from hanse.local.up.topology import Member
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Wire
@@ -15,7 +15,7 @@ SAMPLE_NAMESPACE = "shop"
 SAMPLE_TENANT = "acme"
 
 
-def sample(member: Member) -> tuple[Wanted, ...]:
+def sample(member: Member) -> tuple[BootstrapObject, ...]:
     """A small shop, the same in every cluster: two replicas of `web` behind an exported Service.
 
     Beside it a tenant with a network of its own, and things outside that federated Services share.
@@ -63,18 +63,18 @@ def sample(member: Member) -> tuple[Wanted, ...]:
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     return (
         namespace_object(SAMPLE_NAMESPACE),
-        Wanted(f"/apis/apps/v1/{inside}/deployments", deployment),
-        Wanted(f"/api/v1/{inside}/services", service),
-        Wanted(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
-        Wanted("/apis/arktos.futurewei.com/v1/tenants", tenant),
+        BootstrapObject(f"/apis/apps/v1/{inside}/deployments", deployment),
+        BootstrapObject(f"/api/v1/{inside}/services", service),
+        BootstrapObject(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),
+        BootstrapObject("/apis/arktos.futurewei.com/v1/tenants", tenant),
         *(
-            Wanted(f"/apis/{one['apiVersion']}/{inside}/{one['kind'].lower()}s", one)
+            BootstrapObject(f"/apis/{one['apiVersion']}/{inside}/{one['kind'].lower()}s", one)
             for one in things_outside(member, SAMPLE_NAMESPACE)
         ),
     )
 
 
-def submitted() -> tuple[Wanted, ...]:
+def submitted() -> tuple[BootstrapObject, ...]:
     """What the federation itself is asked for: one replica of `store` in each of three clusters."""
     labels = {"app": "etcd"}
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
@@ -110,8 +110,8 @@ def submitted() -> tuple[Wanted, ...]:
     }
     return (
         namespace_object(SAMPLE_NAMESPACE),
-        Wanted(f"/api/v1/{inside}/services", service),
-        Wanted(f"/apis/apps/v1/{inside}/statefulsets", stateful_set),
+        BootstrapObject(f"/api/v1/{inside}/services", service),
+        BootstrapObject(f"/apis/apps/v1/{inside}/statefulsets", stateful_set),
     )
 
 
@@ -121,9 +121,9 @@ GLOBAL = "svc.global.federated.antreaplus.vmware.com"
 FEDERATED = {GLOBAL: "web"}
 """Makes each cluster's `web` a member of one federated Service."""
 
-HOSTNAME = "{name}.{namespace}.hanse.example"
+EXTERNAL_HOSTNAME = "{name}.{namespace}.hanse.example"
 """The names of federated Services for whoever is outside, such as machines."""
-ZONE = "hanse.example"
+EXTERNAL_ZONE = "hanse.example"
 
 
 def things_outside(member: Member, namespace: str) -> tuple[Wire, ...]:
@@ -183,7 +183,7 @@ _AMKO = "/apis/amko.vmware.com/{version}/namespaces/" + NAMESPACE
 
 def global_sample(
     member: Member, members: Sequence[Member], contexts: Sequence[Context]
-) -> tuple[Wanted, ...]:
+) -> tuple[BootstrapObject, ...]:
     """A load balancer for the shop in every cluster; the first leads, the last stands by."""
     names = [m.name for m in members if m.runs_workloads]
     if not member.runs_workloads:
@@ -194,7 +194,7 @@ def global_sample(
     return (*common, _config(names), _policy(names)) if leads else common
 
 
-def _front() -> Wanted:
+def _front() -> BootstrapObject:
     service: Wire = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -210,10 +210,10 @@ def _front() -> Wanted:
             "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
         },
     }
-    return Wanted(f"/api/v1/namespaces/{SAMPLE_NAMESPACE}/services", service)
+    return BootstrapObject(f"/api/v1/namespaces/{SAMPLE_NAMESPACE}/services", service)
 
 
-def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> Wanted:
+def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> BootstrapObject:
     """The Secret by which a leader finds its followers: a context for each cluster."""
     names = {m.name for m in members if m.runs_workloads}
     mine = [context for context in contexts if context.cluster in names]
@@ -224,10 +224,10 @@ def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> W
         "metadata": {"name": SECRET, "namespace": NAMESPACE},
         "data": {SECRET_KEY: base64.b64encode(text).decode()},
     }
-    return Wanted(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
+    return BootstrapObject(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
 
 
-def _amko_cluster(name: str, names: Sequence[str], leads: bool) -> Wanted:
+def _amko_cluster(name: str, names: Sequence[str], leads: bool) -> BootstrapObject:
     spec = {
         "isLeader": leads,
         "clusterContext": name,
@@ -237,12 +237,12 @@ def _amko_cluster(name: str, names: Sequence[str], leads: bool) -> Wanted:
     return _amko("v1alpha1", "AMKOCluster", "amkoclusters", "amkocluster-federation", spec)
 
 
-def _config(names: Sequence[str]) -> Wanted:
+def _config(names: Sequence[str]) -> BootstrapObject:
     spec = {"memberClusters": [{"clusterContext": name} for name in names]}
     return _amko("v1alpha1", "GSLBConfig", "gslbconfigs", "gc-1", spec)
 
 
-def _policy(names: Sequence[str]) -> Wanted:
+def _policy(names: Sequence[str]) -> BootstrapObject:
     """Three answers in four are the first cluster's; the last serves when no other does."""
     split: list[Wire] = [{"cluster": names[0], "weight": 3, "priority": 20}]
     split += [{"cluster": name, "weight": 1, "priority": 20} for name in names[1:-1]]
@@ -258,11 +258,11 @@ def _policy(names: Sequence[str]) -> Wanted:
     return _amko("v1alpha2", "GlobalDeploymentPolicy", plural, "global-gdp", spec)
 
 
-def _amko(version: str, kind: str, plural: str, name: str, spec: Wire) -> Wanted:
+def _amko(version: str, kind: str, plural: str, name: str, spec: Wire) -> BootstrapObject:
     made: Wire = {
         "apiVersion": f"amko.vmware.com/{version}",
         "kind": kind,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": spec,
     }
-    return Wanted(f"{_AMKO.format(version=version)}/{plural}", made)
+    return BootstrapObject(f"{_AMKO.format(version=version)}/{plural}", made)

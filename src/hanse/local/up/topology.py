@@ -10,8 +10,8 @@ from msgspec import Struct
 from hanse.kube.access import Credentials
 from hanse.kube.request import Transport
 from hanse.local.kubeconfig import Context
-from hanse.local.ranges import Ranges, ranges_of
-from hanse.local.up.errors import BadNames
+from hanse.local.ranges import AddressRanges, address_ranges
+from hanse.local.up.errors import InvalidClusterNames
 
 BROKER = "broker"
 NODES = 3
@@ -20,15 +20,15 @@ MOST = 99
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
-Standing = Literal["supervisor", "child", "broker"]
+MemberRole = Literal["supervisor", "child", "broker"]
 
 
 class Member(Struct, frozen=True):
     """One cluster: its name, its place in the federation, and its address ranges."""
 
     name: str
-    standing: Standing
-    ranges: Ranges
+    standing: MemberRole
+    ranges: AddressRanges
 
     @property
     def runs_workloads(self) -> bool:
@@ -43,29 +43,30 @@ class Member(Struct, frozen=True):
         return not (self.standing == "child" and other.standing == "supervisor")
 
 
-def compose(names: Sequence[str]) -> tuple[Member, ...]:
+def plan_members(names: Sequence[str]) -> tuple[Member, ...]:
     """The members in order, the broker last; the first two supervise the others."""
     _check(names)
-    standings: list[Standing] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
+    standings: list[MemberRole] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
     named = [*zip(names, standings, strict=True), (BROKER, "broker")]
     return tuple(
-        Member(name, standing, ranges_of(index)) for index, (name, standing) in enumerate(named)
+        Member(name, standing, address_ranges(index))
+        for index, (name, standing) in enumerate(named)
     )
 
 
 def _check(names: Sequence[str]) -> None:
     if not 1 <= len(names) <= MOST:
-        raise BadNames(f"{len(names)} clusters were asked for; give 1 to {MOST} names")
+        raise InvalidClusterNames(f"{len(names)} clusters were asked for; give 1 to {MOST} names")
     for name in names:
         if not _NAME.fullmatch(name):
-            raise BadNames(
+            raise InvalidClusterNames(
                 f"cluster name {name!r} is not a DNS label; "
                 "use up to 63 lower-case letters, digits and dashes, beginning with a letter"
             )
         if name == BROKER:
-            raise BadNames(f"cluster name {name!r} is the broker's own; choose another")
+            raise InvalidClusterNames(f"cluster name {name!r} is the broker's own; choose another")
         if names.count(name) > 1:
-            raise BadNames(f"cluster name {name!r} is given twice; names must differ")
+            raise InvalidClusterNames(f"cluster name {name!r} is given twice; names must differ")
 
 
 class Cluster(Protocol):
