@@ -17,10 +17,10 @@ from hanse.local.real.server import ProcessGroup, Server, ServerCommand, proport
 
 
 @pytest.fixture
-def keeper() -> Iterator[ProcessGroup]:
-    keeper = ProcessGroup()
-    yield keeper
-    keeper.close()
+def process_group() -> Iterator[ProcessGroup]:
+    process_group = ProcessGroup()
+    yield process_group
+    process_group.close()
 
 
 def shell(tmp_path: Path, script: str) -> ServerCommand:
@@ -50,10 +50,12 @@ def ends_within(pid: int, seconds: float) -> bool:
 
 
 async def test_a_server_that_dies_is_named_with_its_last_words(
-    tmp_path: Path, keeper: ProcessGroup
+    tmp_path: Path, process_group: ProcessGroup
 ) -> None:
     deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
-    server = Server(shell(tmp_path, "echo disk on fire >&2; exit 3"), keeper, deaths.put_nowait)
+    server = Server(
+        shell(tmp_path, "echo disk on fire >&2; exit 3"), process_group, deaths.put_nowait
+    )
 
     await server.start()
     death = await deaths.get()
@@ -66,10 +68,10 @@ async def test_a_server_that_dies_is_named_with_its_last_words(
 
 
 async def test_a_server_that_is_stopped_is_not_reported_as_dead(
-    tmp_path: Path, keeper: ProcessGroup
+    tmp_path: Path, process_group: ProcessGroup
 ) -> None:
     deaths: list[ServerDied] = []
-    server = Server(shell(tmp_path, "exec sleep 1000"), keeper, deaths.append)
+    server = Server(shell(tmp_path, "exec sleep 1000"), process_group, deaths.append)
 
     await server.start()
     pid = server.pid
@@ -83,9 +85,9 @@ async def test_a_server_that_is_stopped_is_not_reported_as_dead(
 
 
 async def test_a_server_that_does_not_listen_is_killed_when_patience_ends(
-    tmp_path: Path, keeper: ProcessGroup
+    tmp_path: Path, process_group: ProcessGroup
 ) -> None:
-    server = Server(shell(tmp_path, 'trap "" TERM; while :; do :; done'), keeper, never)
+    server = Server(shell(tmp_path, 'trap "" TERM; while :; do :; done'), process_group, never)
 
     await server.start()
     await server.stop(patience=timedelta(milliseconds=50))
@@ -94,10 +96,10 @@ async def test_a_server_that_does_not_listen_is_killed_when_patience_ends(
 
 
 async def test_a_stopped_server_can_be_started_again_and_adds_to_its_log(
-    tmp_path: Path, keeper: ProcessGroup
+    tmp_path: Path, process_group: ProcessGroup
 ) -> None:
     deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
-    server = Server(shell(tmp_path, "echo once more"), keeper, deaths.put_nowait)
+    server = Server(shell(tmp_path, "echo once more"), process_group, deaths.put_nowait)
 
     for _ in range(2):
         await server.start()
@@ -107,13 +109,15 @@ async def test_a_stopped_server_can_be_started_again_and_adds_to_its_log(
 
 
 async def test_letting_go_of_the_keeper_ends_every_server(tmp_path: Path) -> None:
-    keeper = ProcessGroup()
-    servers = [Server(shell(tmp_path, "sleep 1000"), keeper, lambda _: None) for _ in range(3)]
+    process_group = ProcessGroup()
+    servers = [
+        Server(shell(tmp_path, "sleep 1000"), process_group, lambda _: None) for _ in range(3)
+    ]
     for server in servers:
         await server.start()
     pids = [server.pid for server in servers]
 
-    keeper.close()
+    process_group.close()
 
     assert all(pid is not None and ends_within(pid, 10) for pid in pids)
     await asyncio.gather(*(server.stop() for server in servers))
@@ -121,13 +125,13 @@ async def test_letting_go_of_the_keeper_ends_every_server(tmp_path: Path) -> Non
 
 STARTS_A_SERVER = """
 import asyncio, pathlib, sys
-from hanse.local.real.server import Command, Keeper, Server
+from hanse.local.real.server import ServerCommand, ProcessGroup, Server
 
 async def main():
     folder = pathlib.Path(sys.argv[1])
     sleep = pathlib.Path("/bin/sleep")
-    command = Command("lubeck", "etcd", sleep, ("1000",), folder, folder / "log")
-    server = Server(command, Keeper(), print)
+    command = ServerCommand("lubeck", "etcd", sleep, ("1000",), folder, folder / "log")
+    server = Server(command, ProcessGroup(), print)
     await server.start()
     print(server.pid, flush=True)
     await asyncio.sleep(1000)

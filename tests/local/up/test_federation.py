@@ -172,7 +172,7 @@ async def test_a_cut_parts_two_clusters_and_no_others(local: Local) -> None:
 async def test_a_killed_cluster_is_reached_by_nobody_until_it_is_started(local: Local) -> None:
     status = await local.whole.execute(Kill("broker"))
 
-    assert [one.name for one in told.clusters if not one.running] == ["broker"]
+    assert [one.name for one in status.clusters if not one.running] == ["broker"]
     assert not await local.reaches("lubeck", "broker")
     assert not await local.reaches("bergen", "broker")
 
@@ -185,7 +185,7 @@ async def test_killing_twice_and_starting_twice_is_harmless(local: Local) -> Non
     for order in (Kill("bergen"), Kill("bergen"), Start("bergen"), Start("bergen")):
         status = await local.whole.execute(order)
 
-    assert all(one.running for one in told.clusters)
+    assert all(one.running for one in status.clusters)
 
 
 async def test_healing_everything_starts_what_was_killed(local: Local) -> None:
@@ -194,8 +194,8 @@ async def test_healing_everything_starts_what_was_killed(local: Local) -> None:
 
     status = await local.whole.execute(HealAll())
 
-    assert told.cuts == ()
-    assert all(one.running and not one.delay_milliseconds for one in told.clusters)
+    assert status.cuts == ()
+    assert all(one.running and not one.delay_milliseconds for one in status.clusters)
 
 
 @pytest.mark.parametrize("order", [Kill("rome"), Cut("lubeck", "rome"), Start("rome")], ids=repr)

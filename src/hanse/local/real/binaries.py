@@ -36,7 +36,7 @@ async def find_program(
 
 
 async def find_programs(programs: Iterable[Program], cache: Path) -> dict[str, Path]:
-    """Each program's path by its name; raises `ProgramMissing` with the remedy if one is not there."""
+    """Each program's path by its name; raises `ProgramMissing` if one is absent."""
     wanted = tuple(programs)
     found = await asyncio.gather(*(find_program(program, cache) for program in wanted))
     missing = [program.name for program, path in zip(wanted, found, strict=True) if path is None]

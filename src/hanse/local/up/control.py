@@ -1,4 +1,4 @@
-"""The control socket of a running local federation: requests, responses, server and client.
+"""The control socket of a running local federation: messages, server and client.
 
 Each line is one JSON message. Only the owner of the folder can connect.
 """
@@ -17,63 +17,64 @@ from msgspec import Struct
 from hanse.local.up.errors import NotRunning, UpError
 
 
-class Order(Struct, frozen=True, tag_field="order", tag=str.lower):
-    """Something to be done."""
+class _Request(Struct, frozen=True, tag_field="order", tag=str.lower):
+    """The base of all requests; the tag says which one a message is."""
 
 
-class Cut(Order, frozen=True):
-    """Let nothing through between the agents and API servers of two clusters."""
+class Cut(_Request, frozen=True):
+    """Drop all traffic between the agents and API servers of two clusters."""
 
     one: str
     other: str
 
 
-class Heal(Order, frozen=True):
+class Heal(_Request, frozen=True):
     """Undo a cut."""
 
     one: str
     other: str
 
 
-class HealAll(Order, frozen=True):
-    """Undo every cut, every slowness, and start what was killed."""
+class HealAll(_Request, frozen=True):
+    """Undo all cuts and delays, and start all killed API servers."""
 
 
-class Kill(Order, frozen=True):
+class Kill(_Request, frozen=True):
     """Stop a cluster's API server."""
 
     cluster: str
 
 
-class Start(Order, frozen=True):
-    """Bring a killed API server back."""
+class Start(_Request, frozen=True):
+    """Start a killed API server."""
 
     cluster: str
 
 
-class Slow(Order, frozen=True):
-    """Let a cluster answer late."""
+class Slow(_Request, frozen=True):
+    """Delay every response of a cluster."""
 
     cluster: str
     milliseconds: int
 
 
-class GetStatus(Order, frozen=True):
-    """Only tell how things are."""
+class GetStatus(_Request, frozen=True, tag="list"):
+    """Return the status and change nothing."""
 
 
-class CreateLoginLink(Order, frozen=True):
-    """Tell a link that lets a browser into the dashboard, once."""
+class CreateLoginLink(_Request, frozen=True, tag="enter"):
+    """Return a dashboard URL that logs a browser in, once."""
 
 
 ControlRequest = Cut | Heal | HealAll | Kill | Start | Slow | GetStatus | CreateLoginLink
 
 
 class LocalClusterStatus(Struct, frozen=True):
-    """One cluster as it is now."""
+    """The current state of one cluster."""
 
     name: str
     standing: str
+    """Its role: supervisor, child or broker."""
     url: str
     running: bool
     delay_milliseconds: int
@@ -83,88 +84,74 @@ class LocalClusterStatus(Struct, frozen=True):
     load_balancers: str
     agent: bool
     dns: str = ""
-    """Where its clients' names are answered, as ADDRESS:PORT."""
+    """The address of its DNS view, as ADDRESS:PORT."""
     network_dns: dict[str, str] = {}
-    """Where those of its tenant networks are, by network."""
+    """The addresses of the DNS views of its tenant networks, by network."""
     sees: dict[str, str] = {}
-    """What its agent knows of each cluster: Synced, or what else and why."""
+    """The connection state of each cluster for its agent: the phase, and the reason if any."""
 
 
 class LocalFederationStatus(Struct, frozen=True):
-    """The federation as it is now: the answer to any order that could be carried out."""
+    """The current state of the federation: the response to every request that succeeds."""
 
     pid: int
     engine: str
     clusters: tuple[LocalClusterStatus, ...]
     cuts: tuple[tuple[str, str], ...]
     dns: str = ""
-    """Where names are answered to those who ask from no cluster."""
+    """The address of the DNS view of clients outside all clusters."""
     dashboard: str = ""
-    """The dashboard's address; after `CreateLoginLink` a link that lets a browser in, once."""
+    """The dashboard's URL; in the response to `CreateLoginLink` one that logs a browser in."""
 
 
 class ControlError(Struct, frozen=True):
-    """The answer to an order that could not."""
+    """The response to a request that fails."""
 
     refused: str
 
 
-_orders: "msgspec.json.Decoder[ControlRequest]" = msgspec.json.Decoder(ControlRequest)
+RequestHandler = Callable[[ControlRequest], Awaitable[LocalFederationStatus]]
 
+_request_decoder: "msgspec.json.Decoder[ControlRequest]" = msgspec.json.Decoder(ControlRequest)
 
-def order_in(line: bytes) -> ControlRequest:
-    """Raises `msgspec.DecodeError` for anything else."""
-    return _orders.decode(line)
-
-
-def answer_in(line: bytes) -> LocalFederationStatus | ControlError:
-    """The answer that was sent; raises `msgspec.DecodeError` for anything else."""
-    answer: dict[str, Any] = msgspec.json.decode(line)
-    if "refused" in answer:
-        return msgspec.convert(answer, ControlError)
-    return msgspec.convert(answer, LocalFederationStatus)
-
-
-CarryOut = Callable[[ControlRequest], Awaitable[LocalFederationStatus]]
-
-_LONGEST_ADDRESS = 100
-"""Kernels take a few more bytes, and not all take the same."""
+_MAX_ADDRESS_LENGTH = 100
+"""Kernels allow a few more bytes; the exact limit differs between them."""
 
 
 @asynccontextmanager
-async def serve_control_socket(path: Path, execute: CarryOut) -> AsyncIterator[None]:
-    """Take orders on a socket at a path until the block ends."""
+async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIterator[None]:
+    """Handle requests on a Unix socket until the block ends."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(msgspec.json.encode(await _carried_out(execute, line)) + b"\n")
+                writer.write(msgspec.json.encode(await _handle(handler, line)) + b"\n")
                 await writer.drain()
         except ConnectionError:
-            return  # whoever asked has left
+            return  # the client has disconnected
         finally:
             writer.close()
 
-    server = await asyncio.start_unix_server(answer, sock=_bound(path))
+    server = await asyncio.start_unix_server(handle_connection, sock=_listener(path))
     try:
         yield
     finally:
         server.close()
 
 
-async def _carried_out(execute: CarryOut, line: bytes) -> LocalFederationStatus | ControlError:
+async def _handle(handler: RequestHandler, line: bytes) -> LocalFederationStatus | ControlError:
     try:
-        return await execute(order_in(line))
+        return await handler(_request_decoder.decode(line))
     except msgspec.DecodeError as error:
         return ControlError(f"that is no order: {error}")
     except UpError as error:
         return ControlError(str(error))
 
 
-async def send_request(path: Path, order: ControlRequest) -> LocalFederationStatus:
-    """Give an order to the federation that listens at a path; raises `UpError` if it refuses."""
+async def send_request(path: Path, request: ControlRequest) -> LocalFederationStatus:
+    """Send a request to the federation that listens at a path; raises `UpError` if it fails."""
     try:
-        with _address(path) as address:
+        with _socket_address(path) as address:
             reader, writer = await asyncio.open_unix_connection(address)
     except (FileNotFoundError, ConnectionRefusedError):
         folder = path.parent
@@ -173,38 +160,46 @@ async def send_request(path: Path, order: ControlRequest) -> LocalFederationStat
             "or name its folder with --dir"
         ) from None
     try:
-        writer.write(msgspec.json.encode(order) + b"\n")
+        writer.write(msgspec.json.encode(request) + b"\n")
         line = await reader.readline()
     finally:
         writer.close()
     if not line:
         raise UpError("the federation ended before it answered; start it again with `hanse up`")
-    match answer_in(line):
-        case ControlError(why):
-            raise UpError(why)
-        case LocalFederationStatus() as told:
-            return told
+    match _decode_response(line):
+        case ControlError(message):
+            raise UpError(message)
+        case LocalFederationStatus() as status:
+            return status
 
 
-def _bound(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)  # the folder is locked: whoever left it is gone
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _decode_response(line: bytes) -> LocalFederationStatus | ControlError:
+    """Raises `msgspec.DecodeError` for anything else."""
+    response: dict[str, Any] = msgspec.json.decode(line)
+    if "refused" in response:
+        return msgspec.convert(response, ControlError)
+    return msgspec.convert(response, LocalFederationStatus)
+
+
+def _listener(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)  # the folder is locked: its previous owner has ended
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        with _address(path) as address:
-            made.bind(address)
+        with _socket_address(path) as address:
+            listener.bind(address)
     except OSError:
-        made.close()
+        listener.close()
         raise
     finally:
         os.umask(mask)
-    return made
+    return listener
 
 
 @contextmanager
-def _address(path: Path) -> Iterator[str]:
-    """The path in as few bytes as a socket's address can have."""
-    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+def _socket_address(path: Path) -> Iterator[str]:
+    """An address for the path that is short enough for a Unix socket."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_LENGTH:
         yield str(path)
         return
     folder = os.open(path.parent, os.O_RDONLY)

@@ -287,14 +287,14 @@ class Federation:
         await asyncio.gather(*(visit(member) for member in self._wishes.members))
 
     async def execute(self, order: ControlRequest) -> LocalFederationStatus:
-        """Do as told, one order at a time; raises `UpError` for what cannot be done."""
+        """Do as status, one order at a time; raises `UpError` for what cannot be done."""
         async with self._orders:
             await self._do(order)
         status = self.status()
         return (
-            replace(told, dashboard=self._wishes.login_link())
+            replace(status, dashboard=self._wishes.login_link())
             if isinstance(order, CreateLoginLink)
-            else told
+            else status
         )
 
     def status(self) -> LocalFederationStatus:
