@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.federation import manifests
+from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
-from hanse.features.services.policies import CLUSTER_UID
 from hanse.features.statefulsets.policies import annotation_policy, name_policy
 from hanse.kube.access import Endpoint
 from hanse.kube.errors import error_of
