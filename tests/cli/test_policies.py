@@ -6,7 +6,7 @@ import pytest
 
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.policies_seen import Decision, _cluster_decided
-from hanse.features.policies.overview import Overruled, PolicySeen, Standing
+from hanse.features.policies.view import Overruled, PolicySeen, Standing
 from hanse.model.keys import Key
 from tests.cli.programs import hanse
 

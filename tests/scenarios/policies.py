@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hanse.features.policies.content import FEDERATED, KINDS, Policy
-from hanse.features.policies.record import LEDGER, POLICIES, Record, record_in, record_name
+from hanse.features.policies.ledger import LEDGER, POLICIES, Record, record_in, record_name
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.request import Request
 from hanse.model.keys import Key

@@ -11,8 +11,8 @@ import pytest
 from hanse.features.federation.feature import Membership
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies
+from hanse.features.policies.ledger import RESOLVE_MARK
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import RESOLVE_MARK
 from tests.scenarios.policies import PoliciesScenario, Script, policies_scenario
 from tests.support.scenario import Features, Scenario, told
 

@@ -10,7 +10,7 @@ from hanse.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from hanse.cli.clusters import ClusterAccess
     from hanse.cli.policies_seen import Ledgers
-    from hanse.features.policies.overview import PolicySeen, Standing
+    from hanse.features.policies.view import PolicySeen, Standing
 
 _COLOURS = {
     "Applied": "green",
@@ -83,7 +83,7 @@ def resolve(
     """
     from hanse.cli.policies_seen import Decision, decide
     from hanse.cli.running import run_async
-    from hanse.features.policies.overview import key_called
+    from hanse.features.policies.view import key_called
 
     key = key_called(policy)
     if key is None:

@@ -10,9 +10,9 @@ from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.policies.content import KINDS, Policy
-from hanse.features.policies.observing import KEEP, YIELD
-from hanse.features.policies.overview import PolicySeen, overview
-from hanse.features.policies.record import LEDGER, POLICIES, RESOLVE_MARK
+from hanse.features.policies.ledger import LEDGER, POLICIES, RESOLVE_MARK
+from hanse.features.policies.observation import KEEP, YIELD
+from hanse.features.policies.view import PolicySeen, overview
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport

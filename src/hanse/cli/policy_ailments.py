@@ -6,9 +6,9 @@ import msgspec
 
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
-from hanse.features.policies.overview import PolicySeen, overview
+from hanse.features.policies.ledger import LEDGER, POLICIES
 from hanse.features.policies.peers import unheeded, warnings_of
-from hanse.features.policies.record import LEDGER, POLICIES
+from hanse.features.policies.view import PolicySeen, overview
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire
 from hanse.model.spelling import spelled

@@ -11,14 +11,14 @@ from collections.abc import Awaitable
 from typing import NoReturn
 
 from hanse.features.policies.content import Policy
-from hanse.features.policies.record import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_MARK
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
-from tests.features.policies.believed import ABSENT, ORPHANED, Believed
-from tests.features.policies.deeds import Deeds
-from tests.features.policies.plots import plot_for
-from tests.features.policies.realm import SHOP, is_plain, said
+from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, Believed
+from tests.features.policies.fleet import SHOP, is_plain, said
+from tests.features.policies.random_actions import Deeds
+from tests.features.policies.scripts import plot_for
 from tests.support.time import run
 
 SOON = (0, 0, 0.01, 0.05, 0.3)

@@ -15,7 +15,7 @@ from hanse.features.policies.content import (
     is_federated,
     made_of,
 )
-from hanse.features.policies.record import mark_in, mark_of
+from hanse.features.policies.ledger import mark_in, mark_of
 from hanse.features.policies.versions import Dot
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterNetworkPolicy

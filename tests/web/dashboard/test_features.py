@@ -14,8 +14,8 @@ from hanse.features.networks.feature import Networks as NetworksFeature
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.policies.content import Content
 from hanse.features.policies.feature import Policies as PoliciesFeature
-from hanse.features.policies.record import Here, config_map_of
-from hanse.features.policies.record import Record as PolicyRecord
+from hanse.features.policies.ledger import Here, config_map_of
+from hanse.features.policies.ledger import Record as PolicyRecord
 from hanse.features.policies.versions import NOTHING, event, merge
 from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
 from hanse.model.facts import Role

@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.policies import guards
+from hanse.features.policies import deletion
 from hanse.features.policies.content import (
     CLUSTER_WIDE,
     KINDS,
@@ -15,11 +15,9 @@ from hanse.features.policies.content import (
     is_federated,
     key_of,
 )
-from hanse.features.policies.deciding import Step, decide
-from hanse.features.policies.observing import Draft, Observation, Past, Vanished, observe
-from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.page import plan_page, remembers
-from hanse.features.policies.record import (
+from hanse.features.policies.decision import Step, decide
+from hanse.features.policies.events import notices_of
+from hanse.features.policies.ledger import (
     LEDGER,
     PAGE_TOPIC,
     POLICIES,
@@ -33,7 +31,8 @@ from hanse.features.policies.record import (
     record_in,
     record_name,
 )
-from hanse.features.policies.sight import (
+from hanse.features.policies.ledger_page import plan_page, remembers
+from hanse.features.policies.member_view import (
     Ledgers,
     Sight,
     definition_name,
@@ -47,7 +46,8 @@ from hanse.features.policies.sight import (
     page_of,
     sight_of,
 )
-from hanse.features.policies.telling import notices_of
+from hanse.features.policies.observation import Draft, Observation, Past, Vanished, observe
+from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import History
 from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Role, WriteOutcome
 from hanse.model.keys import Key
@@ -180,20 +180,20 @@ class Policies:
         standing = _standing(sight.key, sight.member, snapshot)
         match observation:
             case Past():
-                return _Share(standing, again_after=guards.LOOK_AGAIN)
+                return _Share(standing, again_after=deletion.LOOK_AGAIN)
             case Draft():
                 return _settled(sight, own, observation, ledgers, snapshot)
             case Vanished(if_deleted, if_not):
                 assert isinstance(own, Record), "what was never recorded cannot vanish"
-                match guards.find_out(sight, own.here, self._options, snapshot):
-                    case guards.Deleted():
+                match deletion.find_out(sight, own.here, self._options, snapshot):
+                    case deletion.Deleted():
                         return _share_of(sight, own, if_deleted, ledgers, snapshot)
-                    case guards.Displaced():
+                    case deletion.Displaced():
                         return _share_of(sight, own, if_not, ledgers, snapshot)
-                    case guards.Held(message):
+                    case deletion.Held(message):
                         return _held(sight, own, message)
-                    case guards.Unsure(questions):
-                        wait = guards.LOOK_AGAIN
+                    case deletion.Unsure(questions):
+                        wait = deletion.LOOK_AGAIN
                         return _Share(standing, questions=questions, again_after=wait)
 
 
@@ -201,10 +201,10 @@ def _settled(
     sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, snapshot: Snapshot
 ) -> _Share:
     """What is to be done about a policy once it is known where it stands; nothing waits for it."""
-    match guards.settle(sight, draft.here, snapshot):
-        case guards.Unsure(questions):
+    match deletion.settle(sight, draft.here, snapshot):
+        case deletion.Unsure(questions):
             share = _share_of(sight, own, draft, ledgers, snapshot)
-            return replace(share, questions=questions, again_after=guards.LOOK_AGAIN)
+            return replace(share, questions=questions, again_after=deletion.LOOK_AGAIN)
         case here:
             return _share_of(sight, own, replace(draft, here=here), ledgers, snapshot)
 
@@ -227,7 +227,7 @@ def _held(sight: Sight, own: Record, message: str) -> _Share:
     return _Share(
         (_desired(sight, record),),
         events=notices_of(sight, own, record),
-        again_after=guards.LOOK_AGAIN * 6,
+        again_after=deletion.LOOK_AGAIN * 6,
     )
 
 

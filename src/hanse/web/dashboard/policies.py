@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import yaml
 
-from hanse.features.policies.overview import PolicySeen, Standing, overview
-from hanse.features.policies.record import PAGE_TOPIC, Record, key_in, record_in, record_name
+from hanse.features.policies.ledger import PAGE_TOPIC, Record, key_in, record_in, record_name
 from hanse.features.policies.versions import merge_all
+from hanse.features.policies.view import PolicySeen, Standing, overview
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM

@@ -8,7 +8,7 @@ import pytest
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
-from tests.features.policies.hazard import (
+from tests.features.policies.federation import (
     A_WHILE,
     DENY,
     DENY_RECORD,
@@ -17,7 +17,7 @@ from tests.features.policies.hazard import (
     federation,
     phase_of,
 )
-from tests.features.policies.realm import (
+from tests.features.policies.fleet import (
     BERGEN,
     CLUSTERS,
     HAMBURG,

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from hanse.features.policies.ledger import record_name
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import record_name
 from hanse.model.keys import Key
-from tests.features.policies.realm import (
+from tests.features.policies.fleet import (
     CLUSTERS,
     HAMBURG,
     LUBECK,

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from hanse.features.policies.content import KINDS, Policy
-from hanse.features.policies.record import (
+from hanse.features.policies.ledger import (
     PAGE_NAME,
     Lost,
     Page,

@@ -6,9 +6,9 @@ import pytest
 from hanse.cli.charts import Chart
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.features.policies.content import FEDERATED, Content
-from hanse.features.policies.overview import Standing, key_called, overview
-from hanse.features.policies.record import Here, Record, config_map_of
+from hanse.features.policies.ledger import Here, Record, config_map_of
 from hanse.features.policies.versions import NOTHING, History, event, merge
+from hanse.features.policies.view import Standing, key_called, overview
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire

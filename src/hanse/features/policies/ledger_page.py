@@ -7,8 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from hanse.features.policies.content import KINDS, is_federated, key_of
-from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import (
+from hanse.features.policies.ledger import (
     PAGE_NAME,
     PAGE_TOPIC,
     Lost,
@@ -20,7 +19,7 @@ from hanse.features.policies.record import (
     record_in,
     record_name,
 )
-from hanse.features.policies.sight import (
+from hanse.features.policies.member_view import (
     Ledgers,
     identity_of,
     is_whole,
@@ -30,6 +29,7 @@ from hanse.features.policies.sight import (
     ledgers_of,
     own_record,
 )
+from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import Dot, History, merge
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from hanse.features.policies.record import (
+from hanse.features.policies.ledger import (
     PAGE_TOPIC,
     Record,
     Unreadable,

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from tests.features.policies.hazard import (
+from tests.features.policies.federation import (
     A_WHILE,
     DENY,
     deny_stands,
     everywhere,
     federation,
 )
-from tests.features.policies.realm import (
+from tests.features.policies.fleet import (
     BERGEN,
     CLUSTERS,
     HAMBURG,

@@ -9,14 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from hanse.features.policies.content import FEDERATED, is_federated
+from hanse.features.policies.ledger import PAGE_NAME, VERSION_MARK
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import PAGE_NAME, VERSION_MARK
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta
 from hanse.runtime.leaving import leave
-from tests.features.policies.believed import ABSENT, ORPHANED, Believed, Witness
-from tests.features.policies.realm import (
+from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, Believed, Witness
+from tests.features.policies.fleet import (
     BERGEN,
     CLUSTERS,
     LUBECK,

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.policies.content import Content, Policy, content_of, digest_of, is_federated
-from hanse.features.policies.record import (
+from hanse.features.policies.ledger import (
     RESOLVE_MARK,
     Here,
     Kept,
@@ -18,7 +18,7 @@ from hanse.features.policies.record import (
     actor_of,
     mark_in,
 )
-from hanse.features.policies.sight import Sight
+from hanse.features.policies.member_view import Sight
 from hanse.features.policies.versions import (
     GONE,
     Dot,

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.features.policies.record import record_name
+from hanse.features.policies.ledger import record_name
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
-from tests.features.policies.hazard import (
+from tests.features.policies.federation import (
     A_WHILE,
     DENY,
     deny_stands,
@@ -21,7 +21,7 @@ from tests.features.policies.hazard import (
     federation,
     phase_of,
 )
-from tests.features.policies.realm import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
+from tests.features.policies.fleet import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
 from tests.support.faults import Weather
 from tests.support.time import ON_VIRTUAL_TIME
 

@@ -11,8 +11,7 @@ import msgspec
 
 from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federated
 from hanse.features.policies.feature import Policies
-from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import (
+from hanse.features.policies.ledger import (
     Here,
     Lost,
     Page,
@@ -22,6 +21,7 @@ from hanse.features.policies.record import (
     record_in,
     record_name,
 )
+from hanse.features.policies.options import PolicyOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_of
 from hanse.kube.request import Request, Response, Transport

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hanse.features.policies.content import FEDERATED
-from tests.features.policies.realm import Realm
+from tests.features.policies.fleet import Realm
 from tinykube.storage import Change, Notice
 
 ABSENT = "absent"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hanse.features.policies.record import Here, Lost, Record, record_name
-from hanse.features.policies.sight import Sight
+from hanse.features.policies.ledger import Here, Lost, Record, record_name
+from hanse.features.policies.member_view import Sight
 from hanse.features.policies.versions import Entry
 from hanse.model.plan import EventRequest
 

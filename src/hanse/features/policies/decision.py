@@ -14,8 +14,7 @@ from hanse.features.policies.content import (
     made_of,
     normal_spec,
 )
-from hanse.features.policies.observing import Draft
-from hanse.features.policies.record import (
+from hanse.features.policies.ledger import (
     RESOLVE_MARK,
     Here,
     Lost,
@@ -24,7 +23,8 @@ from hanse.features.policies.record import (
     mark_in,
     mark_of,
 )
-from hanse.features.policies.sight import Sight
+from hanse.features.policies.member_view import Sight
+from hanse.features.policies.observation import Draft
 from hanse.features.policies.versions import Entry
 from hanse.model.facts import WriteOutcome
 from hanse.model.objects import Wire

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.policies import deciding, guards, observing, page
-from hanse.features.policies.record import Here
-from hanse.features.policies.sight import Ledgers, Sight
+from hanse.features.policies import decision, deletion, ledger_page, observation
+from hanse.features.policies.ledger import Here
+from hanse.features.policies.member_view import Ledgers, Sight
 from hanse.features.policies.versions import NOTHING
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
-from tests.features.policies import test_hazards_of_agents as agents
-from tests.features.policies import test_hazards_of_homes as homes
-from tests.features.policies import test_hazards_of_members as members
-from tests.features.policies import test_hazards_of_people as people
+from tests.features.policies import test_agent_hazards as agents
+from tests.features.policies import test_member_hazards as members
+from tests.features.policies import test_namespace_hazards as homes
+from tests.features.policies import test_user_hazards as people
 from tests.support.time import run
 
 deletion_after = homes.test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen
@@ -32,15 +32,15 @@ def _quiet() -> Iterator[None]:
 
 
 def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(page, "_all_know", lambda *_: True)
+    patch.setattr(ledger_page, "_all_know", lambda *_: True)
 
 
 def whatever_is_gone_was_deleted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guards, "find_out", lambda *_: guards.Deleted())
+    patch.setattr(deletion, "find_out", lambda *_: deletion.Deleted())
 
 
 def copies_carry_no_mark(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observing, "mark_in", lambda *_: None)
+    patch.setattr(observation, "mark_in", lambda *_: None)
 
 
 def collected_tombstones_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -52,29 +52,29 @@ def nobody_notices_who_was_away(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletions_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    def nothing(_: Any, own: Any, known: Any) -> observing.Draft:
-        return observing._draft(own, known, observing._cleared(own.here))
+    def nothing(_: Any, own: Any, known: Any) -> observation.Draft:
+        return observation._draft(own, known, observation._cleared(own.here))
 
-    patch.setattr(observing, "_absent", nothing)
+    patch.setattr(observation, "_absent", nothing)
 
 
 def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observing, "flips_of", lambda *_: 0)
+    patch.setattr(observation, "flips_of", lambda *_: 0)
 
 
 def what_went_with_its_namespace_stands_in_the_next(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deciding, "_displaced", deciding._blocked)
+    patch.setattr(decision, "_displaced", decision._blocked)
 
 
 def where_it_was_seen_first_is_where_it_stands(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guards, "settle", lambda _, here, __: here)
+    patch.setattr(deletion, "settle", lambda _, here, __: here)
 
 
 def what_is_seen_is_of_the_namespace_that_is_seen(patch: pytest.MonkeyPatch) -> None:
     def settle(sight: Sight, here: Here, _: Snapshot) -> Here:
         return replace(here, home=sight.home) if here.stands else here
 
-    patch.setattr(guards, "settle", settle)
+    patch.setattr(deletion, "settle", settle)
 
 
 def what_was_read_a_moment_before_counts(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def what_was_ever_read_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deciding, "_generation_after", lambda policy, _: policy.metadata.generation + 1)
+    patch.setattr(decision, "_generation_after", lambda policy, _: policy.metadata.generation + 1)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.features.policies.record import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_MARK
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
-from tests.features.policies.hazard import (
+from tests.features.policies.federation import (
     A_WEEK,
     A_WHILE,
     DENY,
@@ -19,7 +19,7 @@ from tests.features.policies.hazard import (
     federation,
     phase_of,
 )
-from tests.features.policies.realm import (
+from tests.features.policies.fleet import (
     BERGEN,
     CLUSTERS,
     HAMBURG,

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.record import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_MARK
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import SYSTEM
-from tests.features.policies.hazard import (
+from tests.features.policies.federation import (
     A_WHILE,
     DENY,
     deny_stands,
@@ -17,7 +17,7 @@ from tests.features.policies.hazard import (
     federation,
     phase_of,
 )
-from tests.features.policies.realm import (
+from tests.features.policies.fleet import (
     BERGEN,
     CLUSTERS,
     HAMBURG,

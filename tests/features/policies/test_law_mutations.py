@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.policies import feature, observing, page
-from hanse.features.policies.record import Record
-from hanse.features.policies.sight import Ledgers, known_of
+from hanse.features.policies import feature, ledger_page, observation
+from hanse.features.policies.ledger import Record
+from hanse.features.policies.member_view import Ledgers, known_of
 from hanse.features.policies.versions import Entry, History
 from hanse.model.keys import Key
 from hanse.model.snapshot import Snapshot
 from tests.features.policies import schedules
-from tests.features.policies.test_hazards_bite import (
+from tests.features.policies.test_hazard_mutations import (
     nobody_notices_who_was_away,
     tombstones_go_at_once,
     whatever_is_gone_was_deleted,
@@ -38,15 +38,15 @@ def _quiet() -> Iterator[None]:
 
 def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
     def acknowledged(
-        it: observing._Standing, own: Record, known: History, target: Entry, _: int
-    ) -> observing.Draft:
-        return observing._draft(own, known, it.acknowledged(target.dot))
+        it: observation._Standing, own: Record, known: History, target: Entry, _: int
+    ) -> observation.Draft:
+        return observation._draft(own, known, it.acknowledged(target.dot))
 
-    patch.setattr(observing, "_landed", acknowledged)
+    patch.setattr(observation, "_landed", acknowledged)
 
 
 def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(page, "_is_known", lambda *_: True)
+    patch.setattr(ledger_page, "_is_known", lambda *_: True)
 
 
 def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:

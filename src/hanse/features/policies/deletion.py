@@ -7,9 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.policies.content import KINDS
+from hanse.features.policies.ledger import Here, Record, key_in, record_in
+from hanse.features.policies.member_view import Sight, definition_name
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.record import Here, Record, key_in, record_in
-from hanse.features.policies.sight import Sight, definition_name
 from hanse.model.facts import Answer
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tests.features.policies.believed import ABSENT
-from tests.features.policies.deeds import COLLECTED, SLOW
+from tests.features.policies.expected_outcomes import ABSENT
+from tests.features.policies.random_actions import COLLECTED, SLOW
 
 if TYPE_CHECKING:
     from tests.features.policies.schedules import Schedule
