@@ -32,7 +32,7 @@ from hanse.features.networks.service_addresses import OwnSlot
 from hanse.features.networks.webhooks import network_hooks
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.webhooks import PeersHook
+from hanse.features.policies.webhooks import PolicyPeersWebhook
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.features.services.clusters import rules_of
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
@@ -148,7 +148,7 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
         *MEMBERSHIP_HOOKS,
         *network_hooks(Networks(options.networks)),
         FederatedStatefulSetWebhook(options.broker_namespace),
-        PeersHook(),
+        PolicyPeersWebhook(),
     )
 
 

@@ -6,17 +6,17 @@ import pytest
 
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.policies_seen import Decision, _cluster_decided
-from hanse.features.policies.view import Overruled, PolicySeen, Standing
+from hanse.features.policies.view import MemberStatus, OverruledVersion, PolicyView
 from hanse.model.keys import Key
 from tests.cli.programs import hanse
 
 KEY = Key("acnp", "deny")
-LOST = (Overruled("bergen", "Present", {}), Overruled("rome", "Deleted", {}))
+LOST = (OverruledVersion("bergen", "Present", {}), OverruledVersion("rome", "Deleted", {}))
 
 
-def policy(overruled: tuple[Overruled, ...] = (), **phases: str) -> PolicySeen:
-    members = {cluster: Standing(phase) for cluster, phase in phases.items()}
-    return PolicySeen("acnp", "", "deny", "Present", "lubeck", members, overruled)
+def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> PolicyView:
+    members = {cluster: MemberStatus(phase) for cluster, phase in phases.items()}
+    return PolicyView("acnp", "", "deny", "Present", "lubeck", members, overruled)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def policy(overruled: tuple[Overruled, ...] = (), **phases: str) -> PolicySeen:
     ],
 )
 def test_the_cluster_decided_about_is_the_one_that_waits_or_has_it_applied(
-    seen: PolicySeen, word: str, where: str, decided: str
+    seen: PolicyView, word: str, where: str, decided: str
 ) -> None:
     assert _cluster_decided(seen, Decision(KEY, where, word, 1)) == decided
 
@@ -63,7 +63,7 @@ def test_the_cluster_decided_about_is_the_one_that_waits_or_has_it_applied(
     ],
 )
 def test_a_decision_about_nothing_is_refused_in_one_sentence(
-    seen: PolicySeen, word: str, where: str, told: str
+    seen: PolicyView, word: str, where: str, told: str
 ) -> None:
     with pytest.raises(Oops, match=told):
         _cluster_decided(seen, Decision(KEY, where, word, 1))

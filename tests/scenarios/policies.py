@@ -8,7 +8,13 @@ from typing import Any
 import msgspec
 
 from hanse.features.policies.content import FEDERATED, KINDS, Policy
-from hanse.features.policies.ledger import LEDGER, POLICIES, Record, record_in, record_name
+from hanse.features.policies.ledger import (
+    LEDGER_LABEL,
+    POLICIES,
+    PolicyRecord,
+    decode_record,
+    record_name,
+)
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.request import Request
 from hanse.model.keys import Key
@@ -100,12 +106,12 @@ class PoliciesScenario:
 
         return check
 
-    async def record(self, cluster: ClusterId, policy: Policy) -> Record:
+    async def record(self, cluster: ClusterId, policy: Policy) -> PolicyRecord:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         key = Key(topic, policy.metadata.name, policy.metadata.namespace)
         found = await self.scenario.admin(cluster).read(ConfigMap, record_name(key), SYSTEM)
-        told = record_in(found)
-        assert isinstance(told, Record), told
+        told = decode_record(found)
+        assert isinstance(told, PolicyRecord), told
         return told
 
     def told(self, cluster: ClusterId, policy: Policy, reason: str) -> Check[None]:
@@ -128,7 +134,7 @@ class PoliciesScenario:
                     meta = policy.metadata
                     with suppress(NotFound):
                         await admin.delete(kind, meta.name, meta.namespace)
-            selected = f"{LEDGER}={POLICIES}"
+            selected = f"{LEDGER_LABEL}={POLICIES}"
             for told in (await admin.list(ConfigMap, namespace=SYSTEM, labels=selected)).objects:
                 with suppress(NotFound):
                     await admin.delete(ConfigMap, told.metadata.name, SYSTEM)

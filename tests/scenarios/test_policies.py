@@ -11,7 +11,7 @@ import pytest
 from hanse.features.federation.feature import Membership
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies
-from hanse.features.policies.ledger import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.features.policies.options import PolicyOptions
 from tests.scenarios.policies import PoliciesScenario, Script, policies_scenario
 from tests.support.scenario import Features, Scenario, told
@@ -70,7 +70,9 @@ async def test_changes_that_cross_leave_one_for_all_and_the_other_is_kept(
     record = await policies.record("hamburg", policy)
     assert [e.content.spec for e in record.history.overruled] == [{"priority": 30}]
 
-    await policies.edit("hamburg", policy, {"metadata": {"annotations": {RESOLVE_MARK: "bergen"}}})
+    await policies.edit(
+        "hamburg", policy, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "bergen"}}}
+    )
     await scenario.eventually(policies.all_say(policy, 30))
 
 

@@ -10,7 +10,7 @@ from hanse.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from hanse.cli.clusters import ClusterAccess
     from hanse.cli.policies_seen import Ledgers
-    from hanse.features.policies.view import PolicySeen, Standing
+    from hanse.features.policies.view import MemberStatus, PolicyView
 
 _COLOURS = {
     "Applied": "green",
@@ -50,7 +50,7 @@ def command(context: click.Context, as_json: bool) -> None:
         click.echo(text.decode())
     else:
         _show(ledgers)
-    context.exit(WRONG if ledgers.is_trouble else 0)
+    context.exit(WRONG if ledgers.needs_attention else 0)
 
 
 @command.command("resolve")
@@ -83,9 +83,9 @@ def resolve(
     """
     from hanse.cli.policies_seen import Decision, decide
     from hanse.cli.running import run_async
-    from hanse.features.policies.view import key_called
+    from hanse.features.policies.view import parse_policy_label
 
-    key = key_called(policy)
+    key = parse_policy_label(policy)
     if key is None:
         raise Oops(f"{policy!r} is no policy; say acnp/NAME or anp/NAMESPACE/NAME")
     said = {"--keep": keep, "--yield": gives_way, f"--take {take}": bool(take)}
@@ -132,20 +132,20 @@ def _show(ledgers: "Ledgers") -> None:
         click.echo(f"{mark} {cluster}: {why}")
 
 
-def _cells(one: "PolicySeen") -> list[str]:
+def _cells(one: "PolicyView") -> list[str]:
     return [_cell(one.members[cluster]) for cluster in sorted(one.members)]
 
 
-def _cell(standing: "Standing") -> str:
+def _cell(standing: "MemberStatus") -> str:
     told = f"{standing.phase}: {standing.reason}" if standing.reason else standing.phase
     return click.style(told, fg=_COLOURS.get(standing.phase, "white"))
 
 
-def _troubles(one: "PolicySeen") -> list[str]:
+def _troubles(one: "PolicyView") -> list[str]:
     told = [
         f"{cluster}: {standing.message or standing.phase}"
         for cluster, standing in sorted(one.members.items())
-        if standing.is_trouble
+        if standing.needs_attention
     ]
     for lost in one.overruled:
         what = {"Present": "the version", "Deleted": "the deletion"}.get(lost.state, "the leaving")

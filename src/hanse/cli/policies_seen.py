@@ -10,9 +10,9 @@ from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.policies.content import KINDS, Policy
-from hanse.features.policies.ledger import LEDGER, POLICIES, RESOLVE_MARK
+from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES, RESOLVE_ANNOTATION
 from hanse.features.policies.observation import KEEP, YIELD
-from hanse.features.policies.view import PolicySeen, overview
+from hanse.features.policies.view import PolicyView, list_policies
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport
@@ -32,12 +32,12 @@ class Ledgers(Struct, frozen=True):
     silent: dict[ClusterId, str]
 
     @property
-    def policies(self) -> list[PolicySeen]:
-        return overview(self.records)
+    def policies(self) -> list[PolicyView]:
+        return list_policies(self.records)
 
     @property
-    def is_trouble(self) -> bool:
-        return bool(self.silent) or any(one.is_trouble for one in self.policies)
+    def needs_attention(self) -> bool:
+        return bool(self.silent) or any(one.needs_attention for one in self.policies)
 
 
 class Decision(Struct, frozen=True):
@@ -82,7 +82,7 @@ async def decide(ways: Sequence[ClusterAccess], decision: Decision) -> str:
     return f"{label}: {cluster} has carried it out; `hanse policies` shows the result"
 
 
-def _cluster_decided(seen: PolicySeen, decision: Decision) -> ClusterId:
+def _cluster_decided(seen: PolicyView, decision: Decision) -> ClusterId:
     """The cluster whose leader is to act; raises `Oops` where there is nothing to decide."""
     waiting = sorted(c for c, m in seen.members.items() if m.phase == "Quarantined")
     if decision.word in (KEEP, YIELD) and waiting:
@@ -106,7 +106,7 @@ def _cluster_decided(seen: PolicySeen, decision: Decision) -> ClusterId:
 
 
 async def _write(client: Client, kind: type[Policy], decision: Decision) -> None:
-    change = {"metadata": {"annotations": {RESOLVE_MARK: decision.word}}}
+    change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: decision.word}}}
     await client.patch(kind, decision.key.name, decision.key.namespace, change)
 
 
@@ -120,7 +120,7 @@ async def _carried_out(
     except TimeoutError:
         raise Trouble(
             f"the leader of {cluster} has not acted within {decision.timeout} s; the decision "
-            f"stands as the annotation {RESOLVE_MARK}, see `hanse doctor`"
+            f"stands as the annotation {RESOLVE_ANNOTATION}, see `hanse doctor`"
         ) from None
 
 
@@ -129,10 +129,10 @@ async def _is_waiting(client: Client, kind: type[Policy], key: Key) -> bool:
         found = await client.read(kind, key.name, key.namespace)
     except NotFound:
         return False
-    return RESOLVE_MARK in found.metadata.annotations
+    return RESOLVE_ANNOTATION in found.metadata.annotations
 
 
-def _is_meant(seen: PolicySeen, key: Key) -> bool:
+def _is_meant(seen: PolicyView, key: Key) -> bool:
     return (seen.kind, seen.namespace, seen.name) == (key.topic, key.namespace, key.name)
 
 
@@ -140,7 +140,9 @@ async def _records(way: ClusterAccess) -> tuple[ConfigMap, ...] | str:
     client = Client(HttpTransport(way.credentials))
     try:
         async with asyncio.timeout(PATIENCE):
-            listed = await client.list(ConfigMap, namespace=SYSTEM, labels=f"{LEDGER}={POLICIES}")
+            listed = await client.list(
+                ConfigMap, namespace=SYSTEM, labels=f"{LEDGER_LABEL}={POLICIES}"
+            )
             return tuple(listed.objects)
     except TimeoutError:
         return "it does not answer"

@@ -6,9 +6,9 @@ import msgspec
 
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
-from hanse.features.policies.ledger import LEDGER, POLICIES
-from hanse.features.policies.peers import unheeded, warnings_of
-from hanse.features.policies.view import PolicySeen, overview
+from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES
+from hanse.features.policies.peers import ignored_annotation_warning, peer_warnings
+from hanse.features.policies.view import PolicyView, list_policies
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire
 from hanse.model.spelling import spelled
@@ -22,11 +22,11 @@ def local_peers(chart: Chart) -> Iterator[Finding]:
             marks = meta.get("annotations") or {}
             parts = (kind[:-1], meta.get("namespace", ""), meta.get("name", ""))
             name = "/".join(part for part in parts if part)
-            if told := unheeded(marks):
+            if told := ignored_annotation_warning(marks):
                 yield Finding(chart.name, f"policy {name}: {told}", "write true, or take it away")
             if spelled(marks, "federated.anp") != "true":
                 continue
-            for told in warnings_of(policy.get("spec") or {}):
+            for told in peer_warnings(policy.get("spec") or {}):
                 remedy = "name the federated Service, or take the policy out of the federation"
                 yield Finding(chart.name, f"federated policy {name}: {told}", remedy)
 
@@ -34,13 +34,13 @@ def local_peers(chart: Chart) -> Iterator[Finding]:
 def unsettled(charts: Sequence[Chart]) -> Iterator[Finding]:
     """Policies that are blocked, in quarantine, or of which versions crossed."""
     records = {chart.name: _records(chart) for chart in charts}
-    for one in overview({name: told for name, told in records.items() if told}):
+    for one in list_policies({name: told for name, told in records.items() if told}):
         yield from _unsettled(one)
 
 
-def _unsettled(one: PolicySeen) -> Iterator[Finding]:
+def _unsettled(one: PolicyView) -> Iterator[Finding]:
     for cluster, standing in sorted(one.members.items()):
-        if not standing.is_trouble:
+        if not standing.needs_attention:
             continue
         told = standing.message or standing.reason
         remedy = "mend what the message names; it is tried again by itself"
@@ -63,4 +63,4 @@ def _records(chart: Chart) -> tuple[ConfigMap, ...]:
 
 def _is_ours(told: Wire) -> bool:
     labels = (told.get("metadata") or {}).get("labels") or {}
-    return bool(labels.get(LEDGER) == POLICIES)
+    return bool(labels.get(LEDGER_LABEL) == POLICIES)

@@ -12,13 +12,13 @@ import msgspec
 from hanse.features.policies.content import FEDERATED, KINDS, Policy, is_federated
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import (
-    Here,
-    Lost,
-    Page,
-    Record,
-    Unreadable,
-    page_in,
-    record_in,
+    LedgerPage,
+    LocalState,
+    MissingRecord,
+    PolicyRecord,
+    UnreadableRecord,
+    decode_page,
+    decode_record,
     record_name,
 )
 from hanse.features.policies.options import PolicyOptions
@@ -313,19 +313,19 @@ class Realm(World):
         found = {name: await self.find(name, policy) for name in self.names}
         return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
 
-    async def record(self, cluster: str, policy: Policy) -> Record | None:
+    async def record(self, cluster: str, policy: Policy) -> PolicyRecord | None:
         told = await self._told(cluster, policy)
-        assert told is None or isinstance(told, Record), told
+        assert told is None or isinstance(told, PolicyRecord), told
         return told
 
     async def is_being_written(self, cluster: str, policy: Policy) -> bool:
         """Whether a leader has not acknowledged yet what it wrote there, or cannot know where."""
         told = await self._told(cluster, policy)
-        if not isinstance(told, Record):
+        if not isinstance(told, PolicyRecord):
             return False
         return told.here.phase == "Pending" or self._is_misplaced(cluster, policy, told.here)
 
-    def _is_misplaced(self, cluster: str, policy: Policy, here: Here) -> bool:
+    def _is_misplaced(self, cluster: str, policy: Policy, here: LocalState) -> bool:
         """Whether its own namespace, unlike the acknowledged one, has been seen by no leader."""
         name = policy.metadata.namespace
         home = self.clusters[cluster].storage.get("namespaces", "", name) if name else None
@@ -340,20 +340,24 @@ class Realm(World):
         seen = [view.get(cluster, Namespace, name) for view in views]
         return not any(s is not None and s.metadata.uid == home["metadata"]["uid"] for s in seen)
 
-    async def _told(self, cluster: str, policy: Policy) -> Record | Unreadable | Lost | None:
+    async def _told(
+        self, cluster: str, policy: Policy
+    ) -> PolicyRecord | UnreadableRecord | MissingRecord | None:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         name = record_name(Key(topic, policy.metadata.name, policy.metadata.namespace))
         try:
-            return record_in(await self.client(cluster).read(ConfigMap, name, SYSTEM))
+            return decode_record(await self.client(cluster).read(ConfigMap, name, SYSTEM))
         except NotFound:
             return None
 
-    async def page(self, cluster: str) -> Page | None:
+    async def page(self, cluster: str) -> LedgerPage | None:
         try:
-            told = page_in(await self.client(cluster).read(ConfigMap, "policies-ledger", SYSTEM))
+            told = decode_page(
+                await self.client(cluster).read(ConfigMap, "policies-ledger", SYSTEM)
+            )
         except NotFound:
             return None
-        assert isinstance(told, Page), told
+        assert isinstance(told, LedgerPage), told
         return told
 
     async def told(self, cluster: str) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hanse.features.policies.content import FEDERATED, is_federated
-from hanse.features.policies.ledger import PAGE_NAME, VERSION_MARK
+from hanse.features.policies.ledger import PAGE_NAME, VERSION_ANNOTATION
 from hanse.features.policies.options import PolicyOptions
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -122,9 +122,11 @@ class Deeds:
         self._tell(f"{where}: {name} is edited to {said(after)}")
         if is_federated(after):
             self._acted(where, name, said(after))
-            if where == self.outside and VERSION_MARK not in after.metadata.annotations:
+            if where == self.outside and VERSION_ANNOTATION not in after.metadata.annotations:
                 self.believed[name].made_outside(said(after))
-        elif VERSION_MARK not in after.metadata.annotations:  # or that is still to be taken off
+        elif (
+            VERSION_ANNOTATION not in after.metadata.annotations
+        ):  # or that is still to be taken off
             self.believed[name].plain[where] = after.metadata.resource_version
 
     async def _delete(self, where: str = "", name: str = "") -> None:
@@ -298,7 +300,7 @@ class Deeds:
             believed.plain.pop(cluster, None)
             if standing is not None and not is_federated(standing):
                 believed.unsure = True
-                if VERSION_MARK not in standing.metadata.annotations:
+                if VERSION_ANNOTATION not in standing.metadata.annotations:
                     believed.plain[cluster] = standing.metadata.resource_version
 
     async def _leave_or_join(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import NoReturn
 
 from hanse.features.policies.content import Policy
-from hanse.features.policies.ledger import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
@@ -122,7 +122,7 @@ class Schedule(Deeds):
                 return
             for where, name in found:
                 with self.witness.by_hand(where):
-                    change = {"metadata": {"annotations": {RESOLVE_MARK: "yield"}}}
+                    change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: "yield"}}}
                     await self.realm.edit(where, self.make(name), change)
                 self._tell(f"{where}: {name} is let go from quarantine")
                 self.believed[name].let_go = True

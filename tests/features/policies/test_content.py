@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from hanse.features.policies.content import (
     FEDERATED,
-    change_to,
-    change_to_plain,
-    content_of,
-    digest_of,
+    build_policy,
+    content_digest,
     is_federated,
-    made_of,
+    patch_to_content,
+    patch_to_unfederated,
+    replicated_content,
 )
-from hanse.features.policies.ledger import mark_in, mark_of
+from hanse.features.policies.ledger import parse_version_annotation, version_annotation
 from hanse.features.policies.versions import Dot
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterNetworkPolicy
@@ -23,7 +23,7 @@ from hanse.model.merging import merge
 from hanse.model.objects import Meta, Wire
 
 KEY = Key("acnp", "deny")
-MARK = mark_of(KEY, Dot("lubeck~1", 3), "abc")
+MARK = version_annotation(KEY, Dot("lubeck~1", 3), "abc")
 
 
 def policy(spec: Wire, labels: dict[str, str] | None = None, **marks: str) -> ClusterNetworkPolicy:
@@ -52,7 +52,9 @@ def test_what_admission_fills_in_makes_no_difference(filled: Wire, same: bool) -
     plain = policy({"priority": 5, "egress": [RULE]})
     admitted = policy({"priority": 5, "egress": [RULE], **filled})
 
-    assert (digest_of(content_of(plain)) == digest_of(content_of(admitted))) is same
+    assert (
+        content_digest(replicated_content(plain)) == content_digest(replicated_content(admitted))
+    ) is same
 
 
 def test_bookkeeping_is_not_replicated() -> None:
@@ -63,7 +65,7 @@ def test_bookkeeping_is_not_replicated() -> None:
         **{"kubectl.kubernetes.io/last-applied-configuration": "{}", "why": "because"},
     )
 
-    content = content_of(noted)
+    content = replicated_content(noted)
 
     assert content.labels == {"team": "net"}
     assert content.annotations == {"why": "because"}
@@ -82,10 +84,10 @@ marks = st.dictionaries(st.sampled_from(["team", "why"]), st.sampled_from(["1", 
 def test_a_patch_leaves_exactly_what_is_wanted(
     wanted: Wire, labels: dict[str, str], standing: Wire, others: dict[str, str]
 ) -> None:
-    content = content_of(policy(wanted, labels))
+    content = replicated_content(policy(wanted, labels))
     before = policy(standing, others)
 
-    change = change_to(content, before, MARK)
+    change = patch_to_content(content, before, MARK)
     spec = merge(before.spec, change.get("spec", {}))
     meta = change["metadata"]
 
@@ -96,16 +98,16 @@ def test_a_patch_leaves_exactly_what_is_wanted(
 
 
 def test_what_is_made_elsewhere_says_the_same_and_which_version_it_is() -> None:
-    content = content_of(policy({"priority": 5}, {"team": "net"}, why="because"))
+    content = replicated_content(policy({"priority": 5}, {"team": "net"}, why="because"))
 
-    made = made_of(KEY, content, MARK)
+    made = build_policy(KEY, content, MARK)
 
-    assert content_of(made) == content
+    assert replicated_content(made) == content
     assert is_federated(made)
-    mark = mark_in(KEY, made.metadata.annotations)
+    mark = parse_version_annotation(KEY, made.metadata.annotations)
     assert mark is not None
     assert (mark.dot, mark.digest) == (Dot("lubeck~1", 3), "abc")
-    assert mark_in(Key("acnp", "copy"), made.metadata.annotations) is None
+    assert parse_version_annotation(Key("acnp", "copy"), made.metadata.annotations) is None
 
 
 def test_every_spelling_of_the_annotation_counts_and_goes_when_a_policy_is_orphaned() -> None:
@@ -116,11 +118,11 @@ def test_every_spelling_of_the_annotation_counts_and_goes_when_a_policy_is_orpha
     assert is_federated(other)
     assert is_federated(spelled)
     after = merge(
-        {"annotations": spelled.metadata.annotations}, change_to_plain(spelled)["metadata"]
+        {"annotations": spelled.metadata.annotations}, patch_to_unfederated(spelled)["metadata"]
     )
     assert after == {"annotations": {}}
 
 
 @pytest.mark.parametrize("told", ["", "x", "a:b c d", "lubeck~1:x abc 12345678", ":1 a b"])
 def test_a_mark_that_nobody_of_us_wrote_is_none(told: str) -> None:
-    assert mark_in(KEY, {"ledger.hanse.dev/version": told}) is None
+    assert parse_version_annotation(KEY, {"ledger.hanse.dev/version": told}) is None

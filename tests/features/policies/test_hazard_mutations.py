@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.policies import decision, deletion, ledger_page, observation
-from hanse.features.policies.ledger import Here
-from hanse.features.policies.member_view import Ledgers, Sight
-from hanse.features.policies.versions import NOTHING
+from hanse.features.policies.ledger import LocalState
+from hanse.features.policies.member_view import Ledgers, MemberView
+from hanse.features.policies.versions import EMPTY_HISTORY
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from tests.features.policies import test_agent_hazards as agents
@@ -44,7 +44,7 @@ def copies_carry_no_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def collected_tombstones_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledgers, "collected", lambda *_: NOTHING)
+    patch.setattr(Ledgers, "collected", lambda *_: EMPTY_HISTORY)
 
 
 def nobody_notices_who_was_away(patch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def nobody_notices_who_was_away(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletions_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    def nothing(_: Any, own: Any, known: Any) -> observation.Draft:
+    def nothing(_: Any, own: Any, known: Any) -> observation.RecordDraft:
         return observation._draft(own, known, observation._cleared(own.here))
 
     patch.setattr(observation, "_absent", nothing)
@@ -71,10 +71,10 @@ def where_it_was_seen_first_is_where_it_stands(patch: pytest.MonkeyPatch) -> Non
 
 
 def what_is_seen_is_of_the_namespace_that_is_seen(patch: pytest.MonkeyPatch) -> None:
-    def settle(sight: Sight, here: Here, _: Snapshot) -> Here:
+    def confirm_parents(sight: MemberView, here: LocalState, _: Snapshot) -> LocalState:
         return replace(here, home=sight.home) if here.stands else here
 
-    patch.setattr(deletion, "settle", settle)
+    patch.setattr(deletion, "settle", confirm_parents)
 
 
 def what_was_read_a_moment_before_counts(patch: pytest.MonkeyPatch) -> None:

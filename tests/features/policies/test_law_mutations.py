@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.policies import feature, ledger_page, observation
-from hanse.features.policies.ledger import Record
-from hanse.features.policies.member_view import Ledgers, known_of
-from hanse.features.policies.versions import Entry, History
+from hanse.features.policies.ledger import PolicyRecord
+from hanse.features.policies.member_view import Ledgers, merged_history
+from hanse.features.policies.versions import History, Version
 from hanse.model.keys import Key
 from hanse.model.snapshot import Snapshot
 from tests.features.policies import schedules
@@ -37,12 +37,12 @@ def _quiet() -> Iterator[None]:
 
 
 def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
-    def acknowledged(
-        it: observation._Standing, own: Record, known: History, target: Entry, _: int
-    ) -> observation.Draft:
-        return observation._draft(own, known, it.acknowledged(target.dot))
+    def state_at(
+        it: observation.ObservedPolicy, own: PolicyRecord, known: History, target: Version, _: int
+    ) -> observation.RecordDraft:
+        return observation._draft(own, known, it.state_at(target.dot))
 
-    patch.setattr(observation, "_landed", acknowledged)
+    patch.setattr(observation, "_landed", state_at)
 
 
 def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
 def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
     def known(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
         pages = {m: replace(one, collected={}) for m, one in ledgers.pages.items()}
-        return known_of(key, replace(ledgers, pages=pages), snapshot)
+        return merged_history(key, replace(ledgers, pages=pages), snapshot)
 
     patch.setattr(feature, "known_of", known)
 

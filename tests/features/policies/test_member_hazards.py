@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.features.policies.ledger import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
@@ -86,7 +86,7 @@ async def test_member_removed_and_rejoined_with_a_stale_copy(force: bool) -> Non
         assert "Quarantined" in await realm.told(BERGEN)
 
         for name in ("deny", "allow"):
-            change = {"metadata": {"annotations": {RESOLVE_MARK: "yield"}}}
+            change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: "yield"}}}
             await realm.edit(BERGEN, acnp(name), change)
         await asyncio.sleep(A_WHILE)
         assert await realm.priorities(DENY) == everywhere(None)
@@ -123,13 +123,13 @@ async def test_a_person_may_keep_what_a_rejoined_member_has() -> None:
         await asyncio.sleep(A_WHILE)
         assert await phase_of(realm, BERGEN) == ("Quarantined", "Stale")
 
-        await realm.edit(BERGEN, DENY, {"metadata": {"annotations": {RESOLVE_MARK: "keep"}}})
+        await realm.edit(BERGEN, DENY, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "keep"}}})
         await asyncio.sleep(A_WHILE)
 
         assert await realm.priorities(DENY) == everywhere(5)
         kept = await realm.find(BERGEN, DENY)
         assert kept is not None
-        assert RESOLVE_MARK not in kept.metadata.annotations
+        assert RESOLVE_ANNOTATION not in kept.metadata.annotations
 
 
 @pytest.mark.parametrize("watched", [True, False])

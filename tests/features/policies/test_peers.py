@@ -7,8 +7,8 @@ import pytest
 from hanse.cli.charts import Chart
 from hanse.cli.policy_ailments import local_peers
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.peers import warnings_of
-from hanse.features.policies.webhooks import PeersHook
+from hanse.features.policies.peers import peer_warnings
+from hanse.features.policies.webhooks import PolicyPeersWebhook
 from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
@@ -36,7 +36,7 @@ SERVICE = {"name": "web", "namespace": "antrea-plus-system"}
     ],
 )
 def test_a_policy_whose_peers_are_all_local_is_warned_of(spec: Any, warned: bool) -> None:
-    assert bool(warnings_of(spec)) is warned
+    assert bool(peer_warnings(spec)) is warned
 
 
 @pytest.mark.parametrize("federated", [True, False])
@@ -51,7 +51,7 @@ def test_the_author_of_a_federated_policy_is_warned_and_never_refused(federated:
         object={"metadata": {"annotations": marks}, "spec": {"ingress": [{"from": [POD]}]}},
     )
 
-    verdict = PeersHook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
+    verdict = PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
 
     assert isinstance(verdict, Allow)
     assert [w for w in verdict.warnings if "ingress[0].from[0]" in w] == list(verdict.warnings)
@@ -61,7 +61,7 @@ def test_the_author_of_a_federated_policy_is_warned_and_never_refused(federated:
 def test_a_deletion_needs_no_warning() -> None:
     review = Review("DELETE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "deny")
 
-    assert PeersHook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck")) == Allow()
+    assert PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck")) == Allow()
 
 
 @pytest.mark.parametrize("wished", ["True", "yes", "", "1"])
@@ -70,7 +70,7 @@ def test_who_asks_for_federation_in_other_words_is_told(wished: str) -> None:
     policy: Wire = {"metadata": {"name": "p", "annotations": marks}, "spec": {}}
     asked = Review("CREATE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "p", object=policy)
 
-    verdict = PeersHook().review(asked, Snapshot({}, Facts(), EPOCH, "lubeck"))
+    verdict = PolicyPeersWebhook().review(asked, Snapshot({}, Facts(), EPOCH, "lubeck"))
     [found] = local_peers(Chart("lubeck", {"acnps": (policy,)}))
 
     said = f"annotation {next(iter(marks))}: {wished!r} is not 'true': the policy is not federated"

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.ledger import RESOLVE_MARK
+from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import SYSTEM
 from tests.features.policies.federation import (
@@ -68,7 +68,7 @@ async def test_edits_in_two_clusters_at_once() -> None:
             assert [e.content.spec for e in record.history.overruled] == [{"priority": 20}]
         assert "VersionsCrossed" in await realm.told(BERGEN)
 
-        await realm.edit(LUBECK, DENY, {"metadata": {"annotations": {RESOLVE_MARK: BERGEN}}})
+        await realm.edit(LUBECK, DENY, {"metadata": {"annotations": {RESOLVE_ANNOTATION: BERGEN}}})
         await asyncio.sleep(A_WHILE)
         assert await realm.priorities(DENY) == everywhere(20), "a person took the other one"
         record = await realm.record(HAMBURG, DENY)

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from hanse.features.policies.content import Content
 from hanse.features.policies.versions import (
-    GONE,
-    NOTHING,
+    DELETED_DIGEST,
+    EMPTY_HISTORY,
     Dot,
-    Entry,
     History,
     State,
-    event,
-    flips_of,
+    Version,
+    append_event,
+    count_flips,
     merge,
     merge_all,
 )
@@ -37,12 +37,12 @@ deeds = st.lists(
 
 def act(history: History, actor: str, what: str) -> History:
     state: State = {"D": "Deleted", "O": "Orphaned"}.get(what, "Present")  # type: ignore[assignment]
-    return event(history, actor, state, Content(spec={"rule": what}), what)
+    return append_event(history, actor, state, Content(spec={"rule": what}), what)
 
 
 def lived(story: Sequence[tuple[str, int, object]]) -> list[History]:
     """The histories of three members after a story, in which every event is a new one."""
-    held = [NOTHING, NOTHING, NOTHING]
+    held = [EMPTY_HISTORY, EMPTY_HISTORY, EMPTY_HISTORY]
     for deed, who, what in story:
         if deed == "act":
             held[who] = act(held[who], ACTORS[who], str(what))
@@ -88,12 +88,12 @@ def test_no_version_is_lost_unless_somebody_who_knew_it_acted(story: list[object
             assert superseded or merged.entry(entry.dot) == entry
 
 
-def present(actor: str, count: int, weight: int, digest: str = "a") -> Entry:
-    return Entry(Dot(actor, count), weight, "Present", digest)
+def present(actor: str, count: int, weight: int, digest: str = "a") -> Version:
+    return Version(Dot(actor, count), weight, "Present", digest)
 
 
 def test_of_two_changes_that_crossed_the_one_with_the_larger_sum_counts() -> None:
-    start = act(NOTHING, ACTORS[0], "a")
+    start = act(EMPTY_HISTORY, ACTORS[0], "a")
     often = act(act(start, ACTORS[0], "b"), ACTORS[0], "c")
     once = act(start, ACTORS[2], "z")
 
@@ -105,7 +105,7 @@ def test_of_two_changes_that_crossed_the_one_with_the_larger_sum_counts() -> Non
 
 
 def test_with_equal_sums_the_cluster_decides_and_never_the_order_of_hearing() -> None:
-    start = act(NOTHING, ACTORS[0], "a")
+    start = act(EMPTY_HISTORY, ACTORS[0], "a")
     one, other = act(start, ACTORS[1], "x"), act(start, ACTORS[2], "y")
 
     assert merge(one, other).winner == merge(other, one).winner
@@ -113,7 +113,7 @@ def test_with_equal_sums_the_cluster_decides_and_never_the_order_of_hearing() ->
 
 
 def test_a_change_beats_a_deletion_that_crossed_it_and_leaving_beats_both() -> None:
-    start = act(NOTHING, ACTORS[0], "a")
+    start = act(EMPTY_HISTORY, ACTORS[0], "a")
     edited, deleted = act(start, ACTORS[0], "b"), act(start, ACTORS[2], "D")
     left = act(start, ACTORS[1], "O")
 
@@ -125,7 +125,7 @@ def test_a_change_beats_a_deletion_that_crossed_it_and_leaving_beats_both() -> N
 
 
 def test_the_same_change_in_two_clusters_is_no_conflict() -> None:
-    start = act(NOTHING, ACTORS[0], "a")
+    start = act(EMPTY_HISTORY, ACTORS[0], "a")
 
     merged = merge(act(start, ACTORS[1], "x"), act(start, ACTORS[2], "x"))
 
@@ -134,7 +134,7 @@ def test_the_same_change_in_two_clusters_is_no_conflict() -> None:
 
 
 def test_a_collected_tombstone_still_ends_what_it_ended() -> None:
-    start = act(NOTHING, ACTORS[0], "a")
+    start = act(EMPTY_HISTORY, ACTORS[0], "a")
     collected = History(act(start, ACTORS[1], "D").context)
 
     assert merge(start, collected).winner is None
@@ -142,12 +142,14 @@ def test_a_collected_tombstone_still_ends_what_it_ended() -> None:
 
 
 def test_versions_brought_back_against_another_cluster_are_counted() -> None:
-    history = act(act(NOTHING, ACTORS[0], "a"), ACTORS[0], "D")
+    history = act(act(EMPTY_HISTORY, ACTORS[0], "a"), ACTORS[0], "D")
     for turn in range(1, 4):
         who, what = (ACTORS[1], "a") if turn % 2 else (ACTORS[0], "D")
         history = act(history, who, what)
         assert history.winner is not None
         assert history.winner.flips == turn
 
-    assert flips_of(history.winner, "lubeck", "b") == 0, "something new is no flip"
-    assert flips_of(act(history, ACTORS[1], GONE).winner, "hamburg", "a") == 0, "nor one's own"
+    assert count_flips(history.winner, "lubeck", "b") == 0, "something new is no flip"
+    assert count_flips(act(history, ACTORS[1], DELETED_DIGEST).winner, "hamburg", "a") == 0, (
+        "nor one's own"
+    )

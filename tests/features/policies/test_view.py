@@ -6,61 +6,61 @@ import pytest
 from hanse.cli.charts import Chart
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.features.policies.content import FEDERATED, Content
-from hanse.features.policies.ledger import Here, Record, config_map_of
-from hanse.features.policies.versions import NOTHING, History, event, merge
-from hanse.features.policies.view import Standing, key_called, overview
+from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
+from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
+from hanse.features.policies.view import MemberStatus, list_policies, parse_policy_label
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire
 
 KEY = Key("acnp", "deny")
-MADE = event(NOTHING, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
-APPLIED = Here(phase="Applied", uid="1")
+MADE = append_event(EMPTY_HISTORY, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
+APPLIED = LocalState(phase="Applied", uid="1")
 
 
-def told(history: History, here: Here) -> ConfigMap:
-    return config_map_of(KEY, Record(history, here))
+def told(history: History, here: LocalState) -> ConfigMap:
+    return record_config_map(KEY, PolicyRecord(history, here))
 
 
 def test_a_policy_is_shown_with_where_it_was_made_and_how_it_stands_everywhere() -> None:
-    blocked = Here(phase="Blocked", reason="Refused", message="no tier gold")
+    blocked = LocalState(phase="Blocked", reason="Refused", message="no tier gold")
 
-    (seen,) = overview(
+    (seen,) = list_policies(
         {"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, blocked)], "rome": []}
     )
 
     assert (seen.label, seen.state, seen.origin) == ("acnp/deny", "Present", "lubeck")
     assert seen.members == {
-        "bergen": Standing("Blocked", "Refused", "no tier gold"),
-        "lubeck": Standing("Applied"),
-        "rome": Standing("Unknown"),
+        "bergen": MemberStatus("Blocked", "Refused", "no tier gold"),
+        "lubeck": MemberStatus("Applied"),
+        "rome": MemberStatus("Unknown"),
     }
-    assert seen.is_trouble
+    assert seen.needs_attention
 
 
 def test_versions_that_crossed_are_shown_with_what_was_kept() -> None:
-    one = event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
-    other = event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+    one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
 
-    (seen,) = overview({"lubeck": [told(merge(one, other), APPLIED)]})
+    (seen,) = list_policies({"lubeck": [told(merge(one, other), APPLIED)]})
 
     assert [(o.cluster, o.spec) for o in seen.overruled] == [("bergen", {"priority": 3})]
 
 
 def test_a_deleted_policy_is_shown_only_while_something_is_wrong_with_it() -> None:
-    deleted = event(MADE, "bergen~1", "Deleted", Content(), "Deleted")
-    waits = Here(phase="Quarantined", reason="Flapping", message="again and again", uid="2")
+    deleted = append_event(MADE, "bergen~1", "Deleted", Content(), "Deleted")
+    waits = LocalState(phase="Quarantined", reason="Flapping", message="again and again", uid="2")
 
-    assert overview({"lubeck": [told(deleted, Here(phase="Released"))]}) == []
-    assert len(overview({"lubeck": [told(deleted, waits)]})) == 1
+    assert list_policies({"lubeck": [told(deleted, LocalState(phase="Released"))]}) == []
+    assert len(list_policies({"lubeck": [told(deleted, waits)]})) == 1
 
 
 def test_a_namespace_that_is_not_there_is_no_trouble() -> None:
-    homeless = Here(phase="Blocked", reason="NamespaceMissing", message="no namespace shop")
+    homeless = LocalState(phase="Blocked", reason="NamespaceMissing", message="no namespace shop")
 
-    (seen,) = overview({"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, homeless)]})
+    (seen,) = list_policies({"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, homeless)]})
 
-    assert not seen.is_trouble
+    assert not seen.needs_attention
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_a_namespace_that_is_not_there_is_no_trouble() -> None:
     ],
 )
 def test_a_policy_is_called_by_kind_namespace_and_name(label: str, key: Key | None) -> None:
-    assert key_called(label) == key
+    assert parse_policy_label(label) == key
 
 
 def test_doctor_tells_of_what_is_blocked_waits_or_crossed_with_the_command_to_mend_it() -> None:
-    one = event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
-    other = event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
-    waits = Here(phase="Quarantined", reason="Stale", message="it differs", uid="2")
+    one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+    waits = LocalState(phase="Quarantined", reason="Stale", message="it differs", uid="2")
     ledger = msgspec.to_builtins(told(merge(one, other), waits), str_keys=True)
 
     found = list(unsettled([Chart("bergen", {"ledger": (ledger, {"metadata": {"name": "x"}})})]))

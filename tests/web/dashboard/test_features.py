@@ -14,9 +14,9 @@ from hanse.features.networks.feature import Networks as NetworksFeature
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.policies.content import Content
 from hanse.features.policies.feature import Policies as PoliciesFeature
-from hanse.features.policies.ledger import Here, config_map_of
+from hanse.features.policies.ledger import LocalState, record_config_map
 from hanse.features.policies.ledger import Record as PolicyRecord
-from hanse.features.policies.versions import NOTHING, event, merge
+from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
 from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
 from hanse.model.facts import Role
 from hanse.model.keys import Key
@@ -190,16 +190,18 @@ def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
 
 def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
     key = Key("acnp", "deny")
-    made = event(NOTHING, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
-    one = event(made, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
-    other = event(made, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
+    made = append_event(EMPTY_HISTORY, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
+    one = append_event(made, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
+    other = append_event(made, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
     crossed = merge(one, other)
-    blocked = Here(phase="Blocked", reason="Refused", message="no tier gold")
+    blocked = LocalState(phase="Blocked", reason="Refused", message="no tier gold")
     seen = seen_by(
         PoliciesFeature(),
         {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
-        lubeck=[config_map_of(key, PolicyRecord(crossed, Here(phase="Applied", uid="1")))],
-        bergen=[config_map_of(key, PolicyRecord(crossed, blocked))],
+        lubeck=[
+            record_config_map(key, PolicyRecord(crossed, LocalState(phase="Applied", uid="1")))
+        ],
+        bergen=[record_config_map(key, PolicyRecord(crossed, blocked))],
     )
 
     told = shown(Policies(), "every namespace/deny", seen)

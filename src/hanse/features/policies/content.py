@@ -18,10 +18,10 @@ Policy: TypeAlias = ClusterNetworkPolicy | AntreaNetworkPolicy
 
 FEDERATED = "federated.anp.antreaplus.vmware.com"
 _FEDERATED = spellings("federated.anp")
-LEDGER_MARKS = "ledger.hanse.dev/"
+LEDGER_PREFIX = "ledger.hanse.dev/"
 _BOOKKEEPING = (
     "hanse.dev/",
-    LEDGER_MARKS,
+    LEDGER_PREFIX,
     "kubectl.kubernetes.io/last-applied-configuration",
     *_FEDERATED,
 )
@@ -46,7 +46,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
     annotations: dict[str, str] = {}
 
 
-def key_of(policy: Policy) -> Key:
+def policy_key(policy: Policy) -> Key:
     """The decision that a policy belongs to."""
     topic = CLUSTER_WIDE if isinstance(policy, ClusterNetworkPolicy) else NAMESPACED
     return Key(topic, policy.metadata.name, policy.metadata.namespace)
@@ -57,19 +57,19 @@ def is_federated(policy: Policy) -> bool:
     return spelled(policy.metadata.annotations, "federated.anp") == "true"
 
 
-def content_of(policy: Policy) -> Content:
+def replicated_content(policy: Policy) -> Content:
     """What a policy says, as it stands, without anybody's bookkeeping."""
     meta = policy.metadata
-    return Content(policy.spec, _users(meta.labels), _users(meta.annotations))
+    return Content(policy.spec, _user_metadata(meta.labels), _user_metadata(meta.annotations))
 
 
-def digest_of(content: Content) -> str:
+def content_digest(content: Content) -> str:
     """A short name of what a policy means: what admission fills in makes no difference."""
-    normal = (normal_spec(content.spec), content.labels, content.annotations)
-    return _digest(msgspec.json.encode(normal, order="deterministic"))
+    normal = (normalize_spec(content.spec), content.labels, content.annotations)
+    return _hash(msgspec.json.encode(normal, order="deterministic"))
 
 
-def made_of(key: Key, content: Content, mark: Mapping[str, str]) -> Policy:
+def build_policy(key: Key, content: Content, mark: Mapping[str, str]) -> Policy:
     """The policy as it is created in another member."""
     kind = KINDS[key.topic]
     meta = Meta(
@@ -81,27 +81,30 @@ def made_of(key: Key, content: Content, mark: Mapping[str, str]) -> Policy:
     return kind(metadata=meta, spec=content.spec)
 
 
-def change_to(content: Content, standing: Policy, mark: Mapping[str, str]) -> Wire:
+def patch_to_content(content: Content, standing: Policy, mark: Mapping[str, str]) -> Wire:
     """The merge patch that lets a standing policy say this and nothing else."""
     meta = standing.metadata
-    labels = _exactly(content.labels, _users(meta.labels))
-    annotations = {**_exactly(content.annotations, _users(meta.annotations)), **mark}
-    spec = _exactly(content.spec, standing.spec)
+    labels = _replacing_patch(content.labels, _user_metadata(meta.labels))
+    annotations = {
+        **_replacing_patch(content.annotations, _user_metadata(meta.annotations)),
+        **mark,
+    }
+    spec = _replacing_patch(content.spec, standing.spec)
     change: Wire = {"metadata": {"labels": labels, "annotations": annotations}}
     return {**change, "spec": spec} if spec else change
 
 
-def change_to_plain(standing: Policy) -> Wire:
+def patch_to_unfederated(standing: Policy) -> Wire:
     """The merge patch that leaves a policy to its cluster alone."""
     ours = [
         name
         for name in standing.metadata.annotations
-        if name in _FEDERATED or name.startswith(LEDGER_MARKS)
+        if name in _FEDERATED or name.startswith(LEDGER_PREFIX)
     ]
     return {"metadata": {"annotations": dict.fromkeys(ours)}}
 
 
-def normal_spec(spec: Wire) -> Wire:
+def normalize_spec(spec: Wire) -> Wire:
     """A spec without what Antrea's admission fills in: the tier, and names of unnamed rules."""
     normal = {name: value for name, value in spec.items() if not _is_default(name, value)}
     for direction in ("ingress", "egress"):
@@ -118,20 +121,20 @@ def _is_default(name: str, value: Any) -> bool:
 def _normal_rule(rule: Any) -> Any:
     if not isinstance(rule, dict):
         return rule
-    return {name: value for name, value in rule.items() if not _is_filled_in(name, value)}
+    return {name: value for name, value in rule.items() if not _is_rule_default(name, value)}
 
 
-def _is_filled_in(name: str, value: Any) -> bool:
+def _is_rule_default(name: str, value: Any) -> bool:
     if name == "name":
         return isinstance(value, str) and _GENERATED_RULE.fullmatch(value.lower()) is not None
     return value is None or (name == "enableLogging" and value is False)
 
 
-def _users(marks: Mapping[str, str]) -> dict[str, str]:
+def _user_metadata(marks: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in marks.items() if not name.startswith(_BOOKKEEPING)}
 
 
-def _exactly(wanted: Mapping[str, Any], standing: Mapping[str, Any]) -> Wire:
+def _replacing_patch(wanted: Mapping[str, Any], standing: Mapping[str, Any]) -> Wire:
     """The merge patch that leaves nothing but what is wanted."""
     change: Wire = dict.fromkeys(standing.keys() - wanted.keys())
     for name, value in wanted.items():
@@ -139,10 +142,10 @@ def _exactly(wanted: Mapping[str, Any], standing: Mapping[str, Any]) -> Wire:
         if value == inner:
             continue
         both = isinstance(value, dict) and isinstance(inner, dict)
-        change[name] = _exactly(value, inner) if both and isinstance(inner, dict) else value
+        change[name] = _replacing_patch(value, inner) if both and isinstance(inner, dict) else value
     return change
 
 
 @lru_cache(maxsize=65536)
-def _digest(told: bytes) -> str:
+def _hash(told: bytes) -> str:
     return blake2b(told, digest_size=8).hexdigest()

@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.policies.content import KINDS
-from hanse.features.policies.ledger import Here, Record, key_in, record_in
-from hanse.features.policies.member_view import Sight, definition_name
+from hanse.features.policies.ledger import LocalState, PolicyRecord, decode_record, record_key
+from hanse.features.policies.member_view import MemberView, definition_name
 from hanse.features.policies.options import PolicyOptions
 from hanse.model.facts import Answer
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -20,18 +20,18 @@ from hanse.model.plan import Question, Read
 from hanse.model.reads import just_read, questions_of, uid_in
 from hanse.model.snapshot import Snapshot
 
-LOOK_AGAIN = timedelta(seconds=5)
+RECHECK_INTERVAL = timedelta(seconds=5)
 
 
 class Deleted(Struct, frozen=True):
     """Somebody deleted it."""
 
 
-class Displaced(Struct, frozen=True):
+class RemovedWithParent(Struct, frozen=True):
     """It went with its namespace or with its kind: nobody decided against it."""
 
 
-class Unsure(Struct, frozen=True):
+class Undetermined(Struct, frozen=True):
     """It has to be asked for, or waited for."""
 
     questions: tuple[Question, ...] = ()
@@ -43,58 +43,62 @@ class Held(Struct, frozen=True):
     message: str
 
 
-Finding: TypeAlias = Deleted | Displaced | Unsure | Held
+DisappearanceCause: TypeAlias = Deleted | RemovedWithParent | Undetermined | Held
 
 
-def find_out(sight: Sight, here: Here, options: PolicyOptions, snapshot: Snapshot) -> Finding:
+def classify_disappearance(
+    view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
+) -> DisappearanceCause:
     """What became of a policy that stood in a member; if one is seen there, it is another."""
-    if sight.joining:
-        return Unsure()
-    suspicion = _suspicion(sight.member, options, snapshot)
+    if view.joining:
+        return Undetermined()
+    suspicion = _mass_deletion_message(view.member, options, snapshot)
     if suspicion:
         return Held(suspicion)
-    reads = [Read(place, since=f"{here.uid} was gone") for place in _places(sight)]
+    reads = [Read(place, since=f"{here.uid} was gone") for place in _refs_to_read(view)]
     known = just_read(reads, snapshot)
     if known is None:
-        return Unsure(questions_of(reads))
+        return Undetermined(questions_of(reads))
     policy, definition, *homes = known
-    seen_there = sight.policy.metadata.uid if sight.policy is not None else ""
+    seen_there = view.policy.metadata.uid if view.policy is not None else ""
     if policy is not None and policy["metadata"]["uid"] != seen_there:
-        return Unsure()  # the watch is about to tell
+        return Undetermined()  # the watch is about to tell
     if uid_in(definition) != here.definition:
-        return Displaced()
+        return RemovedWithParent()
     if any(uid_in(home) != here.home for home in homes):
-        return Displaced()
+        return RemovedWithParent()
     return Deleted()
 
 
-def settle(sight: Sight, here: Here, snapshot: Snapshot) -> Here | Unsure:
+def confirm_parents(
+    view: MemberView, here: LocalState, snapshot: Snapshot
+) -> LocalState | Undetermined:
     """The same, with the namespace and the definition that a standing policy is of.
 
     Watches may lag behind each other, so it may have been acknowledged as of those before. What is
     read live after others of their name are known is of those: what went took its policies along.
     """
-    policy, known = sight.policy, (sight.home, sight.definition)
+    policy, known = view.policy, (view.home, view.definition)
     if policy is None or policy.metadata.uid != here.uid or not all(known):
         return here
     if (here.home, here.definition) == known:
         return here
-    read = Read(sight.place, since=" and ".join(known))
+    read = Read(view.place, since=" and ".join(known))
     answer = snapshot.fact(Answer, read.id)
     if answer is None or uid_in(answer.value) != here.uid:
-        return Unsure(questions_of([read]))
-    return replace(here, home=sight.home, definition=sight.definition)
+        return Undetermined(questions_of([read]))
+    return replace(here, home=view.home, definition=view.definition)
 
 
-def _places(sight: Sight) -> tuple[ClusterObjectRef, ...]:
-    definition = Ref(CustomResourceDefinition.kind, definition_name(sight.key))
-    places = (sight.place, ClusterObjectRef(sight.member, definition))
-    if not sight.key.namespace:
+def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
+    definition = Ref(CustomResourceDefinition.kind, definition_name(view.key))
+    places = (view.place, ClusterObjectRef(view.member, definition))
+    if not view.key.namespace:
         return places
-    return (*places, ClusterObjectRef(sight.member, Ref(Namespace.kind, sight.key.namespace)))
+    return (*places, ClusterObjectRef(view.member, Ref(Namespace.kind, view.key.namespace)))
 
 
-def _suspicion(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
+def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
     """Why so much being gone is suspicious; empty if it is not."""
     home = snapshot.get(member, Namespace, SYSTEM)
     lifted = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
@@ -102,10 +106,10 @@ def _suspicion(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) ->
         return ""
     stood = vanished = 0
     for told in snapshot.all(member, ConfigMap):
-        record, key = record_in(told), key_in(told)
-        if not isinstance(record, Record) or key is None or key.topic not in KINDS:
+        record, key = decode_record(told), record_key(told)
+        if not isinstance(record, PolicyRecord) or key is None or key.topic not in KINDS:
             continue
-        if record.here.phase == "Applied" and record.here.stands:
+        if record.here.phase == "Applied" and record.here.exists:
             stood += 1
             vanished += snapshot.get(member, KINDS[key.topic], key.name, key.namespace) is None
     if vanished <= max(options.vanished, options.share * stood):

@@ -13,40 +13,46 @@ from hanse.features.policies.content import (
     NAMESPACED,
     Policy,
     is_federated,
-    key_of,
+    policy_key,
 )
-from hanse.features.policies.decision import Step, decide
-from hanse.features.policies.events import notices_of
+from hanse.features.policies.decision import Decision, decide
+from hanse.features.policies.events import record_events
 from hanse.features.policies.ledger import (
-    LEDGER,
+    LEDGER_LABEL,
     PAGE_TOPIC,
     POLICIES,
-    Lost,
-    Page,
-    Record,
-    Unreadable,
-    config_map_of,
-    key_in,
-    page_in,
-    record_in,
+    LedgerPage,
+    MissingRecord,
+    PolicyRecord,
+    UnreadableRecord,
+    decode_page,
+    decode_record,
+    record_config_map,
+    record_key,
     record_name,
 )
-from hanse.features.policies.ledger_page import plan_page, remembers
+from hanse.features.policies.ledger_page import is_history_collected, plan_page
 from hanse.features.policies.member_view import (
     Ledgers,
-    Sight,
+    MemberView,
+    build_member_view,
     definition_name,
-    is_whole,
-    known_of,
-    leads,
-    leaving_of,
-    ledgers_of,
-    members_of,
-    own_record,
-    page_of,
-    sight_of,
+    is_fully_synced,
+    is_led_by_us,
+    list_leaving_members,
+    list_members,
+    merged_history,
+    read_ledger_pages,
+    read_page,
+    read_record,
 )
-from hanse.features.policies.observation import Draft, Observation, Past, Vanished, observe
+from hanse.features.policies.observation import (
+    Disappeared,
+    Observation,
+    RecordDraft,
+    StaleRead,
+    observe,
+)
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import History
 from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Role, WriteOutcome
@@ -67,12 +73,12 @@ from hanse.model.snapshot import (
     Writes,
 )
 
-RECORDS = f"{LEDGER}={POLICIES}"
+RECORDS = f"{LEDGER_LABEL}={POLICIES}"
 _DEFINITIONS = {definition_name(Key(topic)): topic for topic in KINDS}
 
 
 def _namespace_told(told: ConfigMap) -> Iterable[str]:
-    key = key_in(told)
+    key = record_key(told)
     return [key.namespace] if key is not None and key.namespace else []
 
 
@@ -83,7 +89,7 @@ class _Share(Struct, frozen=True):
     """What one member's part of a plan is."""
 
     desired: tuple[Desired, ...] = ()
-    step: Step | None = None
+    step: Decision | None = None
     events: tuple[EventRequest, ...] = ()
     questions: tuple[Question, ...] = ()
     again_after: timedelta | None = None
@@ -116,7 +122,7 @@ class Policies:
             case ObjectChange(_, before, after):
                 match change.object:
                     case ClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
-                        return [key_of(policy), *_unjoined(snapshot)]
+                        return [policy_key(policy), *_unjoined(snapshot)]
                     case ConfigMap():
                         told = [o for o in (before, after) if isinstance(o, ConfigMap)]
                         return _woken_by_record(told, snapshot)
@@ -135,11 +141,13 @@ class Policies:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         if key.topic == PAGE_TOPIC:
             return plan_page(key.name, self._options, snapshot)
-        ledgers = ledgers_of(snapshot)
-        known = known_of(key, ledgers, snapshot)
-        led = [m for m in ledgers.members if leads(m, snapshot)]
+        ledgers = read_ledger_pages(snapshot)
+        known = merged_history(key, ledgers, snapshot)
+        led = [m for m in ledgers.members if is_led_by_us(m, snapshot)]
         shares = [self._share(key, m, ledgers, known, snapshot) for m in led]
-        kept = [d for m in leaving_of(snapshot) for d in _kept_while_leaving(key, m, snapshot)]
+        kept = [
+            d for m in list_leaving_members(snapshot) for d in _kept_while_leaving(key, m, snapshot)
+        ]
         writes = [w for s in shares if s.step is not None for w in s.step.writes]
         made = [w for w in writes if isinstance(w, Desired)]
         waits = [s.again_after for s in shares if s.again_after is not None]
@@ -157,93 +165,103 @@ class Policies:
     ) -> _Share:
         """What is to be done in one member that we lead."""
         standing = _Share(_standing(key, member, snapshot))
-        if not is_whole(member, KINDS[key.topic], snapshot):
+        if not is_fully_synced(member, KINDS[key.topic], snapshot):
             return standing
-        own = own_record(key, member, ledgers, snapshot)
-        sight = sight_of(key, member, ledgers, snapshot)
-        policy = sight.policy
-        if isinstance(own, Unreadable):
+        own = read_record(key, member, ledgers, snapshot)
+        view = build_member_view(key, member, ledgers, snapshot)
+        policy = view.policy
+        if isinstance(own, UnreadableRecord):
             return standing
         if policy is not None and policy.metadata.deletion_timestamp is not None:
             return standing
-        observation = observe(sight, own, known, self._options.flips)
-        return self._answer(sight, own, observation, ledgers, snapshot)
+        observation = observe(view, own, known, self._options.flips)
+        return self._answer(view, own, observation, ledgers, snapshot)
 
     def _answer(
         self,
-        sight: Sight,
-        own: Record | Lost,
+        view: MemberView,
+        own: PolicyRecord | MissingRecord,
         observation: Observation,
         ledgers: Ledgers,
         snapshot: Snapshot,
     ) -> _Share:
-        standing = _standing(sight.key, sight.member, snapshot)
+        standing = _standing(view.key, view.member, snapshot)
         match observation:
-            case Past():
-                return _Share(standing, again_after=deletion.LOOK_AGAIN)
-            case Draft():
-                return _settled(sight, own, observation, ledgers, snapshot)
-            case Vanished(if_deleted, if_not):
-                assert isinstance(own, Record), "what was never recorded cannot vanish"
-                match deletion.find_out(sight, own.here, self._options, snapshot):
+            case StaleRead():
+                return _Share(standing, again_after=deletion.RECHECK_INTERVAL)
+            case RecordDraft():
+                return _settled(view, own, observation, ledgers, snapshot)
+            case Disappeared(if_deleted, if_not):
+                assert isinstance(own, PolicyRecord), "what was never recorded cannot vanish"
+                match deletion.classify_disappearance(view, own.here, self._options, snapshot):
                     case deletion.Deleted():
-                        return _share_of(sight, own, if_deleted, ledgers, snapshot)
-                    case deletion.Displaced():
-                        return _share_of(sight, own, if_not, ledgers, snapshot)
+                        return _share_of(view, own, if_deleted, ledgers, snapshot)
+                    case deletion.RemovedWithParent():
+                        return _share_of(view, own, if_not, ledgers, snapshot)
                     case deletion.Held(message):
-                        return _held(sight, own, message)
-                    case deletion.Unsure(questions):
-                        wait = deletion.LOOK_AGAIN
+                        return _held(view, own, message)
+                    case deletion.Undetermined(questions):
+                        wait = deletion.RECHECK_INTERVAL
                         return _Share(standing, questions=questions, again_after=wait)
 
 
 def _settled(
-    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, snapshot: Snapshot
+    view: MemberView,
+    own: PolicyRecord | MissingRecord,
+    draft: RecordDraft,
+    ledgers: Ledgers,
+    snapshot: Snapshot,
 ) -> _Share:
     """What is to be done about a policy once it is known where it stands; nothing waits for it."""
-    match deletion.settle(sight, draft.here, snapshot):
-        case deletion.Unsure(questions):
-            share = _share_of(sight, own, draft, ledgers, snapshot)
-            return replace(share, questions=questions, again_after=deletion.LOOK_AGAIN)
+    match deletion.confirm_parents(view, draft.here, snapshot):
+        case deletion.Undetermined(questions):
+            share = _share_of(view, own, draft, ledgers, snapshot)
+            return replace(share, questions=questions, again_after=deletion.RECHECK_INTERVAL)
         case here:
-            return _share_of(sight, own, replace(draft, here=here), ledgers, snapshot)
+            return _share_of(view, own, replace(draft, here=here), ledgers, snapshot)
 
 
 def _share_of(
-    sight: Sight, own: Record | Lost, draft: Draft, ledgers: Ledgers, snapshot: Snapshot
+    view: MemberView,
+    own: PolicyRecord | MissingRecord,
+    draft: RecordDraft,
+    ledgers: Ledgers,
+    snapshot: Snapshot,
 ) -> _Share:
-    outcome = snapshot.fact(WriteOutcome, sight.place)
-    step = decide(sight, own, draft, outcome, snapshot.now)
-    if not _is_needed(sight, own, step.record, ledgers):
+    outcome = snapshot.fact(WriteOutcome, view.place)
+    step = decide(view, own, draft, outcome, snapshot.now)
+    if not _is_needed(view, own, step.record, ledgers):
         return _Share()
-    desired = _desired(sight, step.record)
-    return _Share((desired,), step, notices_of(sight, own, step.record))
+    desired = _desired(view, step.record)
+    return _Share((desired,), step, record_events(view, own, step.record))
 
 
-def _held(sight: Sight, own: Record, message: str) -> _Share:
+def _held(view: MemberView, own: PolicyRecord, message: str) -> _Share:
     known = own.here if own.here.reason == "Held" else None
     here = known or replace(own.here, reason="Held", message=message)
     record = replace(own, here=here)
     return _Share(
-        (_desired(sight, record),),
-        events=notices_of(sight, own, record),
-        again_after=deletion.LOOK_AGAIN * 6,
+        (_desired(view, record),),
+        events=record_events(view, own, record),
+        again_after=deletion.RECHECK_INTERVAL * 6,
     )
 
 
-def _desired(sight: Sight, record: Record) -> Desired:
-    written = config_map_of(sight.key, replace(record, stay=sight.stay))
-    return Desired(written, sight.member, as_leader_of=sight.member, takes_over=True)
+def _desired(view: MemberView, record: PolicyRecord) -> Desired:
+    written = record_config_map(view.key, replace(record, stay=view.stay))
+    return Desired(written, view.member, as_leader_of=view.member, takes_over=True)
 
 
-def _is_needed(sight: Sight, own: Record | Lost, record: Record, ledgers: Ledgers) -> bool:
+def _is_needed(
+    view: MemberView, own: PolicyRecord | MissingRecord, record: PolicyRecord, ledgers: Ledgers
+) -> bool:
     """Whether a record says anything that nobody else remembers."""
     winner = record.history.winner
     if record.here.phase != "Released" or (winner is not None and winner.state == "Present"):
         return True
-    if remembers(sight.member, sight.key, record.history, ledgers):
+    if is_history_collected(view.member, view.key, record.history, ledgers):
         return False
-    return isinstance(own, Record) or winner is not None
+    return isinstance(own, PolicyRecord) or winner is not None
 
 
 def _standing(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[Desired, ...]:
@@ -256,13 +274,13 @@ def _standing(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[Desired,
 
 def _kept_while_leaving(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[Desired, ...]:
     """Records go after the page, so that nobody takes their absence for anything else."""
-    if page_of(member, snapshot) is None or not leads(member, snapshot):
+    if read_page(member, snapshot) is None or not is_led_by_us(member, snapshot):
         return ()
     return _standing(key, member, snapshot)
 
 
 def _woken_by_record(told: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    keys = {key for one in told if (key := key_in(one)) is not None}
+    keys = {key for one in told if (key := record_key(one)) is not None}
     pages = {key for key in keys if key.topic == PAGE_TOPIC}
     yield from keys
     if not keys:
@@ -270,13 +288,13 @@ def _woken_by_record(told: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]
     if pages:
         yield from _woken_by_page(told, snapshot)
     elif any(_is_over(one) for one in told):
-        yield from (Key(PAGE_TOPIC, m) for m in members_of(snapshot) if leads(m, snapshot))
+        yield from (Key(PAGE_TOPIC, m) for m in list_members(snapshot) if is_led_by_us(m, snapshot))
     else:
         yield from _unjoined(snapshot)
 
 
 def _woken_by_page(told: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    pages = [page for one in told if isinstance(page := page_in(one), Page)]
+    pages = [page for one in told if isinstance(page := decode_page(one), LedgerPage)]
     if len(pages) < 2 or len({(p.cluster, p.stay, str(p.left)) for p in pages}) > 1:
         yield from _all_keys(snapshot)  # whose records count is another thing now
         return
@@ -286,18 +304,18 @@ def _woken_by_page(told: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
             continue
         topic, namespace, policy = name.split("/", 2)
         yield Key(topic, policy, namespace)
-    yield from (Key(PAGE_TOPIC, m) for m in members_of(snapshot) if leads(m, snapshot))
+    yield from (Key(PAGE_TOPIC, m) for m in list_members(snapshot) if is_led_by_us(m, snapshot))
 
 
 def _is_over(told: ConfigMap) -> bool:
-    record = record_in(told)
-    return isinstance(record, Record) and record.here.phase == "Released"
+    record = decode_record(told)
+    return isinstance(record, PolicyRecord) and record.here.phase == "Released"
 
 
 def _unjoined(snapshot: Snapshot) -> Iterator[Key]:
     """The pages of members that are still taking things in."""
-    led = [member for member in members_of(snapshot) if leads(member, snapshot)]
-    ledgers = ledgers_of(snapshot) if led else None
+    led = [member for member in list_members(snapshot) if is_led_by_us(member, snapshot)]
+    ledgers = read_ledger_pages(snapshot) if led else None
     for member in led:
         if ledgers is not None and not ledgers.has_joined(member, snapshot):
             yield Key(PAGE_TOPIC, member)
@@ -319,19 +337,21 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
 
 def _keys_in(namespace: str, snapshot: Snapshot) -> Iterable[Key]:
     """The policies of a namespace that some ledger knows."""
-    found = (told for m in members_of(snapshot) for told in snapshot.by(m, BY_NAMESPACE, namespace))
-    return {key for told in found if (key := key_in(told)) is not None}
+    found = (
+        told for m in list_members(snapshot) for told in snapshot.by(m, BY_NAMESPACE, namespace)
+    )
+    return {key for told in found if (key := record_key(told)) is not None}
 
 
 def _all_keys(snapshot: Snapshot) -> list[Key]:
-    keys = {Key(PAGE_TOPIC, m) for m in members_of(snapshot) if leads(m, snapshot)}
-    for member in (*members_of(snapshot), *leaving_of(snapshot)):
+    keys = {Key(PAGE_TOPIC, m) for m in list_members(snapshot) if is_led_by_us(m, snapshot)}
+    for member in (*list_members(snapshot), *list_leaving_members(snapshot)):
         for told in snapshot.all(member, ConfigMap):
-            key = key_in(told)
+            key = record_key(told)
             if key is not None:
                 keys.add(key)
         for kind in KINDS.values():
-            keys.update(key_of(p) for p in _federated(member, kind, snapshot))
+            keys.update(policy_key(p) for p in _federated(member, kind, snapshot))
     return sorted(keys)
 
 

@@ -7,18 +7,18 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.features.policies.content import KINDS, LEDGER_MARKS
-from hanse.features.policies.versions import NOTHING, Dot, History
+from hanse.features.policies.content import KINDS, LEDGER_PREFIX
+from hanse.features.policies.versions import EMPTY_HISTORY, Dot, History
 from hanse.model.keys import Key, key_from
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta
 
-LEDGER = "ledger.hanse.dev/of"
+LEDGER_LABEL = "ledger.hanse.dev/of"
 POLICIES = "policies"
-VERSION_MARK = f"{LEDGER_MARKS}version"
-RESOLVE_MARK = f"{LEDGER_MARKS}resolve"
+VERSION_ANNOTATION = f"{LEDGER_PREFIX}version"
+RESOLVE_ANNOTATION = f"{LEDGER_PREFIX}resolve"
 
 SCHEMA = 1
 PAGE_TOPIC = "ledger"
@@ -44,7 +44,7 @@ Reason = Literal[
 ]
 
 
-class Here(Struct, frozen=True, omit_defaults=True):
+class LocalState(Struct, frozen=True, omit_defaults=True):
     """What of a policy stands in the member that the record is for."""
 
     phase: Phase = "Pending"
@@ -71,12 +71,12 @@ class Here(Struct, frozen=True, omit_defaults=True):
     """When the policy was found to be over, for its tombstone's retention."""
 
     @property
-    def stands(self) -> bool:
+    def exists(self) -> bool:
         """Whether some version of the policy stands here."""
         return bool(self.uid)
 
 
-class Kept(Struct, frozen=True):
+class SupersededContent(Struct, frozen=True):
     """What stood here and gave way without anybody's word, after the member went back in time."""
 
     digest: str
@@ -85,20 +85,20 @@ class Kept(Struct, frozen=True):
     annotations: dict[str, str] = {}
 
 
-class Record(Struct, frozen=True):
+class PolicyRecord(Struct, frozen=True):
     """One policy in the ledger of one member."""
 
-    history: History = NOTHING
-    here: Here = Here()
+    history: History = EMPTY_HISTORY
+    here: LocalState = LocalState()
     actor: str = ""
     """The name this record counts its own events under."""
-    kept: Kept | None = None
+    kept: SupersededContent | None = None
     stay: int = 1
     """Which of its member's stays in the federation it was last written in."""
     schema: int = SCHEMA
 
 
-class Page(Struct, frozen=True):
+class LedgerPage(Struct, frozen=True):
     """The ledger itself: its member has taken everything in, and remembers what was collected."""
 
     cluster: str
@@ -114,13 +114,13 @@ class Page(Struct, frozen=True):
     schema: int = SCHEMA
 
 
-class Unreadable(Struct, frozen=True):
+class UnreadableRecord(Struct, frozen=True):
     """A record that is not ours to change: it is newer than we are."""
 
     why: str
 
 
-class Lost(Struct, frozen=True):
+class MissingRecord(Struct, frozen=True):
     """No record, or one that somebody spoilt."""
 
 
@@ -132,7 +132,7 @@ def record_name(key: Key) -> str:
     return unique(key.topic, key.namespace, key.name, most=_LONGEST_NAME)
 
 
-def config_map_of(key: Key, record: Record) -> ConfigMap:
+def record_config_map(key: Key, record: PolicyRecord) -> ConfigMap:
     """The record as it is written."""
     winner = record.history.winner
     summary = f"{winner.state if winner else 'Forgotten'}, {record.here.phase} here"
@@ -144,14 +144,14 @@ def config_map_of(key: Key, record: Record) -> ConfigMap:
     )
 
 
-def page_map_of(member: ClusterId, page: Page) -> ConfigMap:
+def page_config_map(member: ClusterId, page: LedgerPage) -> ConfigMap:
     """The page as it is written."""
     return _written(
         PAGE_NAME, {_POLICY: str(Key(PAGE_TOPIC, member)), _RECORD: _told(page), _SUMMARY: "whole"}
     )
 
 
-def key_in(config_map: ConfigMap) -> Key | None:
+def record_key(config_map: ConfigMap) -> Key | None:
     """Which policy a record is about, or which member a page."""
     key = key_from(config_map.data.get(_POLICY, ""))
     if key is None:
@@ -162,45 +162,45 @@ def key_in(config_map: ConfigMap) -> Key | None:
     return key if known else None
 
 
-def record_in(config_map: ConfigMap | None) -> Record | Unreadable | Lost:
+def decode_record(config_map: ConfigMap | None) -> PolicyRecord | UnreadableRecord | MissingRecord:
     """What a record says."""
     if config_map is None:
-        return Lost()
-    return _read(config_map.data.get(_RECORD, ""), Record)
+        return MissingRecord()
+    return _read(config_map.data.get(_RECORD, ""), PolicyRecord)
 
 
-def page_in(config_map: ConfigMap | None) -> Page | Unreadable | Lost:
+def decode_page(config_map: ConfigMap | None) -> LedgerPage | UnreadableRecord | MissingRecord:
     """What a page says."""
     if config_map is None:
-        return Lost()
+        return MissingRecord()
     return _read_page(config_map.data.get(_RECORD, ""))
 
 
-def actor_of(member: ClusterId, *what: object) -> str:
+def new_actor_id(member: ClusterId, *what: object) -> str:
     """A name to count under that nobody has used: it is made of the first thing counted."""
     told = "\n".join(str(one) for one in what).encode()
     return f"{member}~{blake2b(told, digest_size=5).hexdigest()}"
 
 
-def mark_of(key: Key, dot: Dot, digest: str) -> dict[str, str]:
+def version_annotation(key: Key, dot: Dot, digest: str) -> dict[str, str]:
     """The annotation that says which version a policy is, so that it is never taken for new."""
-    return {VERSION_MARK: f"{dot} {digest} {_seal(key)}"}
+    return {VERSION_ANNOTATION: f"{dot} {digest} {_seal(key)}"}
 
 
-class Mark(Struct, frozen=True):
+class VersionMark(Struct, frozen=True):
     """Which version a policy says it is, and what it said then."""
 
     dot: Dot
     digest: str
 
 
-def mark_in(key: Key, annotations: dict[str, str]) -> Mark | None:
+def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMark | None:
     """The version that a policy carries; a mark from a policy of another name is none."""
-    told = annotations.get(VERSION_MARK, "").split(" ")
+    told = annotations.get(VERSION_ANNOTATION, "").split(" ")
     if len(told) != 3 or told[2] != _seal(key):
         return None
     actor, _, count = told[0].rpartition(":")
-    return Mark(Dot(actor, int(count)), told[1]) if actor and count.isdecimal() else None
+    return VersionMark(Dot(actor, int(count)), told[1]) if actor and count.isdecimal() else None
 
 
 def _seal(key: Key) -> str:
@@ -209,11 +209,11 @@ def _seal(key: Key) -> str:
 
 def _written(name: str, data: dict[str, str]) -> ConfigMap:
     return ConfigMap(
-        metadata=Meta(name=name, namespace=SYSTEM, labels={LEDGER: POLICIES}), data=data
+        metadata=Meta(name=name, namespace=SYSTEM, labels={LEDGER_LABEL: POLICIES}), data=data
     )
 
 
-def _told(record: Record | Page) -> str:
+def _told(record: PolicyRecord | LedgerPage) -> str:
     return msgspec.json.encode(record).decode()
 
 
@@ -222,20 +222,20 @@ class _Schema(Struct):
 
 
 @lru_cache(maxsize=16384)
-def _read(text: str, kind: type[Record]) -> Record | Unreadable | Lost:
+def _read(text: str, kind: type[PolicyRecord]) -> PolicyRecord | UnreadableRecord | MissingRecord:
     try:
         if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
-            return Unreadable("it was written by a newer version of Hanse")
+            return UnreadableRecord("it was written by a newer version of Hanse")
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError:
-        return Lost()
+        return MissingRecord()
 
 
 @lru_cache(maxsize=256)
-def _read_page(text: str) -> Page | Unreadable | Lost:
+def _read_page(text: str) -> LedgerPage | UnreadableRecord | MissingRecord:
     try:
         if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
-            return Unreadable("it was written by a newer version of Hanse")
-        return msgspec.json.decode(text, type=Page)
+            return UnreadableRecord("it was written by a newer version of Hanse")
+        return msgspec.json.decode(text, type=LedgerPage)
     except msgspec.DecodeError:
-        return Lost()
+        return MissingRecord()

@@ -6,28 +6,28 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from hanse.features.policies.content import KINDS, is_federated, key_of
+from hanse.features.policies.content import KINDS, is_federated, policy_key
 from hanse.features.policies.ledger import (
     PAGE_NAME,
     PAGE_TOPIC,
-    Lost,
-    Page,
-    Record,
-    Unreadable,
-    key_in,
-    page_map_of,
-    record_in,
+    LedgerPage,
+    MissingRecord,
+    PolicyRecord,
+    UnreadableRecord,
+    decode_record,
+    page_config_map,
+    record_key,
     record_name,
 )
 from hanse.features.policies.member_view import (
     Ledgers,
-    identity_of,
-    is_whole,
-    known_of,
-    leads,
-    leaving_of,
-    ledgers_of,
-    own_record,
+    cluster_uid,
+    is_fully_synced,
+    is_led_by_us,
+    list_leaving_members,
+    merged_history,
+    read_ledger_pages,
+    read_record,
 )
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import Dot, History, merge
@@ -38,30 +38,30 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
-LOOK_AGAIN = timedelta(seconds=10)
+RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
     """Keep the page of a member that we lead; it goes first when the member leaves."""
-    if member in leaving_of(snapshot) or not leads(member, snapshot):
+    if member in list_leaving_members(snapshot) or not is_led_by_us(member, snapshot):
         return Plan()
     standing = snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM)
     kept = () if standing is None else (Desired(standing, member, as_leader_of=member),)
-    if not all(is_whole(member, kind, snapshot) for kind in KINDS.values()):
+    if not all(is_fully_synced(member, kind, snapshot) for kind in KINDS.values()):
         return Plan(kept)
-    ledgers = ledgers_of(snapshot)
+    ledgers = read_ledger_pages(snapshot)
     joined = ledgers.has_joined(member, snapshot)
     if not joined and not _is_complete(member, ledgers, snapshot):
-        return Plan(kept, again_after=LOOK_AGAIN)
+        return Plan(kept, again_after=RECHECK_INTERVAL)
     page = ledgers.pages.get(member)
     known = page.collected if page is not None else {}
     due = dict(_collectable(member, ledgers, options, snapshot))
     collected = {name: context for name, context in known.items() if name not in due}
     collected.update(due)
     latest = dict(list(collected.items())[-options.remembered :])
-    stay = ledgers.stay_of(member, snapshot)
-    about = Page(identity_of(member, snapshot), stay, *_others(member, ledgers))
-    written = page_map_of(member, replace(about, collected=latest))
+    stay = ledgers.current_stay(member, snapshot)
+    about = LedgerPage(cluster_uid(member, snapshot), stay, *_others(member, ledgers))
+    written = page_config_map(member, replace(about, collected=latest))
     wait = _next_collection(member, options, snapshot)
     desired = Desired(written, member, as_leader_of=member, takes_over=True)
     return Plan((desired,), again_after=wait)
@@ -85,7 +85,7 @@ def _others(member: ClusterId, ledgers: Ledgers) -> _Others:
     return _Others(dict(sorted(known.items())), dict(sorted(left.items())))
 
 
-def remembers(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -> bool:
+def is_history_collected(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -> bool:
     """Whether a member's ledger knows all of a policy's past without a record of it."""
     known = ledgers.collected(member, key)
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
@@ -93,7 +93,7 @@ def remembers(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -
 
 def _is_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> bool:
     """Whether the ledger of a member knows all that it should, as of this stay."""
-    stay = ledgers.stay_of(member, snapshot)
+    stay = ledgers.current_stay(member, snapshot)
     return all(
         _is_known(member, key, stay, ledgers, snapshot)
         for key in set(_keys_to_know(member, ledgers, snapshot))
@@ -101,24 +101,29 @@ def _is_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> boo
 
 
 def _is_known(member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot: Snapshot) -> bool:
-    match record_in(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
-        case Record() as record:
+    match decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
+        case PolicyRecord() as record:
             return record.stay == stay
-        case Unreadable():
+        case UnreadableRecord():
             return True
-        case Lost():
-            return remembers(member, key, known_of(key, ledgers, snapshot), ledgers)
+        case MissingRecord():
+            return is_history_collected(
+                member, key, merged_history(key, ledgers, snapshot), ledgers
+            )
 
 
 def _keys_to_know(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> Iterator[Key]:
     for kind in KINDS.values():
-        yield from (key_of(p) for p in snapshot.all(member, kind) if is_federated(p))
+        yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:
         for told in snapshot.all(other, ConfigMap):
-            key = key_in(told)
+            key = record_key(told)
             if key is None or key.topic == PAGE_TOPIC or other == member:
                 continue
-            if isinstance(record_in(told), Record) and known_of(key, ledgers, snapshot).entries:
+            if (
+                isinstance(decode_record(told), PolicyRecord)
+                and merged_history(key, ledgers, snapshot).entries
+            ):
                 yield key
 
 
@@ -129,7 +134,7 @@ def _collectable(
     for key, record in _released(member, snapshot):
         if _age(record, snapshot.now) < options.retention:
             continue
-        history = merge(record.history, known_of(key, ledgers, snapshot))
+        history = merge(record.history, merged_history(key, ledgers, snapshot))
         winner = history.winner
         if winner is not None and winner.state == "Present":
             continue
@@ -151,16 +156,16 @@ def _knows(
     past = ledgers.collected(member, key)
     if all(past.covers(dot) for dot in ends):
         return True
-    record = own_record(key, member, ledgers, snapshot)
-    if not isinstance(record, Record) or record.here.phase != "Released":
+    record = read_record(key, member, ledgers, snapshot)
+    if not isinstance(record, PolicyRecord) or record.here.phase != "Released":
         return False
     return all(record.history.covers(dot) for dot in ends)
 
 
-def _released(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Key, Record]]:
+def _released(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Key, PolicyRecord]]:
     for told in snapshot.all(member, ConfigMap):
-        key, record = key_in(told), record_in(told)
-        if key is None or key.topic == PAGE_TOPIC or not isinstance(record, Record):
+        key, record = record_key(told), decode_record(told)
+        if key is None or key.topic == PAGE_TOPIC or not isinstance(record, PolicyRecord):
             continue
         if record.here.phase == "Released":
             yield key, record
@@ -174,7 +179,7 @@ def _next_collection(
     return min((wait for wait in waits if wait > timedelta(0)), default=None)
 
 
-def _age(record: Record, now: datetime) -> timedelta:
+def _age(record: PolicyRecord, now: datetime) -> timedelta:
     """How long a policy has been over here; never negative, whatever clocks say."""
     since = datetime.fromisoformat(record.here.since) if record.here.since else now
     return max(now - since, timedelta(0))

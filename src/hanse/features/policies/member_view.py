@@ -5,15 +5,15 @@ from msgspec import Struct
 from hanse.features.policies.content import KINDS, Policy
 from hanse.features.policies.ledger import (
     PAGE_NAME,
-    Lost,
-    Page,
-    Record,
-    Unreadable,
-    page_in,
-    record_in,
+    LedgerPage,
+    MissingRecord,
+    PolicyRecord,
+    UnreadableRecord,
+    decode_page,
+    decode_record,
     record_name,
 )
-from hanse.features.policies.versions import NOTHING, History, merge_all
+from hanse.features.policies.versions import EMPTY_HISTORY, History, merge_all
 from hanse.model.facts import ClusterState, KindServed, Leadership, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -22,10 +22,10 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Ref
 from hanse.model.snapshot import Snapshot
 
-NOT_THERE = ""
+NO_UID = ""
 
 
-class Sight(Struct, frozen=True):
+class MemberView(Struct, frozen=True):
     """One policy in one member, seen whole."""
 
     key: Key
@@ -42,7 +42,7 @@ class Sight(Struct, frozen=True):
     """Whether there is no other member."""
     joins_others: bool
     """Whether some other member's ledger is whole already."""
-    heard: History
+    known_events: History
     """Which events were ever heard of: a name that others counted under further is not used."""
     stay: int = 1
     """Which of its stays in the federation the member is in."""
@@ -54,12 +54,12 @@ class Sight(Struct, frozen=True):
         return ClusterObjectRef(self.member, Ref(kind, self.key.name, self.key.namespace))
 
     @property
-    def record_place(self) -> ClusterObjectRef:
+    def record_ref(self) -> ClusterObjectRef:
         """Where its record is."""
         return ClusterObjectRef(self.member, Ref(ConfigMap.kind, record_name(self.key), SYSTEM))
 
 
-def members_of(snapshot: Snapshot) -> tuple[ClusterId, ...]:
+def list_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The members of the federation, reachable or not, those that are leaving aside."""
     return tuple(
         s.cluster
@@ -68,7 +68,7 @@ def members_of(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     )
 
 
-def leaving_of(snapshot: Snapshot) -> tuple[ClusterId, ...]:
+def list_leaving_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The members that we are on our way out of."""
     return tuple(
         s.cluster for s in snapshot.facts(ClusterState) if Role.MEMBER in s.roles and is_leaving(s)
@@ -80,25 +80,25 @@ def is_leaving(state: ClusterState) -> bool:
     return state.leaving
 
 
-def leads(member: ClusterId, snapshot: Snapshot) -> bool:
+def is_led_by_us(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether the member is ours to write to."""
     lead = snapshot.fact(Leadership, member)
     state = snapshot.fact(ClusterState, member)
     return lead is not None and lead.ours and state is not None and Role.LED in state.roles
 
 
-def is_whole(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
+def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether everything is known of a member that decisions about a kind there rest on."""
     state = snapshot.fact(ClusterState, member)
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
         return False
     needed = (ConfigMap, Namespace, CustomResourceDefinition)
-    if not all(snapshot.listed(member, one) for one in needed) or _are_being_read(snapshot):
+    if not all(snapshot.listed(member, one) for one in needed) or _has_unread_ledgers(snapshot):
         return False
     return snapshot.listed(member, kind) or not _is_served(member, kind, snapshot)
 
 
-def _are_being_read(snapshot: Snapshot) -> bool:
+def _has_unread_ledgers(snapshot: Snapshot) -> bool:
     """Whether some ledger is about to be read for the first time; dead ones are not waited for.
 
     It may say that what this member's ledger says is of another time.
@@ -111,26 +111,28 @@ def _are_being_read(snapshot: Snapshot) -> bool:
     )
 
 
-def sight_of(key: Key, member: ClusterId, ledgers: "Ledgers", snapshot: Snapshot) -> Sight:
+def build_member_view(
+    key: Key, member: ClusterId, ledgers: "Ledgers", snapshot: Snapshot
+) -> MemberView:
     """What is seen of a policy in a member that is whole."""
     kind = KINDS[key.topic]
     others = [m for m in ledgers.members if m != member]
-    return Sight(
+    return MemberView(
         key,
         member,
         snapshot.get(member, kind, key.name, key.namespace),
         _is_served(member, kind, snapshot),
-        home_in(key, member, snapshot),
-        definition_in(key, member, snapshot),
+        namespace_uid(key, member, snapshot),
+        definition_uid(key, member, snapshot),
         joining=not ledgers.has_joined(member, snapshot),
         alone=not others,
         joins_others=any(ledgers.has_joined(m, snapshot) for m in others),
-        heard=heard_of(key, ledgers, snapshot),
-        stay=ledgers.stay_of(member, snapshot),
+        known_events=known_events(key, ledgers, snapshot),
+        stay=ledgers.current_stay(member, snapshot),
     )
 
 
-def home_in(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
+def namespace_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
     """The uid of a policy's namespace that is there and stays."""
     if not key.namespace:
         return "cluster"
@@ -138,7 +140,7 @@ def home_in(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
     return _uid_of(home)
 
 
-def definition_in(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
+def definition_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
     """The uid of the definition of a policy's kind that is there and stays."""
     return _uid_of(snapshot.get(member, CustomResourceDefinition, definition_name(key)))
 
@@ -152,7 +154,7 @@ class Ledgers(Struct, frozen=True):
     """The pages of all members, read once for a plan."""
 
     members: tuple[ClusterId, ...]
-    pages: dict[ClusterId, Page]
+    pages: dict[ClusterId, LedgerPage]
     left: dict[ClusterId, int]
     """The latest stay of each member that others saw the end of."""
 
@@ -164,10 +166,10 @@ class Ledgers(Struct, frozen=True):
         page = self.pages.get(member)
         if page is None or page.stay <= self.left.get(member, 0):
             return False
-        identity = identity_of(member, snapshot)
+        identity = cluster_uid(member, snapshot)
         return not identity or page.cluster == identity
 
-    def stay_of(self, member: ClusterId, snapshot: Snapshot) -> int:
+    def current_stay(self, member: ClusterId, snapshot: Snapshot) -> int:
         """Which of its stays a member is in; one that joins begins another than it ever told of."""
         page = self.pages.get(member)
         told = page.stay if page is not None else 0
@@ -178,13 +180,13 @@ class Ledgers(Struct, frozen=True):
     def collected(self, member: ClusterId, key: Key) -> History:
         """What a member remembers of a policy whose tombstone it collected."""
         page = self.pages.get(member)
-        return History(page.collected.get(str(key), {})) if page is not None else NOTHING
+        return History(page.collected.get(str(key), {})) if page is not None else EMPTY_HISTORY
 
 
-def ledgers_of(snapshot: Snapshot) -> Ledgers:
+def read_ledger_pages(snapshot: Snapshot) -> Ledgers:
     """What the ledgers of all members say of themselves."""
-    members = members_of(snapshot)
-    pages = {m: page for m in members if (page := page_of(m, snapshot)) is not None}
+    members = list_members(snapshot)
+    pages = {m: page for m in members if (page := read_page(m, snapshot)) is not None}
     left: dict[ClusterId, int] = {}
     for page in pages.values():
         for other, stay in page.left.items():
@@ -192,16 +194,16 @@ def ledgers_of(snapshot: Snapshot) -> Ledgers:
     return Ledgers(members, pages, left)
 
 
-def own_record(
+def read_record(
     key: Key, member: ClusterId, ledgers: Ledgers, snapshot: Snapshot
-) -> Record | Unreadable | Lost:
+) -> PolicyRecord | UnreadableRecord | MissingRecord:
     """What a member's ledger says of a policy; what is of another stay or cluster is nothing."""
     if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
-        return Lost()
-    return record_in(snapshot.get(member, ConfigMap, record_name(key), SYSTEM))
+        return MissingRecord()
+    return decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM))
 
 
-def known_of(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
+def merged_history(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
     """All that ledgers remember of a policy, and what those say that can be read now.
 
     A record that was read long ago may be of a policy whose end all but we have forgotten since.
@@ -210,26 +212,26 @@ def known_of(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
     histories: list[History] = []
     for member in ledgers.members:
         histories.append(ledgers.collected(member, key))
-        record = own_record(key, member, ledgers, snapshot)
-        if isinstance(record, Record) and snapshot.synced(member, ConfigMap):
+        record = read_record(key, member, ledgers, snapshot)
+        if isinstance(record, PolicyRecord) and snapshot.synced(member, ConfigMap):
             histories.append(record.history)
     return merge_all(histories)
 
 
-def heard_of(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
+def known_events(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
     """Which events of a policy any ledger ever told of, reachable now or not."""
-    told = (own_record(key, member, ledgers, snapshot) for member in ledgers.members)
-    contexts = [History(r.history.context) for r in told if isinstance(r, Record)]
+    told = (read_record(key, member, ledgers, snapshot) for member in ledgers.members)
+    contexts = [History(r.history.context) for r in told if isinstance(r, PolicyRecord)]
     return merge_all([*(ledgers.collected(m, key) for m in ledgers.members), *contexts])
 
 
-def page_of(member: ClusterId, snapshot: Snapshot) -> Page | None:
+def read_page(member: ClusterId, snapshot: Snapshot) -> LedgerPage | None:
     """What a member's ledger says of itself."""
-    found = page_in(snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM))
-    return found if isinstance(found, Page) else None
+    found = decode_page(snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM))
+    return found if isinstance(found, LedgerPage) else None
 
 
-def identity_of(member: ClusterId, snapshot: Snapshot) -> str:
+def cluster_uid(member: ClusterId, snapshot: Snapshot) -> str:
     """The uid that a cluster keeps for its life, where it can be seen."""
     return _uid_of(snapshot.get(member, Namespace, "kube-system"))
 
@@ -241,5 +243,5 @@ def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> boo
 
 def _uid_of(obj: Namespace | CustomResourceDefinition | None) -> str:
     if obj is None or obj.metadata.deletion_timestamp is not None:
-        return NOT_THERE
+        return NO_UID
     return obj.metadata.uid

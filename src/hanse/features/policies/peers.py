@@ -17,7 +17,7 @@ _LOCAL = (
 """Peers that each cluster fills with what it has itself; VMs, pods and nodes are nobody else's."""
 
 
-def unheeded(marks: Mapping[str, str]) -> str:
+def ignored_annotation_warning(marks: Mapping[str, str]) -> str:
     """What to tell whoever asked for federation in words that do not count; else nothing."""
     wished = spelled(marks, "federated.anp")
     if wished in (None, "true", "false"):
@@ -26,7 +26,7 @@ def unheeded(marks: Mapping[str, str]) -> str:
     return f"annotation {name}: {wished[:40]!r} is not 'true': the policy is not federated"
 
 
-def warnings_of(spec: Wire) -> tuple[str, ...]:
+def peer_warnings(spec: Wire) -> tuple[str, ...]:
     """What to tell the author of a federated policy, field by field; nothing if all is well."""
     peers = tuple(_peers(spec))
     told = [

@@ -17,7 +17,7 @@ from hanse.features.policies.content import Content
 from hanse.model.objects import ClusterId
 
 State = Literal["Present", "Deleted", "Orphaned"]
-GONE = "Deleted"
+DELETED_DIGEST = "Deleted"
 """What stands for a digest where a policy was deleted."""
 
 _RANK: Mapping[State, int] = {"Orphaned": 2, "Present": 1, "Deleted": 0}
@@ -38,7 +38,7 @@ class Dot(Struct, frozen=True, order=True, array_like=True):
         return f"{self.actor}:{self.count}"
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class Version(Struct, frozen=True, omit_defaults=True):
     """One version: what somebody made of a policy."""
 
     dot: Dot
@@ -63,23 +63,23 @@ class History(Struct, frozen=True):
     """All that is known of a policy's versions."""
 
     context: dict[str, int] = {}
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Version, ...] = ()
 
     def covers(self, dot: Dot) -> bool:
         """Whether an event is known, be its version still standing or not."""
         return self.context.get(dot.actor, 0) >= dot.count
 
-    def entry(self, dot: Dot | None) -> Entry | None:
+    def entry(self, dot: Dot | None) -> Version | None:
         """The version of that event, if nothing has taken its place."""
         return next((e for e in self.entries if e.dot == dot), None)
 
     @property
-    def winner(self) -> Entry | None:
+    def winner(self) -> Version | None:
         """The version that counts, the same for everybody who knows the same."""
         return max(self.entries, key=lambda e: e.priority, default=None)
 
     @property
-    def overruled(self) -> tuple[Entry, ...]:
+    def overruled(self) -> tuple[Version, ...]:
         """The versions that do not count and say something else than the one that does."""
         winner = self.winner
         if winner is None:
@@ -93,7 +93,7 @@ class History(Struct, frozen=True):
         return not self.context
 
 
-NOTHING = History()
+EMPTY_HISTORY = History()
 
 
 def merge(one: History, other: History) -> History:
@@ -114,49 +114,49 @@ def merge(one: History, other: History) -> History:
 
 def merge_all(histories: Iterable[History]) -> History:
     """All histories in one."""
-    return reduce(merge, histories, NOTHING)
+    return reduce(merge, histories, EMPTY_HISTORY)
 
 
-def _surviving(one: History, other: History) -> Iterable[Entry]:
+def _surviving(one: History, other: History) -> Iterable[Version]:
     held = {e.dot for e in other.entries}
     return (e for e in one.entries if e.dot in held or not other.covers(e.dot))
 
 
-def event(
+def append_event(
     known: History,
     actor: str,
     state: State,
     content: Content,
     digest: str,
-    beside: Iterable[Dot] = (),
+    concurrent: Iterable[Dot] = (),
 ) -> History:
-    """The history after somebody acted; `beside` are versions that they did not know of."""
+    """The history after somebody acted; `concurrent` are versions that they did not know of."""
     count = known.context.get(actor, 0) + 1
     context = dict(sorted({**known.context, actor: count}.items()))
-    unseen = frozenset(beside)
+    unseen = frozenset(concurrent)
     seen = [e for e in known.entries if e.dot not in unseen]
     before = max(seen, key=lambda e: e.priority, default=None)
     dot = Dot(actor, count)
-    entry = Entry(
+    entry = Version(
         dot,
         sum(context.values()) if not unseen else 1 + max((e.weight for e in seen), default=0),
         state,
         digest,
         content,
         before.digest if before is not None else "",
-        flips_of(before, dot.cluster, digest),
+        count_flips(before, dot.cluster, digest),
     )
     kept = [e for e in known.entries if e.dot in unseen]
     return History(context, tuple(sorted([*kept, entry], key=lambda e: e.dot)))
 
 
-def flips_of(before: Entry | None, cluster: ClusterId, digest: str) -> int:
+def count_flips(before: Version | None, cluster: ClusterId, digest: str) -> int:
     """How often in a row something was brought back, if this happened now."""
     if before is None or before.before != digest or before.dot.cluster == cluster:
         return 0
     return before.flips + 1
 
 
-def without_flips(history: History) -> History:
+def reset_flips(history: History) -> History:
     """The same history with nothing counted against anybody: a person has decided."""
     return replace(history, entries=tuple(replace(e, flips=0) for e in history.entries))

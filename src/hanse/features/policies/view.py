@@ -6,20 +6,20 @@ from msgspec import Struct
 
 from hanse.features.policies.ledger import (
     PAGE_TOPIC,
-    Record,
-    Unreadable,
-    key_in,
-    record_in,
+    PolicyRecord,
+    UnreadableRecord,
+    decode_record,
+    record_key,
 )
-from hanse.features.policies.versions import Entry, merge_all
+from hanse.features.policies.versions import Version, merge_all
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Wire
 
-TROUBLED = ("Blocked", "Quarantined")
+TROUBLED_PHASES = ("Blocked", "Quarantined")
 
 
-class Standing(Struct, frozen=True, omit_defaults=True):
+class MemberStatus(Struct, frozen=True, omit_defaults=True):
     """How a policy stands in one member."""
 
     phase: str
@@ -27,14 +27,14 @@ class Standing(Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
     @property
-    def is_trouble(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether somebody should look at it; a namespace that is not there is no trouble."""
         return self.reason == "Held" or (
-            self.phase in TROUBLED and self.reason != "NamespaceMissing"
+            self.phase in TROUBLED_PHASES and self.reason != "NamespaceMissing"
         )
 
 
-class Overruled(Struct, frozen=True):
+class OverruledVersion(Struct, frozen=True):
     """A version that lost against another and is kept."""
 
     cluster: ClusterId
@@ -42,7 +42,7 @@ class Overruled(Struct, frozen=True):
     spec: Wire
 
 
-class PolicySeen(Struct, frozen=True):
+class PolicyView(Struct, frozen=True):
     """One policy over all members."""
 
     kind: str
@@ -52,12 +52,12 @@ class PolicySeen(Struct, frozen=True):
     """Present, Deleted or Orphaned, or Forgotten where nobody remembers more."""
     origin: ClusterId
     """Where the version that counts was made."""
-    members: dict[ClusterId, Standing]
-    overruled: tuple[Overruled, ...] = ()
+    members: dict[ClusterId, MemberStatus]
+    overruled: tuple[OverruledVersion, ...] = ()
 
     @property
-    def is_trouble(self) -> bool:
-        return bool(self.overruled) or any(m.is_trouble for m in self.members.values())
+    def needs_attention(self) -> bool:
+        return bool(self.overruled) or any(m.needs_attention for m in self.members.values())
 
     @property
     def label(self) -> str:
@@ -65,7 +65,7 @@ class PolicySeen(Struct, frozen=True):
         return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
 
 
-def key_called(label: str) -> Key | None:
+def parse_policy_label(label: str) -> Key | None:
     """The policy that somebody means by `acnp/NAME` or `anp/NAMESPACE/NAME`."""
     match label.split("/"):
         case ["acnp", name] if name:
@@ -76,26 +76,28 @@ def key_called(label: str) -> Key | None:
             return None
 
 
-def overview(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicySeen]:
+def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
     """Every policy that some ledger knows, tombstones aside that everybody agrees on."""
-    found: dict[Key, dict[ClusterId, Record | Unreadable]] = {}
+    found: dict[Key, dict[ClusterId, PolicyRecord | UnreadableRecord]] = {}
     for cluster, records in ledgers.items():
         for told in records:
-            key, record = key_in(told), record_in(told)
+            key, record = record_key(told), decode_record(told)
             if key is None or key.topic == PAGE_TOPIC:
                 continue
-            if isinstance(record, Record | Unreadable):
+            if isinstance(record, PolicyRecord | UnreadableRecord):
                 found.setdefault(key, {})[cluster] = record
     seen = [_seen(key, found[key], sorted(ledgers)) for key in sorted(found)]
-    return [one for one in seen if one.state == "Present" or one.is_trouble]
+    return [one for one in seen if one.state == "Present" or one.needs_attention]
 
 
 def _seen(
-    key: Key, records: Mapping[ClusterId, Record | Unreadable], clusters: Iterable[ClusterId]
-) -> PolicySeen:
-    history = merge_all(r.history for r in records.values() if isinstance(r, Record))
+    key: Key,
+    records: Mapping[ClusterId, PolicyRecord | UnreadableRecord],
+    clusters: Iterable[ClusterId],
+) -> PolicyView:
+    history = merge_all(r.history for r in records.values() if isinstance(r, PolicyRecord))
     winner = history.winner
-    return PolicySeen(
+    return PolicyView(
         key.topic,
         key.namespace,
         key.name,
@@ -106,16 +108,16 @@ def _seen(
     )
 
 
-def _standing(record: Record | Unreadable | None) -> Standing:
+def _standing(record: PolicyRecord | UnreadableRecord | None) -> MemberStatus:
     match record:
-        case Record():
+        case PolicyRecord():
             here = record.here
-            return Standing(here.phase, here.reason, here.message)
-        case Unreadable(why):
-            return Standing("Unreadable", "", why)
+            return MemberStatus(here.phase, here.reason, here.message)
+        case UnreadableRecord(why):
+            return MemberStatus("UnreadableRecord", "", why)
         case None:
-            return Standing("Unknown")
+            return MemberStatus("Unknown")
 
 
-def _overruled(entry: Entry) -> Overruled:
-    return Overruled(entry.dot.cluster, entry.state, entry.content.spec)
+def _overruled(entry: Version) -> OverruledVersion:
+    return OverruledVersion(entry.dot.cluster, entry.state, entry.content.spec)

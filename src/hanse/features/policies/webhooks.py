@@ -1,14 +1,14 @@
 """A word of warning at the door: a federated policy that no other cluster's traffic can match."""
 
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.peers import unheeded, warnings_of
+from hanse.features.policies.peers import ignored_annotation_warning, peer_warnings
 from hanse.model.kinds.antrea import GROUP
 from hanse.model.snapshot import Snapshot
 from hanse.model.spelling import spelled
 from hanse.model.verdict import Allow, Asks, Review, Verdict
 
 
-class PeersHook:
+class PolicyPeersWebhook:
     """Allows every policy, and warns of peers that select nothing federated."""
 
     name = "policies-peers"
@@ -20,8 +20,8 @@ class PeersHook:
         metadata = review.object.get("metadata") or {}
         marks = metadata.get("annotations") or {}
         spec = review.object.get("spec")
-        if told := unheeded(marks):
+        if told := ignored_annotation_warning(marks):
             return Allow(warnings=(told,))
         if not isinstance(spec, dict) or spelled(marks, "federated.anp") != "true":
             return Allow()
-        return Allow(warnings=tuple(f"{FEDERATED}: {told}" for told in warnings_of(spec)))
+        return Allow(warnings=tuple(f"{FEDERATED}: {told}" for told in peer_warnings(spec)))

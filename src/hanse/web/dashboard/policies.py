@@ -4,9 +4,15 @@ from collections.abc import Iterable
 
 import yaml
 
-from hanse.features.policies.ledger import PAGE_TOPIC, Record, key_in, record_in, record_name
+from hanse.features.policies.ledger import (
+    PAGE_TOPIC,
+    PolicyRecord,
+    decode_record,
+    record_key,
+    record_name,
+)
 from hanse.features.policies.versions import merge_all
-from hanse.features.policies.view import PolicySeen, Standing, overview
+from hanse.features.policies.view import MemberStatus, PolicyView, list_policies
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
@@ -38,13 +44,13 @@ class Policies:
             for where in sights.clusters
             if (told := sights.get(where, ConfigMap, record_name(policy), SYSTEM)) is not None
         }
-        for seen in overview({where: (told,) for where, told in ledgers.items()}):
+        for seen in list_policies({where: (told,) for where, told in ledgers.items()}):
             return _shown(seen, ledgers)
         return None
 
 
 def _shown_as(told: ConfigMap) -> tuple[str, ...]:
-    key = key_in(told)
+    key = record_key(told)
     if key is None or key.topic == PAGE_TOPIC:
         return ()
     return (f"{key.namespace or 'every namespace'}/{key.name}",)
@@ -56,7 +62,7 @@ def _policy_of(shown: str) -> Key:
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
-def _shown(seen: PolicySeen, ledgers: dict[ClusterId, ConfigMap]) -> FeatureShown:
+def _shown(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureShown:
     parts = tuple(_part(where, one) for where, one in sorted(seen.members.items()))
     return FeatureShown(
         namespace=seen.namespace or "every namespace",
@@ -71,21 +77,21 @@ def _shown(seen: PolicySeen, ledgers: dict[ClusterId, ConfigMap]) -> FeatureShow
         problems=tuple(
             f"{where}: {one.reason or one.phase}{': ' if one.message else ''}{one.message}"
             for where, one in sorted(seen.members.items())
-            if one.is_trouble
+            if one.needs_attention
         ),
         versions=_versions(seen, ledgers) if seen.overruled else (),
     )
 
 
-def _part(where: ClusterId, one: Standing) -> PartShown:
-    state: State = "bad" if one.is_trouble else "good" if one.phase == "Applied" else "idle"
+def _part(where: ClusterId, one: MemberStatus) -> PartShown:
+    state: State = "bad" if one.needs_attention else "good" if one.phase == "Applied" else "idle"
     return PartShown(cluster=where, state=state, text=one.reason or one.phase)
 
 
-def _versions(seen: PolicySeen, ledgers: dict[ClusterId, ConfigMap]) -> tuple[tuple[str, str], ...]:
+def _versions(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> tuple[tuple[str, str], ...]:
     """The version that counts, and those that lost against it."""
-    records = (record_in(told) for told in ledgers.values())
-    winner = merge_all(r.history for r in records if isinstance(r, Record)).winner
+    records = (decode_record(told) for told in ledgers.values())
+    winner = merge_all(r.history for r in records if isinstance(r, PolicyRecord)).winner
     counts = () if winner is None else ((f"{seen.origin} (counts)", _text(winner.content.spec)),)
     lost = tuple(
         (f"{one.cluster} ({one.state.lower()}, overruled)", _text(one.spec))
