@@ -36,11 +36,11 @@ def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def whatever_is_gone_was_deleted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deletion, "find_out", lambda *_: deletion.Deleted())
+    patch.setattr(deletion, "classify_disappearance", lambda *_: deletion.Deleted())
 
 
 def copies_carry_no_mark(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observation, "mark_in", lambda *_: None)
+    patch.setattr(observation, "parse_version_annotation", lambda *_: None)
 
 
 def collected_tombstones_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def deletions_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observation, "flips_of", lambda *_: 0)
+    patch.setattr(observation, "count_flips", lambda *_: 0)
 
 
 def what_went_with_its_namespace_stands_in_the_next(patch: pytest.MonkeyPatch) -> None:
@@ -67,14 +67,14 @@ def what_went_with_its_namespace_stands_in_the_next(patch: pytest.MonkeyPatch) -
 
 
 def where_it_was_seen_first_is_where_it_stands(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deletion, "settle", lambda _, here, __: here)
+    patch.setattr(deletion, "confirm_parents", lambda _, here, __: here)
 
 
 def what_is_seen_is_of_the_namespace_that_is_seen(patch: pytest.MonkeyPatch) -> None:
-    def confirm_parents(sight: MemberView, here: LocalState, _: Snapshot) -> LocalState:
-        return replace(here, home=sight.home) if here.stands else here
+    def confirm_parents(view: MemberView, here: LocalState, _: Snapshot) -> LocalState:
+        return replace(here, home=view.home) if here.exists else here
 
-    patch.setattr(deletion, "settle", confirm_parents)
+    patch.setattr(deletion, "confirm_parents", confirm_parents)
 
 
 def what_was_read_a_moment_before_counts(patch: pytest.MonkeyPatch) -> None:

@@ -37,12 +37,12 @@ def _quiet() -> Iterator[None]:
 
 
 def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
-    def state_at(
+    def acknowledge(
         it: observation.ObservedPolicy, own: PolicyRecord, known: History, target: Version, _: int
     ) -> observation.RecordDraft:
         return observation._draft(own, known, it.state_at(target.dot))
 
-    patch.setattr(observation, "_landed", state_at)
+    patch.setattr(observation, "_landed", acknowledge)
 
 
 def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
         pages = {m: replace(one, collected={}) for m, one in ledgers.pages.items()}
         return merged_history(key, replace(ledgers, pages=pages), snapshot)
 
-    patch.setattr(feature, "known_of", known)
+    patch.setattr(feature, "merged_history", known)
 
 
 @pytest.mark.parametrize(

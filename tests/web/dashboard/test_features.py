@@ -14,8 +14,7 @@ from hanse.features.networks.feature import Networks as NetworksFeature
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.policies.content import Content
 from hanse.features.policies.feature import Policies as PoliciesFeature
-from hanse.features.policies.ledger import LocalState, record_config_map
-from hanse.features.policies.ledger import Record as PolicyRecord
+from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
 from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
 from hanse.model.facts import Role
