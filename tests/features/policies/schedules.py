@@ -16,7 +16,7 @@ from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
 from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, Believed
-from tests.features.policies.informers import SHOP, is_plain, said
+from tests.features.policies.fleet import SHOP, is_plain, said
 from tests.features.policies.random_actions import Deeds
 from tests.features.policies.scripts import plot_for
 from tests.support.time import run
