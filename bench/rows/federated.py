@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import msgspec
 from tests.support.builders import namespace
-from tests.support.faults import READING, Weather
+from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import run
 
@@ -56,7 +56,7 @@ class Measured(SupervisedWorld):
         return sum(
             1
             for sent in self.network.sent
-            if sent.request.method not in READING and "/leases" not in sent.request.path
+            if sent.request.method not in READ_METHODS and "/leases" not in sent.request.path
         )
 
     @property
@@ -144,7 +144,7 @@ async def changes(members: int, times: int) -> list[float]:
         await federation.calm()
         for source in federation.supervisor_names:
             for target in federation.names:
-                federation.network.link(source, target).weather = Weather(delay=TRIP)
+                federation.network.link(source, target).faults = LinkFaults(delay=TRIP)
         taken = []
         for number in range(times):
             taken.append(await _change(federation, f"10.200.0.{number % 200 + 1}"))

@@ -15,7 +15,7 @@ from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
-from tests.support.faults import Network, Weather
+from tests.support.faults import LinkFaults, Network
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer
 
@@ -301,22 +301,22 @@ async def test_a_lease_taken_by_hand_is_lost() -> None:
 async def test_never_do_two_write_in_any_weather(seed: int) -> None:
     async with election() as held:
         held.network.random.seed(seed)
-        weather = Random(seed)
+        faults = Random(seed)
         for name in ("a", "b", "c"):
             held.stand(name)
         most = 0
         led_by_anyone = 0
         for _ in range(240):
-            name = weather.choice("abc")
+            name = faults.choice("abc")
             link = held.network.link(name, "member")
-            link.weather = Weather(
-                delay=timedelta(seconds=weather.choice([0, 0.1, 3])),
-                refused=weather.choice([0, 0.3]),
-                lost=weather.choice([0, 0.3]),
-                breaks=weather.choice([0, 0.5]),
+            link.faults = LinkFaults(
+                delay=timedelta(seconds=faults.choice([0, 0.1, 3])),
+                refused=faults.choice([0, 0.3]),
+                lost=faults.choice([0, 0.3]),
+                breaks=faults.choice([0, 0.5]),
             )
-            link.cut = weather.random() < 0.2
-            await asyncio.sleep(weather.uniform(0.1, 5))
+            link.cut = faults.random() < 0.2
+            await asyncio.sleep(faults.uniform(0.1, 5))
             most = max(most, len(held.writers))
             led_by_anyone += bool(held.writers)
         held.network.heal_all()

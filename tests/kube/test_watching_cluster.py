@@ -19,7 +19,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Object
 from tests.kube.test_discovery import CRDS, EXPORTS, define
-from tests.support.faults import Network, Weather
+from tests.support.faults import LinkFaults, Network
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.api import ApiServer
 
@@ -206,7 +206,7 @@ async def test_in_any_weather_the_store_ends_as_the_cluster_is(seed: int) -> Non
         link = world.network.link("us", "lubeck")
         names: set[str] = set()
         for step in range(150):
-            link.weather = Weather(
+            link.faults = LinkFaults(
                 refused=chance.choice([0, 0.5]),
                 lost=chance.choice([0, 0.5]),
                 breaks=chance.choice([0, 0.5]),

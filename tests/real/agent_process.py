@@ -123,11 +123,11 @@ class Federation:
 
 
 @asynccontextmanager
-async def federation(fleet: RealFleet, shop: str, folder: Path) -> AsyncIterator[Federation]:
+async def federation(fleet: RealFleet, namespace: str, folder: Path) -> AsyncIterator[Federation]:
     """A shared fleet with a place for agents; at the end they are killed and all is cleared."""
     async with (
         kubernetes_testbed(fleet, folder) as testbed,
-        Scenario(testbed, shop, lambda: (Toy(),)) as scenario,
+        Scenario(testbed, namespace, lambda: (Toy(),)) as scenario,
     ):
         made = Federation(scenario, testbed, folder)
         await made.toy_offers.open()

@@ -44,7 +44,7 @@ async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generat
 
     await toy_offers.offer("lubeck", "bread", "3")
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
-    await scenario.eventually(toy_offers.is_told("lubeck", "bread", "yes"))
+    await scenario.eventually(toy_offers.has_conditions("lubeck", "bread", "yes"))
     await toy_offers.reprice("lubeck", "bread", "4")
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
     await toy_offers.remove("hamburg", "copy-of-bread")
@@ -194,9 +194,9 @@ class Observatory(KubernetesTestbed):
         self.used: set[Use] = set()
         self.refused: list[str] = []
 
-    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+    async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         role = Role.BROKER if cluster == BROKER else Role.LOCAL
-        inner = await super().admit(account, cluster)
+        inner = await super().agent_transport(account, cluster)
         return Observed(role, inner, self.used, self.refused)
 
 

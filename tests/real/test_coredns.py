@@ -22,7 +22,7 @@ from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.coredns import in_words
 from tests.dns.fleet import NODATA, told_in
-from tests.scenarios.names import Asked, names_of
+from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import Check, Scenario
 from tests.support.testbed_kubernetes import kubernetes_testbed
@@ -78,7 +78,7 @@ def answers(ask: Ask, name: str, type_: str, *wanted: str) -> Check[None]:
     return check
 
 
-async def same(ask: Ask, ours: Asked, name: str, type_: str) -> None:
+async def same(ask: Ask, ours: DnsClient, name: str, type_: str) -> None:
     """CoreDNS and we say the same, but for addresses at the names of ports, which only it tells."""
     theirs = told_in(await ask(name, type_))
     told = await ours(f"{name}.svc.{ZONE}", type_)
@@ -107,7 +107,7 @@ async def test_a_stock_coredns_answers_for_imports(
 ) -> None:
     scenario = services.scenario
     for cluster in ("bergen", "hamburg"):
-        await services.offer(cluster, "web", {"http": 80, "tls": 443})
+        await services.serve_and_export(cluster, "web", {"http": 80, "tls": 443})
         await services.serve(cluster, "db", headless=True)
         await services.export(cluster, "db")
     await services.pods("bergen", "db", True, True, hostnames=("db-0", "db-1"))
@@ -115,11 +115,13 @@ async def test_a_stock_coredns_answers_for_imports(
     await scenario.eventually(
         services.everywhere("web", "bergen", "hamburg", ports={"http": 80, "tls": 443})
     )
-    await scenario.eventually(services.knows("lubeck", "db", bergen=[True, True], hamburg=[True]))
+    await scenario.eventually(
+        services.has_endpoints("lubeck", "db", bergen=[True, True], hamburg=[True])
+    )
     found = await services.found("lubeck", ServiceImport)
     assert found is not None
     [address] = found.spec.ips
-    web, db = f"web.{scenario.shop}", f"db.{scenario.shop}"
+    web, db = f"web.{scenario.namespace}", f"db.{scenario.namespace}"
     pods = {
         c: [a for a, _ in several]
         for c, several in (await services.endpoints("lubeck", "db")).items()
@@ -133,11 +135,11 @@ async def test_a_stock_coredns_answers_for_imports(
         await scenario.eventually(answers(ask, db, "A", *everybody))
         await scenario.eventually(answers(ask, f"db-1.bergen.{db}", "A", pods["bergen"][1]))
         await scenario.eventually(answers(ask, f"db-0.hamburg.{db}", "A", *pods["hamburg"]))
-        unknown = await ask(f"nothing.{scenario.shop}", "A")
+        unknown = await ask(f"nothing.{scenario.namespace}", "A")
         assert unknown.rcode() == dns.rcode.NXDOMAIN
-        async with names_of(scenario, "lubeck", View("lubeck", local="lubeck")) as ours:
+        async with serve_names(scenario, "lubeck", View("lubeck", local="lubeck")) as ours:
             await scenario.eventually(ours.answers(f"{web}.svc.{ZONE}", "A", address))
-            for name in (web, db, f"db-0.bergen.{db}", f"nothing.{scenario.shop}"):
+            for name in (web, db, f"db-0.bergen.{db}", f"nothing.{scenario.namespace}"):
                 for label in ("", "_http._tcp.", "_tls._tcp.", "_smtp._tcp."):
                     for type_ in ("A", "AAAA", "SRV"):
                         await same(ask, ours, f"{label}{name}", type_)

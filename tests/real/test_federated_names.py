@@ -36,7 +36,7 @@ async def test_pods_find_pods_machines_and_native_services_of_any_cluster(
     real_clusters: RealFleet, federated: FederatedScenario, tmp_path: Path
 ) -> None:
     scenario = federated.scenario
-    names = {thing: f"{thing}-{federated.shop}" for thing in THINGS}
+    names = {thing: f"{thing}-{federated.namespace}" for thing in THINGS}
     await federated.join("bergen", 1, name="pods", marks={GLOBAL: names["pods"]})
     await federated.machine(
         "bergen", "db-1", "10.7.0.1", ports="sql:5432/TCP", joins=names["machine"]

@@ -160,15 +160,15 @@ async def _all_agree(agents: Federation, offers: Offers, story: str) -> None:
         for name, price in here.items():
             wanted.setdefault(f"copy-of-{name}", {})[cluster] = price
     for cluster, here in offers.items():
-        found = await _objects(agents, cluster, agents.scenario.shop)
+        found = await _objects(agents, cluster, agents.scenario.namespace)
         made = {n: o.data.get("price", "") for n, o in found.items() if OFFER in o.metadata.labels}
         assert made == here, f"{cluster} holds other offers than its people made\n{story}"
         copies = {n: _prices(o) for n, o in found.items() if n.startswith("copy-of-")}
         assert copies == wanted, f"{cluster} holds other copies than there are offers\n{story}"
     records = set(await _objects(agents, BROKER, HOME)) - {"kube-root-ca.crt"}
-    shop = agents.scenario.shop
+    namespace = agents.scenario.namespace
     assert {r for r in records if not r.startswith("sum.")} == {
-        f"{shop}.{name}.{cluster}" for cluster, here in offers.items() for name in here
+        f"{namespace}.{name}.{cluster}" for cluster, here in offers.items() for name in here
     }
 
 
@@ -186,7 +186,7 @@ async def _stays_silent(agents: Federation) -> None:
 
 async def _versions(agents: Federation) -> dict[tuple[str, str], str]:
     """The version of every object of the scenario, by cluster and name."""
-    places = [(cluster, agents.scenario.shop) for cluster in agents.scenario.names] + [
+    places = [(cluster, agents.scenario.namespace) for cluster in agents.scenario.names] + [
         (BROKER, HOME)
     ]
     return {

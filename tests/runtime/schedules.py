@@ -20,7 +20,7 @@ from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.objects import Meta
 from tests.runtime.witness import Witness
 from tests.support.builders import namespace
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import run
 from tests.support.toy import HOME, OFFER, Toy
 from tests.support.world import BROKER, World
@@ -38,7 +38,7 @@ DEFINE_CLUSTER_SETS = Request(
 
 CLUSTERS = ("lubeck", "hamburg", "bergen")
 NAMESPACES = frozenset({"namespace"})
-STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 Deed = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -194,7 +194,7 @@ class Schedule:
         withdrawn = alone and self.random.random() < 0.5
         seller, name = self.random.choice(alone if withdrawn else theirs)
         link = self.world.network.link(cluster, cluster)
-        link.weather = Weather(delay=timedelta(milliseconds=50))
+        link.faults = LinkFaults(delay=timedelta(milliseconds=50))
         if withdrawn:
             await self._take_back(seller, name)
         else:
@@ -258,7 +258,7 @@ class Schedule:
     async def _storm(self) -> None:
         source = self._cluster()
         target = self.random.choice((source, BROKER))
-        self.world.network.link(source, target).weather = STORM
+        self.world.network.link(source, target).faults = STORM
         self._tell(f"a storm between {source} and {target}")
 
     async def _kill(self) -> None:
@@ -283,7 +283,7 @@ class Schedule:
         """An agent dies while it waits for an answer, and is started again."""
         crash = self.world.network.crash_at(self.random.randint(1, 12))
         done, _ = await asyncio.wait({crash}, timeout=30)
-        self.world.network.disarm()
+        self.world.network.cancel_crash()
         if done and crash.result() in self.world.agents:
             await self.world.kill_agent(crash.result())
             self.world.start_agent(crash.result())

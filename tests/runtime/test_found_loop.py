@@ -24,7 +24,7 @@ from tests.runtime.test_found import define
 from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
 from tests.support import faults
 from tests.support.builders import configmap, namespace
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import OFFERED
 from tests.support.world import BROKER
@@ -92,7 +92,7 @@ async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_paus
     monkeypatch.setattr(faults, "_refusal", in_new_words)
     async with town("lubeck", features=(Restless(),)) as world:
         await asyncio.sleep(5)
-        world.network.link("lubeck", "lubeck").weather = Weather(
+        world.network.link("lubeck", "lubeck").faults = LinkFaults(
             delay=timedelta(milliseconds=1), refused=1.0
         )
         with world.network.counting_writes() as writes:
@@ -114,7 +114,7 @@ async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_brake_before_it_
         path = f"/apis/{ClusterSet.kind.api_version}/{ClusterSet.kind.plural}"
         await world.client(BROKER).send(Request("POST", path, body=msgspec.json.encode(informers)))
         await world.client("lubeck").create(offer("bread", price="3"))
-        world.network.link("lubeck", BROKER).weather = Weather(delay=timedelta(seconds=2))
+        world.network.link("lubeck", BROKER).faults = LinkFaults(delay=timedelta(seconds=2))
 
         world.start_agent("lubeck")
         await world.settle()

@@ -18,7 +18,7 @@ from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapsh
 from hanse.runtime.ownership import Owner, stamped
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import configmap
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
@@ -278,6 +278,6 @@ async def test_an_engine_ends_although_a_second_look_waits() -> None:
         async with asyncio.timeout(600):
             async with reconciler.running():
                 await asyncio.sleep(5)
-                world.network.link("lubeck", BROKER).weather = Weather(refused=1.0)
+                world.network.link("lubeck", BROKER).faults = LinkFaults(refused=1.0)
                 reconciler._start(reconciler._suspicion._look_again(BROKER, "toy"), "second look")
                 await asyncio.sleep(30)

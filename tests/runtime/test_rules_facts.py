@@ -30,7 +30,7 @@ from hanse.model.verdict import Allow, Ask, Asks, Deny, Review, Verdict
 from hanse.web.webhooks.server import decide
 from tests.runtime.town import SHOP, must_find, offer, town
 from tests.support.builders import configmap, namespace
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, OFFERED, Toy
 from tests.support.world import BROKER, World
@@ -224,19 +224,21 @@ class Doorkeeper:
 @pytest.mark.parametrize(
     ("friend", "link", "verdict"),
     [
-        pytest.param("known", Weather(), Allow, id="in the store"),
-        pytest.param("nobody", Weather(), Deny, id="asked for and absent"),
-        pytest.param("nobody", Weather(delay=timedelta(seconds=5)), Deny, id="no answer in time"),
+        pytest.param("known", LinkFaults(), Allow, id="in the store"),
+        pytest.param("nobody", LinkFaults(), Deny, id="asked for and absent"),
+        pytest.param(
+            "nobody", LinkFaults(delay=timedelta(seconds=5)), Deny, id="no answer in time"
+        ),
     ],
 )
 async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
-    friend: str, link: Weather, verdict: type[Verdict]
+    friend: str, link: LinkFaults, verdict: type[Verdict]
 ) -> None:
     async with town("lubeck") as world:
         await world.client("lubeck").create(configmap("known", SHOP))
         await asyncio.sleep(5)
         reconciler = world.agents["lubeck"].reconciler
-        world.network.link("lubeck", "lubeck").weather = link
+        world.network.link("lubeck", "lubeck").faults = link
         review = Review("CREATE", "", "v1", "ConfigMap", object={"data": {"friend": friend}})
         started = asyncio.get_running_loop().time()
 

@@ -22,7 +22,7 @@ from hanse.runtime.ownership import Owner, owner_of, stamped
 from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
 
@@ -70,7 +70,7 @@ async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
         await asyncio.sleep(10)
         assert (await must_find(world, "child", "law")).data == {"of": "lubeck"}
 
-        world.network.link("lubeck", "child").weather = Weather(delay=timedelta(seconds=40))
+        world.network.link("lubeck", "child").faults = LinkFaults(delay=timedelta(seconds=40))
         await world.client("lubeck").patch(ConfigMap, "law", SHOP, {"data": {"of": "late"}})
         await asyncio.sleep(120)
 
@@ -137,7 +137,7 @@ async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> Non
 
 async def test_rule_6_a_later_step_waits_for_the_one_before_in_its_destination_alone() -> None:
     async with town() as world:
-        world.network.link("hamburg", "hamburg").weather = Weather(refused=1.0)
+        world.network.link("hamburg", "hamburg").faults = LinkFaults(refused=1.0)
         await world.client("lubeck").create(offer("bread", price="3"))
         await asyncio.sleep(30)
         stuck = await found(world, "hamburg", "receipt-of-bread")

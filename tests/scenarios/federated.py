@@ -26,7 +26,7 @@ from hanse.model.kinds.federation import (
     VirtualMachineSpec,
 )
 from hanse.model.objects import ClusterId, K, Meta, Object
-from tests.support.federation import FederationScenario, define, federate
+from tests.support.federation import FederationScenario, form_federation, install_crds
 from tests.support.scenario import Check, Scenario
 
 GLOBAL = "svc.global.federated.antreaplus.vmware.com"
@@ -46,8 +46,8 @@ class FederatedScenario:
     def __init__(self, membership: FederationScenario) -> None:
         self.membership = membership
         self.scenario = membership.scenario
-        self.shop = membership.scenario.shop
-        self.web = f"web-{self.shop}"
+        self.namespace = membership.scenario.namespace
+        self.web = f"web-{self.namespace}"
 
     def admin(self, cluster: ClusterId) -> Client:
         return self.scenario.admin(cluster)
@@ -68,7 +68,7 @@ class FederatedScenario:
         """Make a Service without selector that joins the scenario's federated Service."""
         meta = Meta(
             name=name,
-            namespace=space or self.shop,
+            namespace=space or self.namespace,
             annotations=dict({GLOBAL: self.web} if marks is None else marks),
             labels=dict(labels or {}),
         )
@@ -81,7 +81,9 @@ class FederatedScenario:
         self, cluster: ClusterId, *numbers: int, name: str = "web", space: str = ""
     ) -> None:
         """Tell which pods are behind a Service."""
-        meta = Meta(name=f"{name}-pods", namespace=space or self.shop, labels={KUBE_SERVICE: name})
+        meta = Meta(
+            name=f"{name}-pods", namespace=space or self.namespace, labels={KUBE_SERVICE: name}
+        )
         endpoints = tuple(
             Endpoint(
                 addresses=(address(cluster, number),), conditions=EndpointConditions(ready=True)
@@ -108,7 +110,7 @@ class FederatedScenario:
     async def edit(
         self, cluster: ClusterId, kind: type[Any], name: str, change: dict[str, Any], **how: Any
     ) -> None:
-        space = how.pop("space", self.shop)
+        space = how.pop("space", self.namespace)
         await self.admin(cluster).patch(kind, name, space, change, **how)
 
     async def machine(
@@ -122,7 +124,7 @@ class FederatedScenario:
         interface = MachineInterface(name="eth0", ips=(InterfaceAddress(address=address_),))
         return await self.admin(cluster).create(
             VirtualMachine(
-                metadata=Meta(name=name, namespace=self.shop),
+                metadata=Meta(name=name, namespace=self.namespace),
                 spec=VirtualMachineSpec(
                     id=f"i-{name}", tags={**marks, **tags}, network_interfaces=(interface,)
                 ),
@@ -133,23 +135,23 @@ class FederatedScenario:
         """A native service that joins, at an interface with these addresses."""
         await self.admin(cluster).create(
             NetworkInterface(
-                metadata=Meta(name=f"{name}-nic", namespace=self.shop),
+                metadata=Meta(name=f"{name}-nic", namespace=self.namespace),
                 spec=NetworkInterfaceSpec(**addresses),
             )
         )
         marks = {GLOBAL: self.web}
         await self.admin(cluster).create(
             NativeService(
-                metadata=Meta(name=name, namespace=self.shop, annotations=marks),
+                metadata=Meta(name=name, namespace=self.namespace, annotations=marks),
                 spec=NativeServiceSpec(
                     network_interface=f"{name}-nic", ports=(NativePort(port=80, name="http"),)
                 ),
             )
         )
 
-    async def teach(self, cluster: ClusterId, kind: type[Object]) -> None:
+    async def install_crds(self, cluster: ClusterId, kind: type[Object]) -> None:
         """Teach a cluster a kind of somebody else's, by its stand-in."""
-        await define(self.scenario, cluster, kind)
+        await install_crds(self.scenario, cluster, kind)
 
     async def put_with_status(self, cluster: ClusterId, obj: Any) -> None:
         """Create an object that its own controller would tell about."""
@@ -175,12 +177,12 @@ class FederatedScenario:
         listed = await self.admin(cluster).list(
             EndpointSlice, namespace=space, labels=f"{KUBE_SERVICE}={name or self.web}"
         )
-        told: Endpoints = {}
+        observed: Endpoints = {}
         for piece in listed.objects:
             source = piece.metadata.annotations.get(CLUSTER, "?")
             found = [a for e in piece.endpoints or () for a in e.addresses]
-            told.setdefault(source, []).extend(found)
-        return {source: sorted(found) for source, found in told.items()}
+            observed.setdefault(source, []).extend(found)
+        return {source: sorted(found) for source, found in observed.items()}
 
     def has(
         self, cluster: ClusterId, name: str = "", space: str = SYSTEM, /, **endpoints: list[str]
@@ -205,7 +207,7 @@ class FederatedScenario:
 
         return check
 
-    def is_told(
+    def has_conditions(
         self, cluster: ClusterId, kind: type[Any], name: str, type_: str, reason: str, space: str
     ) -> Check[None]:
         """That an object says why, and that an Event does."""
@@ -213,13 +215,15 @@ class FederatedScenario:
         async def check() -> None:
             found = await self.find(cluster, kind, name, space)
             assert found is not None, f"{cluster} has no {name}"
-            said = find(found.status.conditions, type_)
-            assert said is not None, f"{name} in {cluster} says {found.status.conditions}"
-            assert said.reason == reason, f"{name} in {cluster} says {said}"
-            if said.status == "False":
+            observed_reasons = find(found.status.conditions, type_)
+            assert observed_reasons is not None, (
+                f"{name} in {cluster} says {found.status.conditions}"
+            )
+            assert observed_reasons.reason == reason, f"{name} in {cluster} says {observed_reasons}"
+            if observed_reasons.status == "False":
                 events = await self.admin(cluster).list(Event, namespace=space)
-                told = {(e.involved_object.name, e.reason) for e in events.objects}
-                assert (name, reason) in told, f"{cluster} has events {told}"
+                observed = {(e.involved_object.name, e.reason) for e in events.objects}
+                assert (name, reason) in observed, f"{cluster} has events {observed}"
 
         return check
 
@@ -246,9 +250,9 @@ def address(cluster: ClusterId, number: int) -> str:
 @asynccontextmanager
 async def federated_scenario(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
     """A federation whose agents run, with our kinds of things outside a cluster."""
-    membership = await federate(scenario)
+    membership = await form_federation(scenario)
     for cluster in membership.members:
-        await define(scenario, cluster, *OURS)
+        await install_crds(scenario, cluster, *OURS)
     federated = FederatedScenario(membership)
     await scenario.start_agents()
     await scenario.eventually(membership.all_led())

@@ -28,7 +28,7 @@ from tests.support.scenario import Check, Scenario
 PATIENCE = 20.0
 
 
-class Asked:
+class DnsClient:
     """Where names are asked for."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -68,7 +68,9 @@ class _Telling:
 
 
 @asynccontextmanager
-async def names_of(scenario: Scenario, cluster: ClusterId, view: View) -> AsyncIterator[Asked]:
+async def serve_names(
+    scenario: Scenario, cluster: ClusterId, view: View
+) -> AsyncIterator[DnsClient]:
     """Serve a view of a cluster until the block ends."""
     zone = ServiceZone(view)
     alive = Watch(Role.BROKER, Lease, namespace=BROKER_NAMESPACE)
@@ -85,4 +87,4 @@ async def names_of(scenario: Scenario, cluster: ClusterId, view: View) -> AsyncI
         fleet.listener = _Telling(feed, LeaseTracker(fleet, scenario.testbed.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())
-        yield Asked(*listeners.address)
+        yield DnsClient(*listeners.address)

@@ -86,13 +86,13 @@ async def _settled(
     guarded: bool,
 ) -> AsyncIterator[Scenario]:
     """A stage with its agent, until the block ends."""
-    shop = shop_of(request.node.nodeid)
-    agent = f"system:serviceaccount:{shop}-system:agent-of-{HERE}"
+    namespace = shop_of(request.node.nodeid)
+    agent = f"system:serviceaccount:{namespace}-system:agent-of-{HERE}"
     options = NetworksOptions(agents=(agent,))
     hooks = network_hooks(Networks(options)) if guarded else ()
     async with (
         _ground(fleet, folders) as testbed,
-        Scenario(testbed, shop, lambda: (Networks(options),), hooks=hooks) as scenario,
+        Scenario(testbed, namespace, lambda: (Networks(options),), hooks=hooks) as scenario,
     ):
         await NetworksScenario(scenario, 0).open()
         await scenario.start_agent(HERE)

@@ -22,7 +22,7 @@ from hanse.model.kinds.networks import (
     Tenant,
 )
 from hanse.model.objects import K, Meta, Object
-from tests.support.federation import define
+from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 
 HERE = "lubeck"
@@ -73,7 +73,7 @@ class NetworksScenario:
 
     async def _entitle(self, user: str) -> None:
         """All rights that a role can give, where there are rights."""
-        name = f"{self.scenario.shop}-{user}-{self.number}"
+        name = f"{self.scenario.namespace}-{user}-{self.number}"
         self.roles.append(name)
         group = "rbac.authorization.k8s.io"
         everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
@@ -99,20 +99,20 @@ class NetworksScenario:
         ranges = NetworkService(cidrs=("10.0.0.0/24", "10.0.0.0/25"))
         spec = NetworkSpec(type="flat", tenant="nobody", service=ranges)
         bad = Network(metadata=Meta(name="nobody.x"), spec=spec)
-        told = await refusal(self.admin.create(bad, dry_run=True))
-        assert "keep ranges apart" in told, told
+        observed = await refusal(self.admin.create(bad, dry_run=True))
+        assert "keep ranges apart" in observed, observed
 
     def tenant(self, name: str = "acme") -> str:
         """A tenant's name that no other scenario has."""
-        return f"{name}{self.scenario.shop[-4:]}{self.number}"
+        return f"{name}{self.scenario.namespace[-4:]}{self.number}"
 
     async def open(self) -> None:
         """Teach the cluster the kinds."""
-        await define(self.scenario, HERE, *OURS)
+        await install_crds(self.scenario, HERE, *OURS)
 
-    async def teach(self, *kinds: type[Object]) -> None:
+    async def install_crds(self, *kinds: type[Object]) -> None:
         """Teach the cluster kinds of somebody else's, by their stand-ins."""
-        await define(self.scenario, HERE, *kinds)
+        await install_crds(self.scenario, HERE, *kinds)
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario: networks go without their finalizer."""
@@ -222,9 +222,9 @@ class NetworksScenario:
 
         async def check() -> Network:
             found = await self.admin.read(Network, network)
-            told = f"{network} is {found.status.phase}: {found.status.message}"
-            assert found.status.phase == phase, told
-            assert message in found.status.message, told
+            observed = f"{network} is {found.status.phase}: {found.status.message}"
+            assert found.status.phase == phase, observed
+            assert message in found.status.message, observed
             return found
 
         return check
@@ -249,8 +249,8 @@ class NetworksScenario:
 
         async def check() -> list[NetworkPolicy]:
             found = (await self.admin.list(NetworkPolicy, namespace=space)).objects
-            told = sorted(p.metadata.name for p in found)
-            assert told == sorted(names), f"{space} has {told}"
+            observed = sorted(p.metadata.name for p in found)
+            assert observed == sorted(names), f"{space} has {observed}"
             return list(found)
 
         return check

@@ -22,7 +22,7 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta, Wire
-from tests.support.federation import FederationScenario, define, federate
+from tests.support.federation import FederationScenario, form_federation, install_crds
 from tests.support.scenario import Check, Scenario
 
 NAMES = {f"{kind.kind.plural}.{kind.kind.group}" for kind in KINDS.values()}
@@ -39,12 +39,12 @@ class PoliciesScenario:
     def acnp(self, priority: int = 5, name: str = "deny", *, plain: bool = False) -> Policy:
         """A policy of whole clusters, named after the scenario."""
         marks = {} if plain else {FEDERATED: "true"}
-        meta = Meta(name=f"{self.scenario.shop}-{name}", annotations=marks)
+        meta = Meta(name=f"{self.scenario.namespace}-{name}", annotations=marks)
         return ClusterNetworkPolicy(metadata=meta, spec={"priority": priority})
 
     def anp(self, priority: int = 5) -> Policy:
         """A policy of the scenario's namespace."""
-        meta = Meta(name="deny", namespace=self.scenario.shop, annotations={FEDERATED: "true"})
+        meta = Meta(name="deny", namespace=self.scenario.namespace, annotations={FEDERATED: "true"})
         return AntreaNetworkPolicy(metadata=meta, spec={"priority": priority})
 
     # -- doing
@@ -110,11 +110,11 @@ class PoliciesScenario:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         key = Key(topic, policy.metadata.name, policy.metadata.namespace)
         found = await self.scenario.admin(cluster).read(ConfigMap, record_name(key), SYSTEM)
-        told = decode_record(found)
+        has_event = decode_record(found)
         assert isinstance(told, PolicyRecord), told
         return told
 
-    def told(self, cluster: ClusterId, policy: Policy, reason: str) -> Check[None]:
+    def has_event(self, cluster: ClusterId, policy: Policy, reason: str) -> Check[None]:
         """That an event about a policy gives this reason."""
 
         async def check() -> None:
@@ -144,8 +144,8 @@ class PoliciesScenario:
 async def policies_scenario(scenario: Scenario) -> AsyncIterator[PoliciesScenario]:
     """A federation of all clusters, led and empty of policies."""
     for cluster in scenario.names:
-        await define(scenario, cluster, *KINDS.values())
-    membership = await federate(scenario)
+        await install_crds(scenario, cluster, *KINDS.values())
+    membership = await form_federation(scenario)
     policies = PoliciesScenario(scenario, membership)
     await policies.clear()
     await scenario.start_agents()

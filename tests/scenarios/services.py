@@ -23,7 +23,7 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, K, Meta
-from tests.support.federation import define
+from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 
 HTTP = {"http": 80}
@@ -42,12 +42,12 @@ class ServicesScenario:
     async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
         """Teach every cluster the kinds, and give the fleet its rules."""
         for cluster in (*self.scenario.names, BROKER):
-            await define(self.scenario, cluster, ServiceExport, ServiceImport, ClusterSet)
+            await install_crds(self.scenario, cluster, ServiceExport, ServiceImport, ClusterSet)
         await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
         spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
         await self.scenario.eventually(
             lambda: self.admin(BROKER).create(
-                ClusterSet(metadata=Meta(name=self.scenario.shop), spec=spec)
+                ClusterSet(metadata=Meta(name=self.scenario.namespace), spec=spec)
             )
         )
 
@@ -55,19 +55,19 @@ class ServicesScenario:
         """Leave nothing behind for the next scenario."""
         inside = f"namespaces/{BROKER_NAMESPACE}"
         for path in (
-            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.shop}",
+            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.namespace}",
             f"/apis/discovery.k8s.io/v1/{inside}/endpointslices",
             f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceimports",
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
         ):
             await self.admin(BROKER).send(Request("DELETE", path))
 
-    async def follow(self, profile: Profile) -> None:
+    async def set_profile(self, profile: Profile) -> None:
         """Let the fleet follow the other design."""
-        await self.rule({"profile": profile})
+        await self.patch_clusterset({"profile": profile})
 
-    async def rule(self, spec: dict[str, Any]) -> None:
-        await self.admin(BROKER).patch(ClusterSet, self.scenario.shop, "", {"spec": spec})
+    async def patch_clusterset(self, spec: dict[str, Any]) -> None:
+        await self.admin(BROKER).patch(ClusterSet, self.scenario.namespace, "", {"spec": spec})
 
     # -- doing
 
@@ -82,7 +82,7 @@ class ServicesScenario:
         **spec: Any,
     ) -> Service:
         """Make a Service that has no selector: its endpoints are told by hand."""
-        meta = Meta(name=name, namespace=space or self.scenario.shop)
+        meta = Meta(name=name, namespace=space or self.scenario.namespace)
         fields = ServiceSpec(
             ports=tuple(ServicePort(port=p, name=n) for n, p in (ports or HTTP).items()),
             cluster_ip="None" if headless else "",
@@ -101,7 +101,7 @@ class ServicesScenario:
         hostnames: Iterable[str] = (),
     ) -> None:
         """Tell which pods are behind a Service, ready or not; hand-made, so without controllers."""
-        space, names = space or self.scenario.shop, [*hostnames]
+        space, names = space or self.scenario.namespace, [*hostnames]
         endpoints = tuple(
             Endpoint(
                 addresses=(f"10.200.{ord(slot)}.{n + 1}",),
@@ -122,12 +122,12 @@ class ServicesScenario:
     async def export(
         self, cluster: ClusterId, name: str = "web", space: str = "", **spec: Any
     ) -> None:
-        meta = Meta(name=name, namespace=space or self.scenario.shop)
+        meta = Meta(name=name, namespace=space or self.scenario.namespace)
         await self.admin(cluster).create(
             ServiceExport(metadata=meta, spec=ServiceExportSpec(**spec))
         )
 
-    async def offer(
+    async def serve_and_export(
         self, cluster: ClusterId, name: str = "web", ports: dict[str, int] | None = None, **how: Any
     ) -> None:
         """Serve with one ready pod, and export."""
@@ -137,15 +137,15 @@ class ServicesScenario:
         await self.export(cluster, name, space)
 
     async def unexport(self, cluster: ClusterId, name: str = "web") -> None:
-        await self.admin(cluster).delete(ServiceExport, name, self.scenario.shop)
+        await self.admin(cluster).delete(ServiceExport, name, self.scenario.namespace)
 
     async def unserve(self, cluster: ClusterId, name: str = "web") -> None:
-        await self.admin(cluster).delete(Service, name, self.scenario.shop)
+        await self.admin(cluster).delete(Service, name, self.scenario.namespace)
 
     async def edit(
         self, cluster: ClusterId, kind: type[Any], change: dict[str, Any], name: str = "web"
     ) -> None:
-        await self.admin(cluster).patch(kind, name, self.scenario.shop, change)
+        await self.admin(cluster).patch(kind, name, self.scenario.namespace, change)
 
     # -- seeing
 
@@ -153,20 +153,22 @@ class ServicesScenario:
         self, cluster: ClusterId, kind: type[K], name: str = "web", space: str = ""
     ) -> K | None:
         try:
-            return await self.admin(cluster).read(kind, name, space or self.scenario.shop)
+            return await self.admin(cluster).read(kind, name, space or self.scenario.namespace)
         except NotFound:
             return None
 
     async def endpoints(self, cluster: ClusterId, name: str = "web", space: str = "") -> Endpoints:
         """The addresses that a cluster knows of a service, by the cluster they come from."""
         listed = await self.admin(cluster).list(
-            EndpointSlice, namespace=space or self.scenario.shop, labels=f"{SERVICE_NAME}={name}"
+            EndpointSlice,
+            namespace=space or self.scenario.namespace,
+            labels=f"{SERVICE_NAME}={name}",
         )
-        told: Endpoints = {}
+        observed: Endpoints = {}
         for piece in listed.objects:
-            addresses = told.setdefault(piece.metadata.labels[SOURCE_CLUSTER], [])
+            addresses = observed.setdefault(piece.metadata.labels[SOURCE_CLUSTER], [])
             addresses.extend((e.addresses[0], e.ready) for e in piece.endpoints or ())
-        return told
+        return observed
 
     def imports(
         self,
@@ -201,13 +203,13 @@ class ServicesScenario:
         async def check() -> None:
             for cluster in self.scenario.names:
                 await self.imports(cluster, name, *exporters, ports=ports, headless=headless)()
-            title = unique(name, self.scenario.shop)
+            title = unique(name, self.scenario.namespace)
             found = await self.found(BROKER, ServiceImport, title, BROKER_NAMESPACE)
             self._require(found, exporters, HTTP if ports is None else ports, headless, BROKER)
             left = await self.admin(BROKER).list(
                 EndpointSlice,
                 namespace=BROKER_NAMESPACE,
-                labels=f"{SERVICE_NAME}={name},{SERVICE_NAMESPACE}={self.scenario.shop}",
+                labels=f"{SERVICE_NAME}={name},{SERVICE_NAMESPACE}={self.scenario.namespace}",
             )
             sources = {s.metadata.labels[SOURCE_CLUSTER] for s in left.objects}
             assert sources >= set(exporters), f"the broker has slices of {sources}"
@@ -226,24 +228,24 @@ class ServicesScenario:
         assert (found is not None) == bool(exporters), f"{where} has {found}"
         if found is None:
             return
-        said = sorted(c.cluster for c in found.status.clusters)
-        assert said == sorted(exporters), f"{where} names {said}"
-        told = {p.name: p.port for p in found.spec.ports}
-        assert told == ports, f"{where} imports {told}"
+        observed_reasons = sorted(c.cluster for c in found.status.clusters)
+        assert observed_reasons == sorted(exporters), f"{where} names {observed_reasons}"
+        observed = {p.name: p.port for p in found.spec.ports}
+        assert observed == ports, f"{where} imports {observed}"
         type_ = "Headless" if headless else "ClusterSetIP"
         assert found.spec.type == type_, f"{where} imports it as {found.spec.type}"
 
-    def knows(self, cluster: ClusterId, name: str = "web", /, **wanted: Any) -> Check[None]:
+    def has_endpoints(self, cluster: ClusterId, name: str = "web", /, **wanted: Any) -> Check[None]:
         """That a cluster knows exactly so many ready and unready endpoints, by source cluster."""
 
         async def check() -> None:
             found = await self.endpoints(cluster, name)
-            told = {c: [ready for _, ready in several] for c, several in found.items()}
-            assert told == wanted, f"{cluster} knows {told}"
+            observed = {c: [ready for _, ready in several] for c, several in found.items()}
+            assert observed == wanted, f"{cluster} knows {observed}"
 
         return check
 
-    def is_told(
+    def has_conditions(
         self, cluster: ClusterId, name: str = "web", /, space: str = "", **reasons: str
     ) -> Check[None]:
         """That an export says what became of it, condition by condition."""
@@ -251,8 +253,8 @@ class ServicesScenario:
         async def check() -> None:
             export = await self.found(cluster, ServiceExport, name, space)
             assert export is not None, f"{cluster} does not export {name}"
-            told = {c.type: c.reason for c in export.status.conditions}
-            said = {type_: told.get(type_) for type_ in reasons}
-            assert said == reasons, f"{name} of {cluster} is told {told}"
+            observed = {c.type: c.reason for c in export.status.conditions}
+            observed_reasons = {type_: observed.get(type_) for type_ in reasons}
+            assert observed_reasons == reasons, f"{name} of {cluster} is told {observed}"
 
         return check

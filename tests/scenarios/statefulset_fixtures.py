@@ -19,8 +19,8 @@ async def sets(
     testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[StatefulSetsScenario]:
     """What people submit to the federation; every cluster has its agent, with that feature."""
-    shop = shop_of(request.node.nodeid)
-    async with Scenario(testbed, shop, lambda: (StatefulSets(BROKER_NAMESPACE),)) as scenario:
+    namespace = shop_of(request.node.nodeid)
+    async with Scenario(testbed, namespace, lambda: (StatefulSets(BROKER_NAMESPACE),)) as scenario:
         sets = StatefulSetsScenario(scenario)
         await sets.open()
         await scenario.start_agents()

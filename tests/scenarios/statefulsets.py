@@ -23,7 +23,7 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefu
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
-from tests.support.federation import define
+from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 
 KINDS: tuple[type[Any], ...] = (
@@ -87,13 +87,13 @@ class StatefulSetsScenario:
     async def open(self, lease: int = 3) -> None:
         """Teach every cluster the kinds, and give the fleet its rules."""
         for cluster in (*self.scenario.names, BROKER):
-            await define(self.scenario, cluster, *KINDS)
+            await install_crds(self.scenario, cluster, *KINDS)
         await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
-        await self.scenario.make_namespace(BROKER, self.scenario.shop)
+        await self.scenario.make_namespace(BROKER, self.scenario.namespace)
         spec = ClusterSetSpec(lease_duration_seconds=lease)
         await self.scenario.eventually(
             lambda: self.admin(BROKER).create(
-                ClusterSet(metadata=Meta(name=self.scenario.shop), spec=spec)
+                ClusterSet(metadata=Meta(name=self.scenario.namespace), spec=spec)
             )
         )
 
@@ -109,7 +109,7 @@ class StatefulSetsScenario:
     async def lengthen_leases(self, seconds: int = 120) -> None:
         """Let clusters be silent for longer before they count as dead."""
         change = {"spec": {"leaseDurationSeconds": seconds}}
-        await self.admin(BROKER).patch(ClusterSet, self.scenario.shop, "", change)
+        await self.admin(BROKER).patch(ClusterSet, self.scenario.namespace, "", change)
 
         async def taken_up() -> None:
             leases = (await self.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
@@ -121,7 +121,7 @@ class StatefulSetsScenario:
         """Leave nothing behind for the next scenario."""
         inside = f"namespaces/{BROKER_NAMESPACE}"
         for path in (
-            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.shop}",
+            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.namespace}",
             f"/apis/hanse.dev/v1alpha1/{inside}/statefulsetparts",
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
         ):
@@ -136,17 +136,17 @@ class StatefulSetsScenario:
         notes = dict(marks or {})
         if balanced:
             notes["federation.kubernetes.io/statefulset-lb-needed"] = "true"
-        await self.admin(BROKER).create(headless("etcd", self.scenario.shop))
-        meta = Meta(name="store", namespace=self.scenario.shop, annotations=notes)
+        await self.admin(BROKER).create(headless("etcd", self.scenario.namespace))
+        meta = Meta(name="store", namespace=self.scenario.namespace, annotations=notes)
         return await self.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
 
     async def edit(self, change: Wire, where: ClusterId = BROKER, name: str = "store") -> None:
         """Change a StatefulSet as people do."""
-        await self.admin(where).patch(StatefulSet, name, self.scenario.shop, change)
+        await self.admin(where).patch(StatefulSet, name, self.scenario.namespace, change)
 
     async def scale(self, replicas: int) -> None:
         """As `kubectl scale` does."""
-        path = f"/apis/apps/v1/namespaces/{self.scenario.shop}/statefulsets/store/scale"
+        path = f"/apis/apps/v1/namespaces/{self.scenario.namespace}/statefulsets/store/scale"
         body = msgspec.json.encode({"spec": {"replicas": replicas}})
         content = "application/merge-patch+json"
         await self.admin(BROKER).send(Request("PATCH", path, body=body, content_type=content))
@@ -163,12 +163,12 @@ class StatefulSetsScenario:
 
     async def found(self, cluster: ClusterId, kind: type[K], name: str) -> K | None:
         try:
-            return await self.admin(cluster).read(kind, name, self.scenario.shop)
+            return await self.admin(cluster).read(kind, name, self.scenario.namespace)
         except NotFound:
             return None
 
     async def door(self) -> StatefulSet:
-        return await self.admin(BROKER).read(StatefulSet, "store", self.scenario.shop)
+        return await self.admin(BROKER).read(StatefulSet, "store", self.scenario.namespace)
 
     def shares(self, **expected: int) -> Check[None]:
         """That each cluster runs so many replicas, all ready; others have no StatefulSet."""
@@ -198,14 +198,14 @@ class StatefulSetsScenario:
 
         return check
 
-    def is_told(self, **reasons: str) -> Check[dict[str, str]]:
+    def has_conditions(self, **reasons: str) -> Check[dict[str, str]]:
         """That the door's conditions have these reasons; gives their messages."""
 
         async def check() -> dict[str, str]:
             door = await self.door()
-            told = {c.type: c for c in door.status.conditions}
-            assert {n: told[n].reason for n in reasons if n in told} == reasons, told
-            return {c.type: c.message for c in told.values()}
+            observed = {c.type: c for c in door.status.conditions}
+            assert {n: observed[n].reason for n in reasons if n in observed} == reasons, observed
+            return {c.type: c.message for c in observed.values()}
 
         return check
 
@@ -231,7 +231,9 @@ class StatefulSetsScenario:
         return check
 
     async def listed(self, cluster: ClusterId, kind: type[K]) -> list[K]:
-        return list((await self.admin(cluster).list(kind, namespace=self.scenario.shop)).objects)
+        return list(
+            (await self.admin(cluster).list(kind, namespace=self.scenario.namespace)).objects
+        )
 
     async def pods(self, cluster: ClusterId) -> dict[str, Pod]:
         return {p.metadata.name: p for p in await self.listed(cluster, Pod)}
@@ -258,7 +260,7 @@ class StatefulSetsScenario:
                     assert left in ([], ["etcd"]), (cluster, left)
             assert await self.listed(BROKER, StatefulSetShares) == []
             parts = (await self.admin(BROKER).list(StatefulSetPart)).objects
-            ours = [p.spec for p in parts if p.spec.namespace == self.scenario.shop]
+            ours = [p.spec for p in parts if p.spec.namespace == self.scenario.namespace]
             assert [p for p in ours if not p.ended] == [], "who still runs a part of it"
 
         return check

@@ -13,7 +13,7 @@ from hanse.model.dns.zones import View
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.fleet import NODATA, NXDOMAIN
-from tests.scenarios.names import Asked, names_of
+from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
 
 ZONE = "clusterset.local"
@@ -35,11 +35,11 @@ async def served(services: ServicesScenario, cluster: str, name: str, ports: dic
 
 async def test_names_of_services_with_addresses(services: ServicesScenario) -> None:
     scenario = services.scenario
-    web = f"web.{scenario.shop}.svc.{ZONE}"
+    web = f"web.{scenario.namespace}.svc.{ZONE}"
     async with AsyncExitStack() as stack:
-        ask = await stack.enter_async_context(names_of(scenario, "hamburg", NOBODY))
+        ask = await stack.enter_async_context(serve_names(scenario, "hamburg", NOBODY))
         near = await stack.enter_async_context(
-            names_of(scenario, "lubeck", View("lubeck", local="lubeck"))
+            serve_names(scenario, "lubeck", View("lubeck", local="lubeck"))
         )
         await scenario.eventually(ask.answers(web, "A", code=NXDOMAIN))
         own = await services.serve("lubeck", "web", {"http": 80, "tls": 443})
@@ -71,7 +71,7 @@ async def test_names_of_services_with_addresses(services: ServicesScenario) -> N
         await scenario.eventually(ask.answers(f"lubeck.{web}", "A", code=NODATA))
 
 
-async def _negative(ask: Asked, web: str) -> None:
+async def _negative(ask: DnsClient, web: str) -> None:
     for name, rtype, code in (
         (web, "AAAA", NODATA),
         (web, "TXT", NODATA),
@@ -96,7 +96,7 @@ async def _negative(ask: Asked, web: str) -> None:
 
 async def test_names_of_pods(services: ServicesScenario) -> None:
     scenario = services.scenario
-    db = f"db.{scenario.shop}.svc.{ZONE}"
+    db = f"db.{scenario.namespace}.svc.{ZONE}"
     for cluster, slot in (("bergen", "c"), ("hamburg", "d")):
         await services.serve(cluster, "db", headless=True)
         await services.export(cluster, "db")
@@ -104,7 +104,7 @@ async def test_names_of_pods(services: ServicesScenario) -> None:
         await services.pods(cluster, "db", True, True, slot=slot, hostnames=hostnames)
     first, second = "10.200.99.1", "10.200.99.2"
     third, fourth = "10.200.100.1", "10.200.100.2"
-    async with names_of(scenario, "lubeck", View("lubeck", local="lubeck")) as ask:
+    async with serve_names(scenario, "lubeck", View("lubeck", local="lubeck")) as ask:
         await scenario.eventually(ask.answers(db, "A", first, second, third, fourth))
         await scenario.eventually(ask.answers(f"bergen.{db}", "A", first, second))
         await scenario.eventually(ask.answers(f"db-1.bergen.{db}", "A", second))
@@ -125,7 +125,7 @@ async def test_names_of_pods(services: ServicesScenario) -> None:
         await scenario.eventually(ask.answers(f"db-0.bergen.{db}", "A", code=NXDOMAIN))
 
 
-async def _message(ask: Asked, name: str) -> list[object]:
+async def _message(ask: DnsClient, name: str) -> list[object]:
     told = await ask(name)
     assert told.message is not None
     return list(told.message.answer[0])
@@ -133,8 +133,8 @@ async def _message(ask: Asked, name: str) -> list[object]:
 
 async def test_names_in_the_profile_of_the_kep(services: ServicesScenario) -> None:
     scenario = services.scenario
-    await services.follow("kep-1645")
-    web = f"web.{scenario.shop}.svc.{ZONE}"
+    await services.set_profile("kep-1645")
+    web = f"web.{scenario.namespace}.svc.{ZONE}"
     await served(services, "bergen", "web", {"http": 80})
     await scenario.eventually(services.imports("lubeck", "web", "bergen"))
 
@@ -145,7 +145,7 @@ async def test_names_in_the_profile_of_the_kep(services: ServicesScenario) -> No
         return found.spec.ips
 
     ips = await scenario.eventually(addresses)
-    async with names_of(scenario, "lubeck", View("lubeck", local="lubeck")) as ask:
+    async with serve_names(scenario, "lubeck", View("lubeck", local="lubeck")) as ask:
         await scenario.eventually(ask.answers(web, "A", *ips))
         await scenario.eventually(ask.answers(f"_http._tcp.{web}", "SRV", f"0 50 80 {web}."))
         assert (await ask(f"bergen.{web}")).code == NXDOMAIN, "clusters are not named there"
@@ -153,10 +153,10 @@ async def test_names_in_the_profile_of_the_kep(services: ServicesScenario) -> No
 
 async def test_a_dead_cluster_leaves_the_answers(services: ServicesScenario) -> None:
     scenario = services.scenario
-    web = f"web.{scenario.shop}.svc.{ZONE}"
+    web = f"web.{scenario.namespace}.svc.{ZONE}"
     lubeck = await served(services, "lubeck", "web", {"http": 80})
     bergen = await served(services, "bergen", "web", {"http": 80})
-    async with names_of(scenario, "hamburg", NOBODY) as ask:
+    async with serve_names(scenario, "hamburg", NOBODY) as ask:
         await scenario.eventually(ask.answers(f"bergen.{web}", "A", bergen))
         await scenario.eventually(ask.answers(f"lubeck.{web}", "A", lubeck))
 

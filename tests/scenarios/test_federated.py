@@ -54,7 +54,7 @@ async def test_ha_the_same_service_in_several_clusters_is_one_everywhere(
 
     await federated.pods("lubeck", 1, 2)
     await scenario.eventually(federated.everywhere(lubeck=[L1, L2], bergen=[B1]))
-    await federated.admin("bergen").delete(Service, "web-in-bergen", federated.shop)
+    await federated.admin("bergen").delete(Service, "web-in-bergen", federated.namespace)
 
     await scenario.eventually(federated.everywhere(lubeck=[L1, L2]))
     await federated.edit("lubeck", Service, "web", {"metadata": {"annotations": {GLOBAL: None}}})
@@ -66,11 +66,11 @@ async def test_slicing_each_cluster_serves_what_all_others_use(
 ) -> None:
     scenario = federated.scenario
     for cluster in federated.membership.members:
-        marks = {GLOBAL: f"{cluster}-{federated.shop}"}
+        marks = {GLOBAL: f"{cluster}-{federated.namespace}"}
         await federated.join(cluster, 1, name="part", marks=marks)
 
     for cluster in federated.membership.members:
-        name = f"{cluster}-{federated.shop}"
+        name = f"{cluster}-{federated.namespace}"
         await scenario.eventually(federated.everywhere(name, **{cluster: [address(cluster, 1)]}))
 
 
@@ -103,7 +103,9 @@ async def test_an_external_name_is_ignored_and_told(federated: FederatedScenario
 
     await scenario.eventually(federated.everywhere(bergen=[B1]))
     await scenario.eventually(
-        federated.is_told("lubeck", Service, "web", "Federated", "ExternalName", federated.shop)
+        federated.has_conditions(
+            "lubeck", Service, "web", "Federated", "ExternalName", federated.namespace
+        )
     )
 
 
@@ -111,7 +113,7 @@ async def test_a_service_of_a_namespace_is_where_the_namespace_is_and_comes_with
     federated: FederatedScenario,
 ) -> None:
     scenario = federated.scenario
-    yard = f"{federated.shop}-yard"
+    yard = f"{federated.namespace}-yard"
     for cluster in ("lubeck", "bergen"):
         await scenario.make_namespace(cluster, yard)
     await federated.join("bergen", 1, marks={NAMESPACED: "all"}, space=yard)
@@ -134,7 +136,9 @@ async def test_a_later_member_with_another_protocol_is_left_out_until_it_agrees(
     udp = {"spec": {"ports": [{"port": 80, "name": "http", "protocol": "UDP"}]}}
     await federated.edit("bergen", Service, "web", udp)
     await scenario.eventually(
-        federated.is_told("bergen", Service, "web", "Federated", "ProtocolConflict", federated.shop)
+        federated.has_conditions(
+            "bergen", Service, "web", "Federated", "ProtocolConflict", federated.namespace
+        )
     )
     await scenario.eventually(federated.everywhere(lubeck=[L1]))
 
@@ -143,7 +147,9 @@ async def test_a_later_member_with_another_protocol_is_left_out_until_it_agrees(
 
     await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))
     await scenario.eventually(
-        federated.is_told("bergen", Service, "web", "Federated", "Joined", federated.shop)
+        federated.has_conditions(
+            "bergen", Service, "web", "Federated", "Joined", federated.namespace
+        )
     )
 
 
@@ -156,7 +162,7 @@ async def test_a_foreign_service_of_that_name_is_left_alone_until_it_goes(
     for cluster in ("lubeck", "bergen"):
         await scenario.eventually(federated.has(cluster, lubeck=[L1]))
     await scenario.eventually(
-        federated.is_told(
+        federated.has_conditions(
             "hamburg", Service, federated.web, "FederatedNameFree", "NameTaken", SYSTEM
         )
     )
@@ -182,7 +188,7 @@ async def test_what_people_and_a_mesh_put_on_services_stays(federated: Federated
     await federated.pods("lubeck", 1, 2)
     await scenario.eventually(federated.everywhere(lubeck=[L1, L2]))
 
-    member = await federated.find("lubeck", Service, "web", federated.shop)
+    member = await federated.find("lubeck", Service, "web", federated.namespace)
     made = await federated.find("bergen", Service, federated.web)
     assert member is not None
     assert made is not None
@@ -203,16 +209,16 @@ async def test_a_machine_is_a_service_without_any_leader(federated: FederatedSce
     await federated.machine("bergen", "db-2", "10.7.0.2")
 
     async def served() -> None:
-        listed = await federated.admin("bergen").list(EndpointSlice, namespace=federated.shop)
+        listed = await federated.admin("bergen").list(EndpointSlice, namespace=federated.namespace)
         found = [a for s in listed.objects for e in s.endpoints or () for a in e.addresses]
         assert sorted(found) == ["10.7.0.1", "10.7.0.2"]
 
     await scenario.eventually(served)
     for name in ("db-1", "db-2"):
-        await federated.admin("bergen").delete(VirtualMachine, name, federated.shop)
+        await federated.admin("bergen").delete(VirtualMachine, name, federated.namespace)
 
     async def gone() -> None:
-        assert await federated.find("bergen", Service, "db", federated.shop) is None
+        assert await federated.find("bergen", Service, "db", federated.namespace) is None
 
     await scenario.eventually(gone)
 
@@ -228,8 +234,8 @@ async def test_machines_and_native_services_join_federated_services(
         federated.everywhere(bergen=["10.7.0.1"], hamburg=["203.0.113.8"], lubeck=[L1])
     )
 
-    await federated.admin("bergen").delete(VirtualMachine, "db-1", federated.shop)
-    await federated.admin("hamburg").delete(NativeService, "cloud", federated.shop)
+    await federated.admin("bergen").delete(VirtualMachine, "db-1", federated.namespace)
+    await federated.admin("hamburg").delete(NativeService, "cloud", federated.namespace)
 
     await scenario.eventually(federated.everywhere(lubeck=[L1]))
 

@@ -47,7 +47,7 @@ async def test_groups_and_outside_names_come_with_their_kinds(federated: Federat
     await scenario.eventually(federated.everywhere(lubeck=[L1]))
 
     for kind in (ClusterGroup, Group, DNSEndpoint):
-        await federated.teach("bergen", kind)
+        await federated.install_crds("bergen", kind)
 
     async def told() -> None:
         whole = await federated.find("bergen", ClusterGroup, web, "")
@@ -66,7 +66,7 @@ async def test_groups_and_outside_names_come_with_their_kinds(federated: Federat
     for prefix in ("external-dns.alpha.kubernetes.io", "external-dns.kubernetes.io"):
         assert found.metadata.annotations[f"{prefix}/hostname"] == f"{web}.example.org"
         assert found.metadata.annotations[f"{prefix}/target"] == L1
-    await federated.admin("lubeck").delete(Service, "web", federated.shop)
+    await federated.admin("lubeck").delete(Service, "web", federated.namespace)
 
     async def gone() -> None:
         assert await federated.find("bergen", ClusterGroup, web, "") is None
@@ -80,14 +80,14 @@ async def test_machines_of_all_sources_are_one_service_and_entities(
 ) -> None:
     scenario = federated.scenario
     for kind in (CloudMachine, VirtualMachineInstance, ExternalEntity):
-        await federated.teach("bergen", kind)
+        await federated.install_crds("bergen", kind)
     admin = federated.admin("bergen")
     await federated.machine("bergen", "ours", "10.7.0.1")
     cloud = CloudInterface(ips=(CloudAddress(address="10.7.0.2", address_type="InternalIP"),))
     await federated.put_with_status(
         "bergen",
         CloudMachine(
-            metadata=Meta(name="nephes", namespace=federated.shop),
+            metadata=Meta(name="nephes", namespace=federated.namespace),
             status=CloudMachineStatus(
                 tags={TAG: "db"}, network_interfaces=(cloud,), state="running"
             ),
@@ -97,16 +97,16 @@ async def test_machines_of_all_sources_are_one_service_and_entities(
     await federated.put_with_status(
         "bergen",
         VirtualMachineInstance(
-            metadata=Meta(name="kubevirts", namespace=federated.shop, labels={TAG: "db"}),
+            metadata=Meta(name="kubevirts", namespace=federated.namespace, labels={TAG: "db"}),
             status=VirtualMachineInstanceStatus(phase="Running", interfaces=(inside,)),
         ),
     )
 
     async def served() -> None:
-        listed = await admin.list(EndpointSlice, namespace=federated.shop)
+        listed = await admin.list(EndpointSlice, namespace=federated.namespace)
         found = [a for s in listed.objects for e in s.endpoints or () for a in e.addresses]
         assert sorted(found) == ["10.7.0.1", "10.7.0.2", "10.7.0.3"]
-        entities = (await admin.list(ExternalEntity, namespace=federated.shop)).objects
+        entities = (await admin.list(ExternalEntity, namespace=federated.namespace)).objects
         assert sorted(len(e.spec.endpoints) for e in entities) == [1, 1, 1, 3]
 
     await scenario.eventually(served)
@@ -119,9 +119,11 @@ async def test_a_service_in_the_way_of_a_machine_is_left_alone_and_told(
     await federated.machine("bergen", "db-1", "10.7.0.1")
 
     await federated.scenario.eventually(
-        federated.is_told("bergen", Service, "db", "MachineNameFree", "NameTaken", federated.shop)
+        federated.has_conditions(
+            "bergen", Service, "db", "MachineNameFree", "NameTaken", federated.namespace
+        )
     )
 
-    found = await federated.find("bergen", Service, "db", federated.shop)
+    found = await federated.find("bergen", Service, "db", federated.namespace)
     assert found is not None
     assert (found.metadata.uid, found.spec) == (theirs.metadata.uid, theirs.spec)

@@ -115,7 +115,7 @@ async def test_a_member_that_leaves_takes_its_endpoints_along_and_is_left_clean(
     for cluster in ("lubeck", "hamburg"):
         await scenario.eventually(federated.has(cluster, lubeck=[L1]))
     await scenario.eventually(federated.has("bergen"))
-    assert await federated.find("bergen", Service, "web", federated.shop) is not None
+    assert await federated.find("bergen", Service, "web", federated.namespace) is not None
 
 
 async def test_what_somebody_deletes_or_edits_is_put_back(federated: FederatedScenario) -> None:

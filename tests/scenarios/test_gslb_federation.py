@@ -19,8 +19,8 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from tests.support.federation import CRDS, define, put
-from tests.support.gslb_sites import Sites, balance
+from tests.support.federation import CRDS, create_or_patch, install_crds
+from tests.support.gslb_sites import GslbScenario, form_gslb
 from tests.support.scenario import Check, Features, Scenario, told
 
 pytestmark = pytest.mark.anyio
@@ -43,9 +43,9 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
+async def sites(scenario: Scenario) -> AsyncIterator[GslbScenario]:
     """Lubeck leads hamburg and bergen; every cluster has its agent."""
-    made = await balance(scenario)
+    made = await form_gslb(scenario)
     await made.policy("lubeck", controlPlaneHmOnly=True)
     await scenario.start_agents()
     yield made
@@ -54,7 +54,7 @@ async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
 
 
 async def test_followers_get_all_that_the_leader_has_and_it_says_so(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.rule("lubeck", ttl=9)
 
@@ -63,15 +63,15 @@ async def test_followers_get_all_that_the_leader_has_and_it_says_so(
         await scenario.eventually(sites.has(follower, GlobalDeploymentPolicy, "gdp"))
         (rule,) = await scenario.eventually(sites.has(follower, GSLBHostRule, "rule"))
         assert rule.spec.ttl == 9
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
-    await scenario.eventually(sites.tells("hamburg", current="won't federate objects"))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("hamburg", current="won't federate objects"))
 
 
 async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("lubeck", "192.0.2.11")
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await scenario.eventually(sites.answers("lubeck", "192.0.2.11"))
     await scenario.settled()
 
@@ -85,13 +85,13 @@ async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
 
 
 async def test_drift_is_repaired_strays_go_and_deletions_follow(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(sites.has("hamburg", GSLBConfig, "gc-1"))
     admin = sites.admin("hamburg")
 
     await admin.patch(GSLBConfig, "gc-1", NAMESPACE, {"spec": {"logLevel": "DEBUG"}})
-    await put(admin, sites.config("stray"))
+    await create_or_patch(admin, sites.config("stray"))
     await sites.rule("hamburg", "stray-rule")
 
     async def repaired() -> None:
@@ -108,33 +108,37 @@ async def test_drift_is_repaired_strays_go_and_deletions_follow(
 
 
 async def test_what_goes_with_its_kind_where_it_was_made_stays_with_the_followers(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", "192.0.2.3")
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await scenario.eventually(sites.answers("hamburg", "192.0.2.3"))
 
     paths = [f"{CRDS}/{k.kind.plural}.{k.kind.group}" for k in (GSLBConfig, GlobalDeploymentPolicy)]
     for path in paths:
         await sites.admin("lubeck").send(Request("DELETE", path))
 
-    reasons = await scenario.eventually(sites.tells("lubeck", current="invalid AMKOCluster object"))
+    reasons = await scenario.eventually(
+        sites.has_conditions("lubeck", current="invalid AMKOCluster object")
+    )
     assert "followers keep what they have" in reasons["current AMKOCluster Validation"]
     for path in paths:
         await scenario.eventually(_gone(sites.admin("lubeck"), path))
     for kind in (GSLBConfig, GlobalDeploymentPolicy):
-        await define(scenario, "lubeck", kind)
-    reasons = await scenario.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
+        await install_crds(scenario, "lubeck", kind)
+    reasons = await scenario.eventually(
+        sites.has_conditions("lubeck", GSLBConfig="failure in federation")
+    )
     assert "gc-1, which nobody deleted here: create it here" in reasons["GSLBConfig Federation"]
     for follower in ("hamburg", "bergen"):
         await sites.has(follower, GSLBConfig, "gc-1")()
         await sites.has(follower, GlobalDeploymentPolicy, "gdp")()
         await sites.answers(follower, "192.0.2.3")()
 
-    await put(sites.admin("lubeck"), sites.config())
+    await create_or_patch(sites.admin("lubeck"), sites.config())
     await sites.policy("lubeck", controlPlaneHmOnly=True)
 
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await scenario.eventually(sites.answers("hamburg", "192.0.2.3"))
 
 
@@ -150,28 +154,30 @@ def _gone(admin: Client, path: str) -> Check[None]:
 
 
 async def test_two_configurations_are_an_error_and_nothing_is_copied_or_deleted(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
 
-    await put(sites.admin("lubeck"), sites.config("second"))
+    await create_or_patch(sites.admin("lubeck"), sites.config("second"))
 
-    reasons = await scenario.eventually(sites.tells("lubeck", GSLBConfig="failure in federation"))
+    reasons = await scenario.eventually(
+        sites.has_conditions("lubeck", GSLBConfig="failure in federation")
+    )
     assert "gc-1, second" in reasons["GSLBConfig Federation"]
     await sites.has("hamburg", GSLBConfig, "gc-1")()
     await sites.admin("lubeck").delete(GSLBConfig, "gc-1", NAMESPACE)
     await scenario.eventually(sites.has("hamburg", GSLBConfig, "second"))
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
 
 
 async def test_a_member_with_another_version_is_left_out_until_it_is_upgraded(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await sites.amko("hamburg", version="1.4.2")
     some = "error in validating some member clusters"
     reasons = await scenario.eventually(
-        sites.tells("lubeck", **{"member cluster validation": some})
+        sites.has_conditions("lubeck", **{"member cluster validation": some})
     )
     assert reasons["member cluster validation"] == (
         "version mismatch, current AMKO: 1.5.1, AMKO in cluster hamburg: 1.4.2"
@@ -186,13 +192,13 @@ async def test_a_member_with_another_version_is_left_out_until_it_is_upgraded(
 
 
 async def test_a_member_that_cannot_be_reached_is_told_and_catches_up(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     scenario.network.cut("lubeck", site_of("hamburg"))
     some = "some member cluster clients couldn't be fetched"
     reasons = await scenario.eventually(
-        sites.tells("lubeck", **{"member cluster initialisation": some})
+        sites.has_conditions("lubeck", **{"member cluster initialisation": some})
     )
     assert reasons["member cluster initialisation"].startswith("cluster hamburg cannot be reached")
     await sites.rule("lubeck")
@@ -201,29 +207,31 @@ async def test_a_member_that_cannot_be_reached_is_told_and_catches_up(
     scenario.network.heal("lubeck", site_of("hamburg"))
 
     await scenario.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
 
 
 async def test_a_secret_that_was_rotated_counts_without_a_restart(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
-    await put(sites.admin("lubeck"), await sites.contexts("hamburg", "bergen", broken=["bergen"]))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    await create_or_patch(
+        sites.admin("lubeck"), await sites.contexts("hamburg", "bergen", broken=["bergen"])
+    )
     some = "some member cluster clients couldn't be fetched"
     reasons = await scenario.eventually(
-        sites.tells("lubeck", **{"member cluster initialisation": some})
+        sites.has_conditions("lubeck", **{"member cluster initialisation": some})
     )
     assert "exec is refused" in reasons["member cluster initialisation"]
 
-    await put(sites.admin("lubeck"), await sites.contexts("hamburg", "bergen"))
+    await create_or_patch(sites.admin("lubeck"), await sites.contexts("hamburg", "bergen"))
 
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
 
 
 async def test_a_cluster_that_refuses_a_copy_is_told_and_gets_it_when_it_can(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
 
     async with AsyncExitStack() as stack:
         for follower, status in (
@@ -233,16 +241,16 @@ async def test_a_cluster_that_refuses_a_copy_is_told_and_gets_it_when_it_can(
             await stack.enter_async_context(_taking_one_member_only(sites, follower))
             await scenario.eventually(_refuses(sites, follower))
             await sites.admin(follower).delete(GSLBConfig, "gc-1", NAMESPACE)
-            reasons = await scenario.eventually(sites.tells("lubeck", GSLBConfig=status))
+            reasons = await scenario.eventually(sites.has_conditions("lubeck", GSLBConfig=status))
             assert f"cluster {follower}: " in reasons["GSLBConfig Federation"]
             assert "memberClusters" in reasons["GSLBConfig Federation"]
 
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await sites.has("hamburg", GSLBConfig, "gc-1")()
 
 
 @asynccontextmanager
-async def _taking_one_member_only(sites: Sites, cluster: str) -> AsyncIterator[None]:
+async def _taking_one_member_only(sites: GslbScenario, cluster: str) -> AsyncIterator[None]:
     """Let a cluster's definition of GSLBConfig be stricter for a while."""
     field = "spec/properties/memberClusters/maxItems"
     path = f"/spec/versions/0/schema/openAPIV3Schema/properties/{field}"
@@ -261,7 +269,7 @@ async def _taking_one_member_only(sites: Sites, cluster: str) -> AsyncIterator[N
         await allow(100)
 
 
-def _refuses(sites: Sites, cluster: str) -> Check[None]:
+def _refuses(sites: GslbScenario, cluster: str) -> Check[None]:
     async def check() -> None:
         try:
             await sites.admin(cluster).create(sites.config("probe"))
@@ -277,10 +285,10 @@ def _refuses(sites: Sites, cluster: str) -> Check[None]:
 
 
 async def test_site_failure_another_cluster_leads_with_another_controller(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("hamburg", "192.0.2.12")
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await scenario.eventually(sites.answers("hamburg", "192.0.2.12"))
     await scenario.kill_agent("lubeck")
     for other in ("hamburg", "bergen"):
@@ -296,14 +304,14 @@ async def test_site_failure_another_cluster_leads_with_another_controller(
 
     await scenario.eventually(follows)
     reasons = await scenario.eventually(
-        sites.tells("hamburg", current="valid AMKOCluster object", GSLBConfig=FEDERATED)
+        sites.has_conditions("hamburg", current="valid AMKOCluster object", GSLBConfig=FEDERATED)
     )
     assert "lubeck cannot be reached" in reasons["member cluster initialisation"]
     await sites.answers("hamburg", "192.0.2.12")()
 
 
 async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("hamburg", "192.0.2.12")
     await sites.serve("bergen", "192.0.2.13")
@@ -321,7 +329,7 @@ async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
     assert copy.metadata.annotations["gslb.hanse.dev/leader"].endswith("/hamburg")
 
 
-def _ttl_of(sites: Sites, cluster: str, ttl: int) -> Check[None]:
+def _ttl_of(sites: GslbScenario, cluster: str, ttl: int) -> Check[None]:
     async def check() -> None:
         (found,) = await sites.has(cluster, GlobalDeploymentPolicy, "gdp")()
         assert found.spec.ttl == ttl
@@ -330,21 +338,21 @@ def _ttl_of(sites: Sites, cluster: str, ttl: int) -> Check[None]:
 
 
 async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", "192.0.2.13")
     await scenario.eventually(sites.answers("bergen", "192.0.2.13"))
     await scenario.kill_agent("lubeck")
     scenario.network.cut("hamburg", site_of("lubeck"))
     await sites.lead("hamburg")
-    await scenario.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
+    await scenario.eventually(sites.has_conditions("hamburg", GSLBConfig=FEDERATED))
 
     scenario.network.heal("hamburg", site_of("lubeck"))
     await scenario.start_agent("lubeck")
 
     stopped = {"member cluster validation": "validation of member clusters failed"}
     for one, other in (("lubeck", "hamburg"), ("hamburg", "lubeck")):
-        reasons = await scenario.eventually(sites.tells(one, **stopped))
+        reasons = await scenario.eventually(sites.has_conditions(one, **stopped))
         assert reasons["member cluster validation"] == (
             f"AMKO in cluster {other} is also a leader, conflicting state"
         )
@@ -357,21 +365,21 @@ async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
 
     await sites.lead("lubeck", False)
 
-    await scenario.eventually(sites.tells("hamburg", **GOOD))
+    await scenario.eventually(sites.has_conditions("hamburg", **GOOD))
     await scenario.eventually(sites.answers("bergen", "192.0.2.13", "192.0.2.12"))
-    await scenario.eventually(sites.tells("lubeck", current="won't federate objects"))
+    await scenario.eventually(sites.has_conditions("lubeck", current="won't federate objects"))
     (config,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
     assert "gslb.hanse.dev/epoch" not in config.metadata.annotations
 
 
 async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await scenario.kill_agent("lubeck")
     scenario.network.cut("hamburg", site_of("lubeck"))
     await sites.lead("hamburg")
-    await scenario.eventually(sites.tells("hamburg", GSLBConfig=FEDERATED))
+    await scenario.eventually(sites.has_conditions("hamburg", GSLBConfig=FEDERATED))
     await sites.policy("hamburg", ttl=5)
     await scenario.eventually(_ttl_of(sites, "bergen", 5))
 
@@ -379,13 +387,13 @@ async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(
     await scenario.start_agent("lubeck")
 
     stopped = {"member cluster validation": "validation of member clusters failed"}
-    reasons = await scenario.eventually(sites.tells("lubeck", **stopped))
+    reasons = await scenario.eventually(sites.has_conditions("lubeck", **stopped))
     assert "cluster hamburg leads since epoch 2" in reasons["member cluster validation"]
     await scenario.always(_ttl_of(sites, "bergen", 5), CALM)
 
 
 async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     async def follows() -> None:
         (own,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
@@ -393,22 +401,22 @@ async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
         assert "gslb.hanse.dev/epoch" not in own.metadata.annotations
 
     for _ in range(12):
-        await scenario.eventually(sites.tells("lubeck", **GOOD), within=SECONDS)
+        await scenario.eventually(sites.has_conditions("lubeck", **GOOD), within=SECONDS)
         await sites.lead("lubeck", False)
         await scenario.eventually(follows, within=SECONDS)
         await sites.lead("lubeck")
 
 
 async def test_however_often_a_person_changes_who_leads_it_is_told_at_once(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
-    await scenario.eventually(sites.tells("lubeck", **GOOD))
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     bad = {"member cluster validation": "validation of member clusters failed"}
 
     for _ in range(9):
         await sites.lead("hamburg")
-        await scenario.eventually(sites.tells("lubeck", **bad), SECONDS)
+        await scenario.eventually(sites.has_conditions("lubeck", **bad), SECONDS)
         await sites.lead("hamburg", False)
-        await scenario.eventually(sites.tells("lubeck", **GOOD), SECONDS)
-        follows = sites.tells("hamburg", current="won't federate objects")
+        await scenario.eventually(sites.has_conditions("lubeck", **GOOD), SECONDS)
+        follows = sites.has_conditions("hamburg", current="won't federate objects")
         await scenario.eventually(follows, SECONDS)

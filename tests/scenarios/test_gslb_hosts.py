@@ -13,8 +13,8 @@ from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.objects import Meta
-from tests.support.federation import define, put
-from tests.support.gslb_sites import HOST, Sites, balance
+from tests.support.federation import create_or_patch, install_crds
+from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
 from tests.support.scenario import Check, Features, Scenario
 
 pytestmark = pytest.mark.anyio
@@ -30,11 +30,11 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
+async def sites(scenario: Scenario) -> AsyncIterator[GslbScenario]:
     """One host in three clusters; lubeck leads and watches them every second."""
-    made = await balance(scenario)
+    made = await form_gslb(scenario)
     quick = ConfigMap(metadata=Meta(name="quick", namespace=NAMESPACE), data=QUICK)
-    await put(made.admin("lubeck"), quick)
+    await create_or_patch(made.admin("lubeck"), quick)
     await made.policy("lubeck", healthMonitorTemplate="quick")
     for cluster, address in zip(made.members, (LUBECK, HAMBURG, BERGEN), strict=True):
         await made.serve(cluster, address)
@@ -46,7 +46,7 @@ async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
 
 
 async def test_weights_are_met_and_every_cluster_answers_alike(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     split = [{"cluster": "lubeck", "weight": 3}, {"cluster": "hamburg", "weight": 1}]
     split.append({"cluster": "bergen", "weight": 1, "priority": 1})
@@ -59,7 +59,7 @@ async def test_weights_are_met_and_every_cluster_answers_alike(
 
 
 async def test_the_next_priority_serves_when_all_above_it_are_down_and_gives_way_again(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     split = [{"cluster": "lubeck", "priority": 20}]
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=split)
@@ -77,7 +77,7 @@ async def test_the_next_priority_serves_when_all_above_it_are_down_and_gives_way
 
 
 async def test_a_new_leader_watches_members_as_the_old_one_did(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(_has_monitor(sites, "hamburg"))
     await scenario.kill_agent("lubeck")
@@ -91,7 +91,7 @@ async def test_a_new_leader_watches_members_as_the_old_one_did(
     assert found.status.error_status == ""
 
 
-def _has_monitor(sites: Sites, cluster: str) -> Check[None]:
+def _has_monitor(sites: GslbScenario, cluster: str) -> Check[None]:
     async def check() -> None:
         found = await sites.admin(cluster).read(ConfigMap, "quick", NAMESPACE)
         assert found.data == QUICK
@@ -100,10 +100,10 @@ def _has_monitor(sites: Sites, cluster: str) -> Check[None]:
 
 
 async def test_a_member_that_comes_back_for_a_moment_is_not_trusted_yet(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     slow = {**QUICK, "up": "5", "interval": "1"}
-    await put(
+    await create_or_patch(
         sites.admin("lubeck"),
         ConfigMap(metadata=Meta(name="slow", namespace=NAMESPACE), data=slow),
     )
@@ -118,7 +118,7 @@ async def test_a_member_that_comes_back_for_a_moment_is_not_trusted_yet(
 
 
 async def test_a_consistent_hash_gives_a_client_always_the_same(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     settings = {"lbAlgorithm": "GSLB_ALGORITHM_CONSISTENT_HASH", "hashMask": 24}
     await sites.policy("lubeck", healthMonitorTemplate="quick", poolAlgorithmSettings=settings)
@@ -135,7 +135,9 @@ async def test_a_consistent_hash_gives_a_client_always_the_same(
     await scenario.eventually(always_one)
 
 
-async def test_clients_get_the_cluster_near_to_them(sites: Sites, scenario: Scenario) -> None:
+async def test_clients_get_the_cluster_near_to_them(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
     sites.regions = (("198.51.100.0/24", "bergen"),)
     settings = {"lbAlgorithm": "GSLB_ALGORITHM_GEO"}
     await sites.policy("lubeck", healthMonitorTemplate="quick", poolAlgorithmSettings=settings)
@@ -145,7 +147,7 @@ async def test_clients_get_the_cluster_near_to_them(sites: Sites, scenario: Scen
 
 
 async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.rule(
         "lubeck",
@@ -162,7 +164,7 @@ async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
 
 
 async def test_what_makes_no_sense_is_told_and_only_who_is_ready_changes_answers(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=[{"cluster": "paris"}])
 
@@ -188,7 +190,7 @@ async def test_what_makes_no_sense_is_told_and_only_who_is_ready_changes_answers
     await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
 
 
-def _rule_says(sites: Sites, status: str, error: str) -> Check[None]:
+def _rule_says(sites: GslbScenario, status: str, error: str) -> Check[None]:
     async def check() -> None:
         rule = await sites.admin("lubeck").read(GSLBHostRule, "rule", NAMESPACE)
         assert rule.status.status == status, rule.status
@@ -198,7 +200,7 @@ def _rule_says(sites: Sites, status: str, error: str) -> Check[None]:
 
 
 async def test_a_cluster_that_cannot_be_seen_keeps_its_members_through_a_restart(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     scenario.network.cut("lubeck", site_of("bergen"))
     await scenario.kill_agent("lubeck")
@@ -212,7 +214,7 @@ async def test_a_cluster_that_cannot_be_seen_keeps_its_members_through_a_restart
 
 
 async def test_the_last_member_takes_the_service_with_it_everywhere(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     for cluster in sites.members:
         await sites.stop_serving(cluster)
@@ -229,7 +231,9 @@ RESPONSES: tuple[tuple[dict[str, str | None], list[str]], ...] = (
 )
 
 
-async def test_when_all_are_down_the_answer_is_as_said(sites: Sites, scenario: Scenario) -> None:
+async def test_when_all_are_down_the_answer_is_as_said(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
     sites.hosts.down |= {LUBECK, HAMBURG, BERGEN}
 
     async def all_down() -> None:
@@ -244,7 +248,7 @@ async def test_when_all_are_down_the_answer_is_as_said(sites: Sites, scenario: S
 
 
 async def test_a_load_balancer_that_has_but_a_name_serves_wherever_that_leads(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     sites.names.addresses["lb.example.com"] = [BERGEN]
     await sites.stop_serving("bergen")
@@ -266,14 +270,14 @@ async def test_a_load_balancer_that_has_but_a_name_serves_wherever_that_leads(
 
 
 async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", BERGEN, host="*.global.test", name="wild")
 
     await scenario.eventually(_warned(sites, "spec.rules[0].host: '*.global.test' is no name"))
 
     async def told_there() -> None:
-        listed = await sites.admin("bergen").list(Event, namespace=scenario.shop)
+        listed = await sites.admin("bergen").list(Event, namespace=scenario.namespace)
         told = [e for e in listed.objects if e.involved_object.name == "wild"]
         assert [(e.reason, e.type) for e in told] == [("NotBalanced", "Warning")]
 
@@ -283,30 +287,30 @@ async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
 
 
 async def test_hosts_of_other_names_serve_the_global_name_that_rules_give_them(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     everywhere = "everywhere.global.test"
     for cluster, address in (("lubeck", "192.0.2.21"), ("bergen", "192.0.2.23")):
         local = f"local.{cluster}.test"
-        await define(scenario, cluster, AkoHostRule)
+        await install_crds(scenario, cluster, AkoHostRule)
         await sites.serve(cluster, address, host=local, name="local")
         host = VirtualHost(fqdn=local, gslb=GlobalName(fqdn=everywhere))
         rule = AkoHostRule(
-            metadata=Meta(name="local", namespace=scenario.shop),
+            metadata=Meta(name="local", namespace=scenario.namespace),
             spec=AkoHostRuleSpec(virtualhost=host),
         )
-        await put(sites.admin(cluster), rule)
+        await create_or_patch(sites.admin(cluster), rule)
     mapped = {"spec": {"useCustomGlobalFqdn": True}}
     await sites.admin("lubeck").patch(GSLBConfig, "gc-1", NAMESPACE, mapped)
 
     await scenario.eventually(sites.answers("hamburg", "192.0.2.21", "192.0.2.23", host=everywhere))
     await scenario.eventually(sites.answers("hamburg"))
 
-    await sites.admin("bergen").delete(AkoHostRule, "local", scenario.shop)
+    await sites.admin("bergen").delete(AkoHostRule, "local", scenario.namespace)
     await scenario.eventually(sites.answers("hamburg", "192.0.2.21", host=everywhere))
 
 
-def _warned(sites: Sites, *words: str) -> Check[None]:
+def _warned(sites: GslbScenario, *words: str) -> Check[None]:
     async def check() -> None:
         found = await sites.admin("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
         told = found.status.warnings

@@ -14,7 +14,7 @@ from hanse.model.crds import stand_ins
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gslb import NAMESPACE
 from tests.support.federation import CRDS
-from tests.support.gslb_sites import HOST, Sites, balance
+from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
 from tests.support.scenario import Check, Features, Scenario
 
 pytestmark = pytest.mark.anyio
@@ -28,14 +28,14 @@ def features() -> Features:
 
 
 @pytest.fixture
-async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
+async def sites(scenario: Scenario) -> AsyncIterator[GslbScenario]:
     """Lubeck leads; the host is served by the other two."""
     definition = next(d for d in stand_ins() if d["spec"]["names"]["kind"] == "DNSEndpoint")
     for cluster in scenario.names:
         body = msgspec.json.encode(definition)
         with suppress(AlreadyExists):
             await scenario.admin(cluster).send(Request("POST", CRDS, body=body))
-    made = await balance(scenario)
+    made = await form_gslb(scenario)
     await made.policy("lubeck", controlPlaneHmOnly=True, ttl=20)
     await made.serve("hamburg", HAMBURG)
     await made.serve("bergen", BERGEN)
@@ -48,7 +48,7 @@ async def sites(scenario: Scenario) -> AsyncIterator[Sites]:
         await scenario.admin(cluster).send(Request("DELETE", path))
 
 
-def publishes(sites: Sites, cluster: str, *targets: str) -> Check[None]:
+def publishes(sites: GslbScenario, cluster: str, *targets: str) -> Check[None]:
     """That a cluster has records of the host with these addresses; none: no object at all."""
 
     async def check() -> None:
@@ -61,7 +61,7 @@ def publishes(sites: Sites, cluster: str, *targets: str) -> Check[None]:
 
 
 async def test_the_leader_alone_publishes_the_merged_record(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
 
@@ -72,7 +72,7 @@ async def test_the_leader_alone_publishes_the_merged_record(
 
 
 async def test_another_leader_publishes_before_the_first_withdraws(
-    sites: Sites, scenario: Scenario
+    sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
     await scenario.settled()

@@ -14,7 +14,7 @@ from hanse.runtime.health import report
 from hanse.runtime.health_probe import NOTICED
 from hanse.runtime.slots import HELD, MOST_AT_ONCE
 from tests.scenarios.federated import GLOBAL, FederatedScenario, address, federated_scenario
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Features, Scenario
 
 pytestmark = pytest.mark.virtual
@@ -58,7 +58,9 @@ async def test_the_hung_one_is_told_and_catches_up(federated: FederatedScenario)
     await federated.pods("lubeck", 1, 2)
     await asyncio.sleep((NOTICED + SOON).total_seconds())
     for supervisor in federated.membership.supervisors:
-        await federated.membership.tells(supervisor, MembersReachable="MemberUnreachable")()
+        await federated.membership.has_conditions(
+            supervisor, MembersReachable="MemberUnreachable"
+        )()
         reconciler = scenario.agents[supervisor].agent.reconciler
         told = "[-] bergen: Unreachable it takes requests and answers none of them"
         assert told in report(reconciler)
@@ -72,7 +74,7 @@ async def test_the_hung_one_is_told_and_catches_up(federated: FederatedScenario)
     await scenario.eventually(federated.everywhere(lubeck=both))
     for supervisor in federated.membership.supervisors:
         await scenario.eventually(
-            federated.membership.tells(supervisor, MembersReachable="AllReachable")
+            federated.membership.has_conditions(supervisor, MembersReachable="AllReachable")
         )
 
 
@@ -84,7 +86,7 @@ def hang(federated: FederatedScenario, member: str) -> None:
 def slow_links(federated: FederatedScenario) -> None:
     for supervisor in federated.membership.supervisors:
         for member in federated.membership.members:
-            federated.scenario.network.link(supervisor, member).weather = Weather(delay=TRIP)
+            federated.scenario.network.link(supervisor, member).faults = LinkFaults(delay=TRIP)
 
 
 async def seconds_until_federated(federated: FederatedScenario, prefix: str, cluster: str) -> float:

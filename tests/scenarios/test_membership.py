@@ -8,21 +8,21 @@ from hanse.model.facts import Phase
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.toy_offers import shop_of
-from tests.support.federation import FederationScenario, federate, put
+from tests.support.federation import FederationScenario, create_or_patch, form_federation
 from tests.support.scenario import Check, Features, Scenario, told
 from tests.support.toy_leader import COLOURS, Flag
 
 
 @pytest.fixture
 def features(request: pytest.FixtureRequest) -> Features:
-    shop = shop_of(request.node.nodeid)
-    return lambda: (Membership(), Flag(shop))
+    namespace = shop_of(request.node.nodeid)
+    return lambda: (Membership(), Flag(namespace))
 
 
 @pytest.fixture
 async def membership(scenario: Scenario) -> FederationScenario:
     """A federation whose agents run, everybody is led, and every flag is red."""
-    membership = await federate(scenario)
+    membership = await form_federation(scenario)
     for supervisor in membership.supervisors:
         await paint(scenario, supervisor, "red")
     await scenario.start_agents()
@@ -33,14 +33,16 @@ async def membership(scenario: Scenario) -> FederationScenario:
 
 async def paint(scenario: Scenario, cluster: ClusterId, colour: str) -> None:
     """Let a supervisor fly this colour where it leads."""
-    meta = Meta(name=COLOURS, namespace=scenario.shop)
-    await put(scenario.admin(cluster), ConfigMap(metadata=meta, data={"colour": colour}))
+    meta = Meta(name=COLOURS, namespace=scenario.namespace)
+    await create_or_patch(
+        scenario.admin(cluster), ConfigMap(metadata=meta, data={"colour": colour})
+    )
 
 
 def flies(scenario: Scenario, colour: str, *clusters: ClusterId) -> Check[None]:
     async def check() -> None:
         for cluster in clusters:
-            flag = await scenario.admin(cluster).read(ConfigMap, "flag", scenario.shop)
+            flag = await scenario.admin(cluster).read(ConfigMap, "flag", scenario.namespace)
             assert flag.data == {"colour": colour}, f"{cluster} flies {flag.data}"
 
     return check
@@ -51,14 +53,16 @@ async def test_every_member_gets_a_leader_and_everybody_is_told(
 ) -> None:
     for supervisor in membership.supervisors:
         found = await scenario.eventually(
-            membership.tells(supervisor, Valid="Valid", MembersReachable="AllReachable", Led="Led")
+            membership.has_conditions(
+                supervisor, Valid="Valid", MembersReachable="AllReachable", Led="Led"
+            )
         )
         assert {m.cluster_id: m.reachable for m in found.status.members} == {
             "lubeck": True,
             "hamburg": True,
             "bergen": True,
         }
-    child = await scenario.eventually(membership.tells("bergen", Valid="Valid", Led="Led"))
+    child = await scenario.eventually(membership.has_conditions("bergen", Valid="Valid", Led="Led"))
     leaders = await membership.all_led()()
 
     assert leaders["lubeck"] == "lubeck"
@@ -89,7 +93,7 @@ async def test_a_new_token_is_used_without_losing_sight(
     agent = scenario.agent("lubeck")
     secret = await membership.secret_for("bergen")
 
-    await put(membership.admin("lubeck"), secret)
+    await create_or_patch(membership.admin("lubeck"), secret)
 
     async def uses_it() -> None:
         road = agent.roads.known["bergen"]
@@ -113,10 +117,10 @@ async def test_when_the_leaders_supervisor_dies_another_takes_over(
     await scenario.eventually(membership.is_led("bergen", heir), scenario.testbed.terms.lease * 3)
     await scenario.eventually(flies(scenario, "blue", "bergen", heir, leader))
 
-    async def is_told() -> None:
+    async def has_conditions() -> None:
         assert (await membership.told(heir)).status.leaders == (heir,)
 
-    await scenario.eventually(is_told)
+    await scenario.eventually(has_conditions)
 
 
 @pytest.mark.virtual
@@ -154,7 +158,7 @@ async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
     scenario.network.cut(other, "bergen")
     for supervisor in membership.supervisors:
         await scenario.eventually(
-            membership.tells(supervisor, MembersReachable="MemberUnreachable")
+            membership.has_conditions(supervisor, MembersReachable="MemberUnreachable")
         )
     await paint(scenario, leader, "blue")
     await paint(scenario, other, "green")
@@ -168,7 +172,9 @@ async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
     scenario.network.heal(other, "bergen")
 
     for supervisor in membership.supervisors:
-        await scenario.eventually(membership.tells(supervisor, MembersReachable="AllReachable"))
+        await scenario.eventually(
+            membership.has_conditions(supervisor, MembersReachable="AllReachable")
+        )
     await scenario.settled()
     await flies(scenario, "blue", leader, "bergen")()
     await flies(scenario, "green", other)()

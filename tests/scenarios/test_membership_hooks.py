@@ -14,7 +14,7 @@ from hanse.model.objects import Meta
 from hanse.model.verdict import Hook
 from tests.scenarios.networks import refusal
 from tests.support.federation import NAME as LEAGUE
-from tests.support.federation import FederationScenario, federate
+from tests.support.federation import FederationScenario, form_federation
 from tests.support.scenario import Check, Features, Scenario, told
 
 
@@ -31,7 +31,7 @@ def hooks() -> tuple[Hook, ...]:
 @pytest.fixture
 async def membership(scenario: Scenario) -> FederationScenario:
     """A federation with its agents, whose API servers ask."""
-    membership = await federate(scenario)
+    membership = await form_federation(scenario)
     await scenario.start_agents()
     for cluster in scenario.names:
         await scenario.eventually(is_asked(scenario, cluster))
@@ -114,7 +114,7 @@ async def test_while_the_agent_is_down_ids_are_safe_and_everything_else_goes_on(
 
     with pytest.raises(KubeError):
         await membership.admin("bergen").delete(ClusterClaim, CLUSTER_ID, "")
-    await scenario.make_namespace("bergen", f"{scenario.shop}-more")
+    await scenario.make_namespace("bergen", f"{scenario.namespace}-more")
 
     await scenario.start_agent("bergen")
     await scenario.eventually(is_asked(scenario, "bergen"))

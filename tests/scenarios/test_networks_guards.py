@@ -24,7 +24,7 @@ async def test_what_the_api_server_refuses_by_itself(tenancy: NetworksScenario) 
         assert "is kept by Hanse" in deny
         stolen = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
         told = await refusal(
-            anna.create(made(Service, "stolen", tenancy.scenario.shop, spec=stolen))
+            anna.create(made(Service, "stolen", tenancy.scenario.namespace, spec=stolen))
         )
         assert f"is of network {name}" in told
 

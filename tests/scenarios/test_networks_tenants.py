@@ -150,7 +150,7 @@ async def test_addresses_come_from_the_networks_own_pool_and_never_twice(
     )
     stolen = {**ports, "clusterIP": "10.91.0.29"}
     assert "is in a range of network" in await refusal(
-        anna.create(made(Service, "stolen", guarded.scenario.shop, spec=stolen))
+        anna.create(made(Service, "stolen", guarded.scenario.namespace, spec=stolen))
     )
     for at in range(5):  # 30 usable, two of them the network's own and 24 given
         await attempt(100 + at)
@@ -192,11 +192,13 @@ async def test_while_the_agent_is_down_only_tenants_wait(guarded: NetworksScenar
     anna = await guarded.tenants_way()
     door = guarded.scenario.agents["lubeck"]
     await guarded.scenario.kill_agent("lubeck")
-    guarded.scenario.testbed.keep_door(guarded.scenario.testbed.open_door(door.name), None)
+    guarded.scenario.testbed.set_webhook_server(
+        guarded.scenario.testbed.webhook_endpoint(door.name), None
+    )
 
     told = await refusal(anna.create(made(Pod, "web", space, spec=POD)))
     assert "failed calling webhook" in told
-    plain = guarded.scenario.shop
+    plain = guarded.scenario.namespace
     await anna.create(made(Pod, "web", plain, spec=POD))
     await anna.create(made(Service, "web", plain, spec={"ports": [{"port": 80}]}))
     await guarded.scenario.start_agent("lubeck")

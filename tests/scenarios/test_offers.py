@@ -15,7 +15,7 @@ async def test_an_offer_reaches_every_cluster(
     await toy_offers.offer("lubeck", "bread", "3")
 
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
-    await scenario.eventually(toy_offers.is_told("lubeck", "bread", "yes"))
+    await scenario.eventually(toy_offers.has_conditions("lubeck", "bread", "yes"))
 
 
 async def test_offers_of_one_name_are_shown_together(
@@ -52,7 +52,7 @@ async def test_a_withdrawal_removes_everywhere(
 
     await scenario.eventually(toy_offers.nowhere("bread"))
     await toy_offers.everywhere("salt", lubeck="8")()
-    assert await toy_offers.found(BROKER, f"{scenario.shop}.bread.lubeck", HOME) is None
+    assert await toy_offers.found(BROKER, f"{scenario.namespace}.bread.lubeck", HOME) is None
 
 
 async def test_a_copy_edited_by_hand_is_repaired(
@@ -115,18 +115,18 @@ async def test_a_foreign_object_of_our_name_is_untouched_and_told_and_replaced_w
 async def test_a_foreign_record_is_told_where_the_offer_is(
     scenario: Scenario, toy_offers: OffersScenario
 ) -> None:
-    record = f"{scenario.shop}.bread.lubeck"
+    record = f"{scenario.namespace}.bread.lubeck"
     mine = await toy_offers.squat(BROKER, record, HOME)
 
     await toy_offers.offer("lubeck", "bread", "3")
 
-    await scenario.eventually(toy_offers.is_told("lubeck", "bread", "exists already"))
+    await scenario.eventually(toy_offers.has_conditions("lubeck", "bread", "exists already"))
     assert await toy_offers.found(BROKER, record, HOME) == mine
 
     await scenario.admin(BROKER).delete(ConfigMap, record, HOME)
 
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
-    await scenario.eventually(toy_offers.is_told("lubeck", "bread", "yes"))
+    await scenario.eventually(toy_offers.has_conditions("lubeck", "bread", "yes"))
 
 
 async def test_a_settled_fleet_writes_nothing(

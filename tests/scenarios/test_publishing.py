@@ -52,9 +52,9 @@ async def services(
     testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[ServicesScenario]:
     """Every agent publishes into the scenario's own namespace of its cluster."""
-    shop = shop_of(request.node.nodeid)
-    options = app.Options(publishing=PublishingOptions(ZONE, endpoints_in=shop))
-    async with Scenario(testbed, shop, lambda: app.features(options)) as scenario:
+    namespace = shop_of(request.node.nodeid)
+    options = app.Options(publishing=PublishingOptions(ZONE, endpoints_in=namespace))
+    async with Scenario(testbed, namespace, lambda: app.features(options)) as scenario:
         services = ServicesScenario(scenario)
         await services.open()
         yield services
@@ -63,7 +63,7 @@ async def services(
         await services.close()
 
 
-async def teach(services: ServicesScenario) -> None:
+async def install_crds(services: ServicesScenario) -> None:
     """Bring ExternalDNS's kind to every cluster."""
     for cluster in services.scenario.names:
         try:
@@ -77,15 +77,17 @@ def published(services: ServicesScenario, cluster: str, **names: tuple[str, ...]
     """That exactly these addresses are published of these services."""
 
     async def check() -> None:
-        shop = services.scenario.shop
-        found = await services.admin(cluster).list(DNSEndpoint, namespace=shop)
+        namespace = services.scenario.namespace
+        found = await services.admin(cluster).list(DNSEndpoint, namespace=namespace)
         records = [r for one in found.objects for r in one.spec.endpoints if r.record_type == "A"]
-        told = {r.dns_name: r.targets for r in records if r.dns_name.endswith(f"{shop}.svc.{ZONE}")}
+        told = {
+            r.dns_name: r.targets for r in records if r.dns_name.endswith(f"{namespace}.svc.{ZONE}")
+        }
         service_names = {
-            n: t for n, t in told.items() if n.count(".") == f"x.{shop}.svc.{ZONE}".count(".")
+            n: t for n, t in told.items() if n.count(".") == f"x.{namespace}.svc.{ZONE}".count(".")
         }
         assert service_names == {
-            f"{n}.{shop}.svc.{ZONE}": tuple(sorted(set(a))) for n, a in names.items()
+            f"{n}.{namespace}.svc.{ZONE}": tuple(sorted(set(a))) for n, a in names.items()
         }
 
     return check
@@ -93,7 +95,7 @@ def published(services: ServicesScenario, cluster: str, **names: tuple[str, ...]
 
 async def test_services_are_published_and_withdrawn(services: ServicesScenario) -> None:
     scenario = services.scenario
-    await teach(services)
+    await install_crds(services)
     await scenario.start_agents()
     lubeck = await services.serve("lubeck")
     bergen = await services.serve("bergen")
@@ -118,6 +120,6 @@ async def test_publishing_begins_when_the_kind_is_brought(services: ServicesScen
     await services.export("lubeck")
     await scenario.eventually(services.everywhere("web", "lubeck"))
 
-    await teach(services)
+    await install_crds(services)
 
     await scenario.eventually(published(services, "bergen", web=(web.spec.cluster_ip,)))

@@ -28,7 +28,7 @@ LEASE = timedelta(seconds=3)
 
 async def exported(services: ServicesScenario, *clusters: str) -> None:
     for cluster in clusters:
-        await services.offer(cluster)
+        await services.serve_and_export(cluster)
     await services.scenario.eventually(services.everywhere("web", *clusters))
 
 
@@ -75,7 +75,7 @@ async def test_while_the_broker_cannot_be_reached_everything_stays(
     scenario.network.heal_all()
 
     await scenario.eventually(services.everywhere("web", "bergen"))
-    await scenario.eventually(services.knows("hamburg", bergen=[False]))
+    await scenario.eventually(services.has_endpoints("hamburg", bergen=[False]))
 
 
 async def test_an_agent_that_starts_without_the_broker_keeps_what_it_finds(
@@ -104,7 +104,7 @@ async def test_an_agent_that_missed_a_deletion_makes_up_for_it(
     await exported(services, "bergen", "lubeck")
 
     await scenario.kill_agent("lubeck")
-    await services.admin("lubeck").delete(kind, "web", scenario.shop)
+    await services.admin("lubeck").delete(kind, "web", scenario.namespace)
     await scenario.start_agent("lubeck")
 
     await scenario.eventually(services.everywhere("web", "bergen"))
@@ -117,14 +117,14 @@ async def test_an_agent_that_missed_the_end_of_a_namespace_withdraws_what_was_in
     await exported(services, "bergen", "lubeck")
 
     await scenario.kill_agent("lubeck")
-    await scenario.delete_namespace("lubeck", scenario.shop)
-    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.shop))
+    await scenario.delete_namespace("lubeck", scenario.namespace)
+    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.namespace))
     await scenario.start_agent("lubeck")
 
     for cluster in ("bergen", "hamburg"):
         await scenario.eventually(services.imports(cluster, "web", "bergen"))
 
-    await scenario.make_namespace("lubeck", scenario.shop)
+    await scenario.make_namespace("lubeck", scenario.namespace)
 
     await scenario.eventually(services.everywhere("web", "bergen"))
 
@@ -135,11 +135,11 @@ async def test_a_namespace_that_ends_unexports_and_made_anew_imports_again(
     scenario = services.scenario
     await exported(services, "bergen", "lubeck")
 
-    await scenario.delete_namespace("lubeck", scenario.shop)
-    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.shop))
+    await scenario.delete_namespace("lubeck", scenario.namespace)
+    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.namespace))
     for cluster in ("bergen", "hamburg"):
         await scenario.eventually(services.imports(cluster, "web", "bergen"))
-    await scenario.make_namespace("lubeck", scenario.shop)
+    await scenario.make_namespace("lubeck", scenario.namespace)
 
     await scenario.eventually(services.everywhere("web", "bergen"))
 
@@ -173,7 +173,9 @@ async def test_slices_of_others_on_the_broker_harm_nobody_and_stay(
 
     await exported(services, "bergen")
 
-    await scenario.eventually(services.is_told("bergen", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(
+        services.has_conditions("bergen", Ready="Exported", Conflict="NoConflicts")
+    )
     for one in strangers:
         left = await services.found(BROKER, EndpointSlice, one.metadata.name, BROKER_NAMESPACE)
         assert left == one
@@ -183,7 +185,7 @@ async def stranger(services: ServicesScenario, name: str, marks: dict[str, str])
     """A slice of shop/web on the broker that a cluster called visby is said to have published."""
     labels = {
         SERVICE_NAME: "web",
-        SERVICE_NAMESPACE: services.scenario.shop,
+        SERVICE_NAMESPACE: services.scenario.namespace,
         SOURCE_CLUSTER: "visby",
     }
     meta = Meta(name=name, namespace=BROKER_NAMESPACE, labels=labels, annotations=marks)
@@ -211,16 +213,16 @@ async def test_a_record_of_a_later_version_is_neither_imported_nor_touched(
 ) -> None:
     scenario = services.scenario
     await exported(services, "bergen")
-    said = record(namespace=scenario.shop, schema=99, type="Anycast")
+    said = record(namespace=scenario.namespace, schema=99, type="Anycast")
     theirs = await stranger(services, "from-the-future", {RECORD: said})
 
-    await services.offer("lubeck")
+    await services.serve_and_export("lubeck")
 
-    slices = services.knows("hamburg", bergen=[True], lubeck=[True])
+    slices = services.has_endpoints("hamburg", bergen=[True], lubeck=[True])
     await scenario.eventually(slices)
     await services.unexport("bergen")
     await services.unexport("lubeck")
-    await scenario.eventually(services.knows("hamburg"))
+    await scenario.eventually(services.has_endpoints("hamburg"))
     left = await services.found(BROKER, EndpointSlice, "from-the-future", BROKER_NAMESPACE)
     assert left == theirs
 
@@ -234,7 +236,7 @@ async def test_an_older_agents_service_is_imported_and_its_copies_go_when_it_is_
     await old_import(services, BROKER, BROKER_NAMESPACE)
     await old_import(services, "hamburg", scenario.system)
 
-    await scenario.eventually(services.knows("hamburg", lubeck=[True]))
+    await scenario.eventually(services.has_endpoints("hamburg", lubeck=[True]))
     assert (await services.endpoints("hamburg"))["lubeck"] == [("10.250.0.1", True)]
 
     service = await services.serve("lubeck")
@@ -243,7 +245,7 @@ async def test_an_older_agents_service_is_imported_and_its_copies_go_when_it_is_
     await scenario.start_agent("lubeck")
 
     async def tidy() -> None:
-        name = f"web-{scenario.shop}-lubeck"
+        name = f"web-{scenario.namespace}-lubeck"
         assert await services.found("hamburg", ServiceImport, name, scenario.system) is None
         assert await services.found(BROKER, ServiceImport, name, BROKER_NAMESPACE) is None
         assert await services.endpoints("bergen") == {"lubeck": [(service.spec.cluster_ip, True)]}
@@ -253,11 +255,11 @@ async def test_an_older_agents_service_is_imported_and_its_copies_go_when_it_is_
 
 
 async def old_import(services: ServicesScenario, where: str, space: str) -> None:
-    shop = services.scenario.shop
+    namespace = services.scenario.namespace
     meta = Meta(
-        name=f"web-{shop}-lubeck",
+        name=f"web-{namespace}-lubeck",
         namespace=space,
-        labels={LEGACY_CLUSTER: "lubeck", LEGACY_NAME: "web", LEGACY_NAMESPACE: shop},
+        labels={LEGACY_CLUSTER: "lubeck", LEGACY_NAME: "web", LEGACY_NAMESPACE: namespace},
     )
     ports = (ImportedPort(port=80, name="http"),)
     spec = ServiceImportSpec(type="ClusterSetIP", ports=ports, ips=("10.250.0.1",))

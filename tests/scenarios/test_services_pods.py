@@ -19,7 +19,7 @@ POD: dict[str, Any] = {
 
 
 async def deploy(services: ServicesScenario, cluster: str, replicas: int) -> None:
-    space = services.scenario.shop
+    space = services.scenario.namespace
     spec = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": POD}
     deployment = {
         "apiVersion": "apps/v1",
@@ -33,7 +33,7 @@ async def deploy(services: ServicesScenario, cluster: str, replicas: int) -> Non
 
 
 async def scale(services: ServicesScenario, cluster: str, replicas: int) -> None:
-    path = f"/apis/apps/v1/namespaces/{services.scenario.shop}/deployments/web/scale"
+    path = f"/apis/apps/v1/namespaces/{services.scenario.namespace}/deployments/web/scale"
     await services.admin(cluster).send(
         Request(
             "PATCH",
@@ -48,7 +48,7 @@ async def slices(services: ServicesScenario, cluster: str) -> list[EndpointSlice
     """What a cluster imports of the service."""
     listed = await services.admin(cluster).list(
         EndpointSlice,
-        namespace=services.scenario.shop,
+        namespace=services.scenario.namespace,
         labels="multicluster.kubernetes.io/service-name=web",
     )
     return list(listed.objects)
@@ -73,14 +73,14 @@ async def test_a_deployment_scaled_to_nothing_empties_the_slice_and_fills_it_aga
     await services.serve("lubeck", selector=APP)
     await services.export("lubeck")
     await deploy(services, "lubeck", 2)
-    await scenario.eventually(services.knows("bergen", lubeck=[True]))
+    await scenario.eventually(services.has_endpoints("bergen", lubeck=[True]))
 
     await scale(services, "lubeck", 0)
-    await scenario.eventually(services.knows("bergen", lubeck=[]))
+    await scenario.eventually(services.has_endpoints("bergen", lubeck=[]))
     await services.imports("bergen", "web", "lubeck")()
     await scale(services, "lubeck", 1)
 
-    await scenario.eventually(services.knows("bergen", lubeck=[True]))
+    await scenario.eventually(services.has_endpoints("bergen", lubeck=[True]))
 
 
 async def test_the_pods_of_a_stateful_set_are_known_by_their_host_names(
@@ -96,7 +96,7 @@ async def test_the_pods_of_a_stateful_set_are_known_by_their_host_names(
         service_name="web",
         pod_management_policy="Parallel",
     )
-    meta = Meta(name="web", namespace=scenario.shop)
+    meta = Meta(name="web", namespace=scenario.namespace)
     await services.admin("lubeck").create(StatefulSet(metadata=meta, spec=spec))
 
     await scenario.eventually(holds(services, "bergen", 2))

@@ -28,12 +28,12 @@ async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
 ) -> None:
     scenario = services.scenario
     for cluster in scenario.names:
-        await services.offer(cluster)
+        await services.serve_and_export(cluster)
 
     await scenario.eventually(services.everywhere("web", *scenario.names))
     for cluster in scenario.names:
         await scenario.eventually(
-            services.is_told(cluster, Ready="Exported", Conflict="NoConflicts")
+            services.has_conditions(cluster, Ready="Exported", Conflict="NoConflicts")
         )
     await scenario.settled()
     start = len(scenario.network.sent)
@@ -48,11 +48,11 @@ async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
 async def test_the_import_does_not_blink_when_one_of_two_leaves(services: ServicesScenario) -> None:
     scenario = services.scenario
     for cluster in ("bergen", "lubeck"):
-        await services.offer(cluster)
+        await services.serve_and_export(cluster)
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
     before = [await services.found(c, ServiceImport) for c in scenario.names]
     aggregate = await services.found(
-        BROKER, ServiceImport, unique("web", scenario.shop), BROKER_NAMESPACE
+        BROKER, ServiceImport, unique("web", scenario.namespace), BROKER_NAMESPACE
     )
 
     await services.unexport("bergen")
@@ -61,7 +61,7 @@ async def test_the_import_does_not_blink_when_one_of_two_leaves(services: Servic
     after = [await services.found(c, ServiceImport) for c in scenario.names]
     assert [i and i.metadata.uid for i in before] == [i and i.metadata.uid for i in after]
     left = await services.found(
-        BROKER, ServiceImport, unique("web", scenario.shop), BROKER_NAMESPACE
+        BROKER, ServiceImport, unique("web", scenario.namespace), BROKER_NAMESPACE
     )
     assert left is not None
     assert aggregate is not None
@@ -73,37 +73,39 @@ async def test_differing_ports_conflict_until_they_match(
     services: ServicesScenario, profile: Profile
 ) -> None:
     scenario = services.scenario
-    await services.follow(profile)
-    await services.offer("bergen", "web", BOTH)
-    await services.offer("lubeck", "web", {"http": 80})
+    await services.set_profile(profile)
+    await services.serve_and_export("bergen", "web", BOTH)
+    await services.serve_and_export("lubeck", "web", {"http": 80})
     ports = {"http": 80} if profile == "lighthouse" else BOTH
 
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=ports))
     for cluster in ("bergen", "lubeck"):
         await scenario.eventually(
-            services.is_told(cluster, Valid="Valid", Ready="Exported", Conflict="PortConflict")
+            services.has_conditions(
+                cluster, Valid="Valid", Ready="Exported", Conflict="PortConflict"
+            )
         )
 
     more = [{"name": n, "port": p} for n, p in BOTH.items()]
     await services.edit("lubeck", Service, {"spec": {"ports": more}})
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=BOTH))
     for cluster in ("bergen", "lubeck"):
-        await scenario.eventually(services.is_told(cluster, Conflict="NoConflicts"))
+        await scenario.eventually(services.has_conditions(cluster, Conflict="NoConflicts"))
 
 
 async def test_a_port_conflict_ends_when_the_odd_one_leaves(services: ServicesScenario) -> None:
     scenario = services.scenario
-    await services.offer("bergen", "web", BOTH)
-    await services.offer("hamburg", "web", BOTH)
-    await services.offer("lubeck", "web", {"http": 80})
+    await services.serve_and_export("bergen", "web", BOTH)
+    await services.serve_and_export("hamburg", "web", BOTH)
+    await services.serve_and_export("lubeck", "web", {"http": 80})
     await scenario.eventually(services.everywhere("web", *scenario.names, ports={"http": 80}))
-    await scenario.eventually(services.is_told("bergen", Conflict="PortConflict"))
+    await scenario.eventually(services.has_conditions("bergen", Conflict="PortConflict"))
 
     await services.unexport("lubeck")
 
     await scenario.eventually(services.everywhere("web", "bergen", "hamburg", ports=BOTH))
     for cluster in ("bergen", "hamburg"):
-        await scenario.eventually(services.is_told(cluster, Conflict="NoConflicts"))
+        await scenario.eventually(services.has_conditions(cluster, Conflict="NoConflicts"))
 
 
 @both_profiles
@@ -111,14 +113,14 @@ async def test_one_name_with_two_numbers_is_a_port_of_the_oldest_or_of_none(
     services: ServicesScenario, profile: Profile
 ) -> None:
     scenario = services.scenario
-    await services.follow(profile)
-    await services.offer("bergen", "web", {"http": 80})
-    await services.offer("lubeck", "web", {"http": 81})
+    await services.set_profile(profile)
+    await services.serve_and_export("bergen", "web", {"http": 80})
+    await services.serve_and_export("lubeck", "web", {"http": 81})
     ports: dict[str, int] = {} if profile == "lighthouse" else {"http": 80}
 
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=ports))
     for cluster in ("bergen", "lubeck"):
-        await scenario.eventually(services.is_told(cluster, Conflict="PortConflict"))
+        await scenario.eventually(services.has_conditions(cluster, Conflict="PortConflict"))
 
 
 @pytest.mark.parametrize(
@@ -128,50 +130,58 @@ async def test_a_later_type_is_refused_until_the_types_are_equal(
     services: ServicesScenario, oldest_is_headless: bool
 ) -> None:
     scenario = services.scenario
-    await services.offer("bergen", headless=oldest_is_headless)
-    await services.offer("lubeck", headless=not oldest_is_headless)
+    await services.serve_and_export("bergen", headless=oldest_is_headless)
+    await services.serve_and_export("lubeck", headless=not oldest_is_headless)
 
     await scenario.eventually(services.everywhere("web", "bergen", headless=oldest_is_headless))
     await scenario.eventually(
-        services.is_told("lubeck", Valid="Valid", Ready="Failed", Conflict="TypeConflict")
+        services.has_conditions("lubeck", Valid="Valid", Ready="Failed", Conflict="TypeConflict")
     )
-    await scenario.eventually(services.is_told("bergen", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(
+        services.has_conditions("bergen", Ready="Exported", Conflict="NoConflicts")
+    )
 
     await services.unserve("lubeck")
     await services.serve("lubeck", headless=oldest_is_headless)
 
     both = services.everywhere("web", "bergen", "lubeck", headless=oldest_is_headless)
     await scenario.eventually(both)
-    await scenario.eventually(services.is_told("lubeck", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(
+        services.has_conditions("lubeck", Ready="Exported", Conflict="NoConflicts")
+    )
 
 
 async def test_when_the_oldest_leaves_the_one_it_refused_is_admitted(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
-    await services.offer("bergen", headless=True)
-    await services.offer("lubeck")
-    await scenario.eventually(services.is_told("lubeck", Conflict="TypeConflict"))
+    await services.serve_and_export("bergen", headless=True)
+    await services.serve_and_export("lubeck")
+    await scenario.eventually(services.has_conditions("lubeck", Conflict="TypeConflict"))
 
     await services.unexport("bergen")
 
     await scenario.eventually(services.everywhere("web", "lubeck"))
-    await scenario.eventually(services.knows("hamburg", lubeck=[True]))
-    await scenario.eventually(services.is_told("lubeck", Ready="Exported", Conflict="NoConflicts"))
+    await scenario.eventually(services.has_endpoints("hamburg", lubeck=[True]))
+    await scenario.eventually(
+        services.has_conditions("lubeck", Ready="Exported", Conflict="NoConflicts")
+    )
 
 
 async def test_in_kep_1645_the_oldest_type_holds_for_all_and_all_are_told(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
-    await services.follow("kep-1645")
-    await services.offer("bergen", headless=True)
-    await services.offer("lubeck")
+    await services.set_profile("kep-1645")
+    await services.serve_and_export("bergen", headless=True)
+    await services.serve_and_export("lubeck")
 
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck", headless=True))
     for cluster in ("bergen", "lubeck"):
         await scenario.eventually(
-            services.is_told(cluster, Valid="Valid", Ready="Exported", Conflict="TypeConflict")
+            services.has_conditions(
+                cluster, Valid="Valid", Ready="Exported", Conflict="TypeConflict"
+            )
         )
 
 
@@ -195,12 +205,12 @@ async def test_affinity_labels_and_annotations_are_the_oldests_and_the_differenc
     )
 
     for cluster in ("bergen", "lubeck"):
-        await scenario.eventually(services.is_told(cluster, Conflict=reasons))
+        await scenario.eventually(services.has_conditions(cluster, Conflict=reasons))
     await scenario.eventually(imports_as(services, "ClientIP", {"tier": "gold"}, {"note": "b"}))
 
     await services.unexport("bergen")
     await scenario.eventually(imports_as(services, "None", {"other": "x"}, {}))
-    await scenario.eventually(services.is_told("lubeck", Conflict="NoConflicts"))
+    await scenario.eventually(services.has_conditions("lubeck", Conflict="NoConflicts"))
 
 
 def imports_as(
@@ -222,9 +232,9 @@ async def test_in_kep_1645_each_cluster_gives_the_import_an_address_of_its_own(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
-    await services.follow("kep-1645")
+    await services.set_profile("kep-1645")
     for cluster in ("bergen", "lubeck"):
-        await services.offer(cluster)
+        await services.serve_and_export(cluster)
     derived = derived_name(Key("import", "web"))
 
     async def addressed() -> None:
@@ -236,14 +246,14 @@ async def test_in_kep_1645_each_cluster_gives_the_import_an_address_of_its_own(
             assert found.spec.ips == service.spec.cluster_ips != ()
             assert found.metadata.annotations[DERIVED_SERVICE] == derived
             listed = await services.admin(cluster).list(
-                EndpointSlice, namespace=scenario.shop, labels=f"{SERVICE_NAME}=web"
+                EndpointSlice, namespace=scenario.namespace, labels=f"{SERVICE_NAME}=web"
             )
             assert {s.metadata.labels.get(KUBE_SERVICE) for s in listed.objects} == {derived}
 
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
     await scenario.eventually(addressed)
 
-    await services.follow("lighthouse")
+    await services.set_profile("lighthouse")
 
     async def plain() -> None:
         for cluster in scenario.names:
@@ -259,42 +269,42 @@ async def test_addresses_outside_of_a_clusters_ranges_are_not_imported(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
-    await services.rule({"clusters": [{"id": "lubeck", "ranges": ["192.0.2.0/24"]}]})
+    await services.patch_clusterset({"clusters": [{"id": "lubeck", "ranges": ["192.0.2.0/24"]}]})
     for cluster in ("bergen", "lubeck"):
-        await services.offer(cluster)
+        await services.serve_and_export(cluster)
 
-    await scenario.eventually(services.knows("hamburg", bergen=[True], lubeck=[]))
-    await scenario.eventually(services.is_told("lubeck", AddressesAllowed="OutsideRanges"))
+    await scenario.eventually(services.has_endpoints("hamburg", bergen=[True], lubeck=[]))
+    await scenario.eventually(services.has_conditions("lubeck", AddressesAllowed="OutsideRanges"))
 
-    await services.rule({"clusters": None})
+    await services.patch_clusterset({"clusters": None})
 
-    await scenario.eventually(services.knows("hamburg", bergen=[True], lubeck=[True]))
-    await scenario.eventually(services.is_told("lubeck", AddressesAllowed="Allowed"))
+    await scenario.eventually(services.has_endpoints("hamburg", bergen=[True], lubeck=[True]))
+    await scenario.eventually(services.has_conditions("lubeck", AddressesAllowed="Allowed"))
 
 
 async def test_a_foreign_import_of_the_same_name_is_left_alone_and_told(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
-    await services.offer("lubeck", "other")
+    await services.serve_and_export("lubeck", "other")
     await scenario.eventually(services.imports("hamburg", "other", "lubeck"))
     made = await services.found("hamburg", ServiceImport, "other")
     assert made is not None
     mine = await services.admin("hamburg").create(
         ServiceImport(
-            metadata=type(made.metadata)(name="web", namespace=scenario.shop), spec=made.spec
+            metadata=type(made.metadata)(name="web", namespace=scenario.namespace), spec=made.spec
         )
     )
 
     for cluster in ("hamburg", "lubeck"):
-        await services.offer(cluster)
+        await services.serve_and_export(cluster)
 
     await scenario.eventually(services.imports("bergen", "web", "hamburg", "lubeck"))
     await scenario.eventually(
-        services.is_told("hamburg", Ready="Exported", ImportedHere="ImportFailed")
+        services.has_conditions("hamburg", Ready="Exported", ImportedHere="ImportFailed")
     )
     assert await services.found("hamburg", ServiceImport) == mine
 
-    await services.admin("hamburg").delete(ServiceImport, "web", scenario.shop)
+    await services.admin("hamburg").delete(ServiceImport, "web", scenario.namespace)
     await scenario.eventually(services.everywhere("web", "hamburg", "lubeck"))
-    await scenario.eventually(services.is_told("hamburg", ImportedHere="Imported"))
+    await scenario.eventually(services.has_conditions("hamburg", ImportedHere="Imported"))

@@ -20,7 +20,7 @@ from hanse.model.objects import Meta
 from hanse.runtime.leaving import leave
 from hanse.runtime.workqueue import UNHURRIED
 from tests.scenarios.statefulsets import StatefulSetsScenario, spec_of
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Check
 from tests.support.scenario import told as told_writes
 
@@ -36,7 +36,7 @@ async def test_the_designs_example_runs_as_four_four_and_three(sets: StatefulSet
 
     assert (door.status.replicas, door.status.updated_replicas) == (11, 11)
     assert door.status.current_revision == door.status.update_revision
-    await scenario.eventually(sets.is_told(Valid="Valid", Placed="Placed", Ready="AllReady"))
+    await scenario.eventually(sets.has_conditions(Valid="Valid", Placed="Placed", Ready="AllReady"))
     assert set(await sets.pods("lubeck")) == {f"store-lubeck-{n}" for n in range(3)}
     assert await sets.claims("lubeck") == {f"etcd-store-store-lubeck-{n}" for n in range(3)}
     copy = await sets.found("hamburg", StatefulSet, "store-hamburg")
@@ -96,7 +96,7 @@ async def test_a_dead_cluster_keeps_its_share_through_a_scaling_and_comes_back_t
     await scenario.eventually(sets.is_ready(5))
 
     await scenario.kill_agent("hamburg")
-    told = await scenario.eventually(sets.is_told(Ready="ClustersAway"))
+    told = await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
     assert "hamburg" in told["Ready"]
     await scenario.eventually(sets.is_ready(3, wanted=5))
     await sets.scale(8)
@@ -114,15 +114,15 @@ async def test_a_cluster_that_missed_a_scaling_down_catches_up(sets: StatefulSet
     await scenario.eventually(sets.is_ready(6))
 
     scenario.cut_off_from_broker("lubeck")
-    await scenario.eventually(sets.is_told(Ready="ClustersAway"))
+    await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
     await sets.scale(1)
-    told = await scenario.eventually(sets.is_told(Placed="NotAsWished"))
+    told = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
     assert "too many" in told["Placed"]
     await scenario.eventually(sets.shares(lubeck=2))
     scenario.network.heal("lubeck", BROKER)
 
     await scenario.eventually(sets.shares(lubeck=1))
-    await scenario.eventually(sets.is_told(Placed="Placed", Ready="AllReady"))
+    await scenario.eventually(sets.has_conditions(Placed="Placed", Ready="AllReady"))
 
 
 async def test_each_replica_gets_a_balancer_that_stands_at_the_door_too(
@@ -148,7 +148,7 @@ async def test_each_replica_gets_a_balancer_that_stands_at_the_door_too(
     await scenario.eventually(listed)
     await scenario.eventually(labelled(sets, "lubeck"))
 
-    await sets.admin("lubeck").delete(Pod, "store-lubeck-0", scenario.shop)
+    await sets.admin("lubeck").delete(Pod, "store-lubeck-0", scenario.namespace)
     await scenario.eventually(labelled(sets, "lubeck"))
     off = {"federation.kubernetes.io/statefulset-lb-needed": "false"}
     await sets.edit({"metadata": {"annotations": off}})
@@ -211,7 +211,7 @@ async def test_somebodys_service_with_a_replicas_name_is_overwritten_with_an_eve
     scenario = sets.scenario
     for cluster, address in (("bergen", ""), ("hamburg", "None")):
         spec = ServiceSpec(cluster_ip=address, ports=(ServicePort(port=9),))
-        meta = Meta(name=f"store-{cluster}-0", namespace=scenario.shop)
+        meta = Meta(name=f"store-{cluster}-0", namespace=scenario.namespace)
         await sets.admin(cluster).create(Service(metadata=meta, spec=spec))
 
     await sets.launch(3, balanced=True)
@@ -229,7 +229,7 @@ async def test_hand_edits_in_a_member_are_repaired_and_a_foreign_set_is_a_confli
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    meta = Meta(name="store-lubeck", namespace=scenario.shop)
+    meta = Meta(name="store-lubeck", namespace=scenario.namespace)
     labels = {"app": "mine"}
     spec = replace(
         spec_of(1),
@@ -240,18 +240,18 @@ async def test_hand_edits_in_a_member_are_repaired_and_a_foreign_set_is_a_confli
     await sets.admin("lubeck").create(StatefulSet(metadata=meta, spec=spec))
     await sets.launch(3)
 
-    told = await scenario.eventually(sets.is_told(Trouble="InClusters"))
+    told = await scenario.eventually(sets.has_conditions(Trouble="InClusters"))
     assert "store-lubeck exists already" in told["Trouble"]
     mine = await sets.found("lubeck", StatefulSet, "store-lubeck")
     assert mine is not None
     assert mine.spec.service_name == "mine"
 
     await sets.edit({"spec": {"replicas": 5}}, "bergen", "store-bergen")
-    await sets.admin("hamburg").delete(StatefulSet, "store-hamburg", scenario.shop)
-    await sets.admin("lubeck").delete(StatefulSet, "store-lubeck", scenario.shop)
+    await sets.admin("hamburg").delete(StatefulSet, "store-hamburg", scenario.namespace)
+    await sets.admin("lubeck").delete(StatefulSet, "store-lubeck", scenario.namespace)
 
     await scenario.eventually(sets.shares(bergen=1, hamburg=1, lubeck=1))
-    await scenario.eventually(sets.is_told(Trouble="NoTrouble", Ready="AllReady"))
+    await scenario.eventually(sets.has_conditions(Trouble="NoTrouble", Ready="AllReady"))
 
 
 async def test_deleting_cascades_and_claims_stay(sets: StatefulSetsScenario) -> None:
@@ -259,7 +259,7 @@ async def test_deleting_cascades_and_claims_stay(sets: StatefulSetsScenario) -> 
     await sets.launch(3, balanced=True)
     await scenario.eventually(sets.is_ready(3))
 
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
 
     await scenario.eventually(sets.is_gone())
     assert await sets.claims("lubeck") == {"etcd-store-store-lubeck-0"}
@@ -271,7 +271,7 @@ async def test_an_orphaned_set_runs_on_in_every_cluster_and_is_taken_up_again(
     scenario = sets.scenario
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
-    path = f"/apis/apps/v1/namespaces/{scenario.shop}/statefulsets/store"
+    path = f"/apis/apps/v1/namespaces/{scenario.namespace}/statefulsets/store"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
     await sets.admin(BROKER).send(Request("DELETE", path, body=body))
 
@@ -285,7 +285,7 @@ async def test_an_orphaned_set_runs_on_in_every_cluster_and_is_taken_up_again(
     await scenario.eventually(freed)
     uids = {c: {p.metadata.uid for p in (await sets.pods(c)).values()} for c in scenario.names}
 
-    meta = Meta(name="store", namespace=scenario.shop)
+    meta = Meta(name="store", namespace=scenario.namespace)
     await sets.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(3)))
 
     await scenario.eventually(sets.is_ready(3))
@@ -299,18 +299,18 @@ async def test_a_template_goes_cluster_by_cluster_and_halts_where_it_does_not_ru
     scenario = sets.scenario
     marks = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
     await sets.launch(3, marks=marks)
-    await scenario.eventually(sets.is_told(Updated="UpToDate"))
+    await scenario.eventually(sets.has_conditions(Updated="UpToDate"))
     scenario.cut_off_from_broker("hamburg")
-    await scenario.eventually(sets.is_told(Ready="ClustersAway"))
+    await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
 
     await sets.edit({"spec": {"template": spec_of(3, image="etcd:3.7").template}})
 
-    told = await scenario.eventually(sets.is_told(Updated="Halted"))
+    told = await scenario.eventually(sets.has_conditions(Updated="Halted"))
     await scenario.eventually(sets.runs("bergen", "etcd:3.7"))
     assert "hamburg" in told["Updated"]
     await sets.runs("lubeck", "etcd:3.6")()
     scenario.network.heal("hamburg", BROKER)
-    await scenario.eventually(sets.is_told(Updated="UpToDate"))
+    await scenario.eventually(sets.has_conditions(Updated="UpToDate"))
     for cluster in scenario.names:
         await sets.runs(cluster, "etcd:3.7")()
 
@@ -322,7 +322,7 @@ async def test_what_cannot_be_done_is_told_and_changes_nothing(sets: StatefulSet
 
     lb = {"federation.kubernetes.io/statefulset-lb-needed": "yes"}
     await sets.edit({"metadata": {"annotations": lb}, "spec": {"replicas": 9}})
-    told = await scenario.eventually(sets.is_told(Valid="Invalid"))
+    told = await scenario.eventually(sets.has_conditions(Valid="Invalid"))
     assert "'yes' is not 'true' or 'false'" in told["Valid"]
     await sets.shares(bergen=1, hamburg=1, lubeck=1)()
 
@@ -332,7 +332,7 @@ async def test_what_cannot_be_done_is_told_and_changes_nothing(sets: StatefulSet
         "federation.kubernetes.io/statefulset-preferences": wish,
     }
     await sets.edit({"metadata": {"annotations": marks}})
-    told = await scenario.eventually(sets.is_told(Valid="Valid", Placed="Unplaced"))
+    told = await scenario.eventually(sets.has_conditions(Valid="Valid", Placed="Unplaced"))
     assert "5 of 9 replicas have no place" in told["Placed"]
     assert "no cluster riga" in told["Placed"]
     await scenario.eventually(sets.shares(bergen=2, hamburg=1, lubeck=1))
@@ -345,12 +345,12 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await scenario.delete_namespace("lubeck", scenario.shop)
-    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.shop))
+    await scenario.delete_namespace("lubeck", scenario.namespace)
+    await scenario.eventually(scenario.has_no_namespace("lubeck", scenario.namespace))
     await sets.launch(3, balanced=True)
     await scenario.eventually(sets.shares(bergen=1, hamburg=1, lubeck=1))
     await scenario.eventually(balanced_everywhere(sets, 3))
-    await scenario.eventually(sets.is_told(Ready="AllReady"))
+    await scenario.eventually(sets.has_conditions(Ready="AllReady"))
     await sets.lengthen_leases()  # a slow start is no death
     await scenario.settled()
 
@@ -376,7 +376,7 @@ async def test_a_restart_writes_nothing_whatever_of_the_broker_is_read_last(
     for late in sorted(at_broker):
         start = len(scenario.network.sent)
         for cluster in scenario.names:
-            scenario.network.link(cluster, BROKER).weather = Weather(late=late)
+            scenario.network.link(cluster, BROKER).faults = LinkFaults(late=late)
             await scenario.kill_agent(cluster)
             await scenario.start_agent(cluster)
         await scenario.settled()
@@ -399,7 +399,7 @@ async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
     await scenario.eventually(runs_on_as_nobodys)
     await scenario.kill_agent("bergen")
     await sets.admin(BROKER).delete(Lease, "bergen", BROKER_NAMESPACE)
-    told = await scenario.eventually(sets.is_told(Placed="NotAsWished"))
+    told = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
     assert "bergen left the fleet with a share" in told["Placed"]
     await sets.annotate(on_leave="redistribute")
     await scenario.eventually(sets.shares(bergen=2, hamburg=2, lubeck=2))  # which left with two
@@ -407,7 +407,7 @@ async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
 
     await scenario.start_agent("bergen")
     await scenario.eventually(sets.all_have_joined())
-    await scenario.eventually(sets.is_told(Placed="Placed"))
+    await scenario.eventually(sets.has_conditions(Placed="Placed"))
     await sets.scale(5)
     await scenario.eventually(sets.shares(bergen=1, hamburg=2, lubeck=2))
     await scenario.eventually(sets.is_ready(5))

@@ -61,7 +61,7 @@ def submitted(scenario: Scenario, name: str = "store", **marks: str) -> Federate
     notes = {
         f"federation.kubernetes.io/statefulset-{n.replace('_', '-')}": v for n, v in marks.items()
     }
-    meta = Meta(name=name, namespace=scenario.shop, annotations=notes)
+    meta = Meta(name=name, namespace=scenario.namespace, annotations=notes)
     return FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
 
 
@@ -73,13 +73,13 @@ async def test_what_no_cluster_could_run_is_refused_and_what_stands_goes_on(
         await admin.create(submitted(scenario, lb_needed="yes"))
     with pytest.raises(ApiError, match="52 leave room for the revision"):
         await admin.create(submitted(scenario, "a" * 50))
-    await admin.create(headless("etcd", scenario.shop))
+    await admin.create(headless("etcd", scenario.namespace))
     await admin.create(submitted(scenario))
     await scenario.eventually(guarded.shares(bergen=1, hamburg=1, lubeck=1))
 
     async def edit(**spec: Any) -> None:
         change = {"spec": {"template": {"spec": spec}}}
-        await admin.patch(FederatedStatefulSet, "store", scenario.shop, change)
+        await admin.patch(FederatedStatefulSet, "store", scenario.namespace, change)
 
     with pytest.raises(ApiError, match="updates to statefulset spec for fields other than"):
         await edit(serviceName="other")
@@ -93,7 +93,7 @@ async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
     guarded: StatefulSetsScenario,
 ) -> None:
     wish = {"federation.kubernetes.io/statefulset-preferences": "lubeck"}
-    meta = Meta(name="store", namespace=guarded.scenario.shop, annotations=wish)
+    meta = Meta(name="store", namespace=guarded.scenario.namespace, annotations=wish)
     bad = StatefulSet(metadata=meta, spec=spec_of(3))
 
     would = preview(guarded.scenario.agent("bergen").reconciler, [(BROKER, bad)])

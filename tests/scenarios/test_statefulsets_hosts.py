@@ -27,15 +27,17 @@ async def submit(
     sets: StatefulSetsScenario, replicas: int = 3, *, balanced: bool = False, **placement: int
 ) -> None:
     """Submit the design's example to the host cluster."""
-    shop, host = sets.scenario.shop, sets.admin(HOST)
-    await host.create(headless("etcd", shop))
+    namespace, host = sets.scenario.namespace, sets.admin(HOST)
+    await host.create(headless("etcd", namespace))
     marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"} if balanced else {}
     template = StatefulSetTemplate(
         spec=msgspec.to_builtins(spec_of(replicas)), metadata=TemplateMeta(annotations=marks)
     )
     wishes = tuple(ClusterPreference(name=c, weight=w) for c, w in placement.items())
     spec = FederatedStatefulSetSpec(template=template, placement=Placement(clusters=wishes))
-    await host.create(FederatedStatefulSet(metadata=Meta(name="store", namespace=shop), spec=spec))
+    await host.create(
+        FederatedStatefulSet(metadata=Meta(name="store", namespace=namespace), spec=spec)
+    )
 
 
 def is_ready(sets: StatefulSetsScenario, ready: int) -> Check[FederatedStatefulSet]:
@@ -74,7 +76,7 @@ async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
         assert found["store-lubeck-0"] == (await sets.balancers("lubeck"))["store-lubeck-0"]
 
     await scenario.eventually(all_at_home)
-    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.shop}/federatedstatefulsets/store/scale"
+    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.namespace}/federatedstatefulsets/store/scale"
     body = msgspec.json.encode({"spec": {"replicas": 8}})
     content = "application/merge-patch+json"
     await sets.admin(HOST).send(Request("PATCH", path, body=body, content_type=content))
@@ -83,7 +85,7 @@ async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
     await scenario.eventually(is_ready(sets, 8))
     await scenario.eventually(sets.has_said("Placed", where=HOST))
 
-    await sets.admin(HOST).delete(FederatedStatefulSet, "store", scenario.shop)
+    await sets.admin(HOST).delete(FederatedStatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
     assert (await sets.found(HOST, Service, "etcd")) is not None, "it is the user's own"
 
@@ -92,7 +94,7 @@ async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario) -> 
     scenario = sets.scenario
     await submit(sets, 3)
     await scenario.eventually(is_ready(sets, 3))
-    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.shop}/federatedstatefulsets/store"
+    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.namespace}/federatedstatefulsets/store"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
     await sets.admin(HOST).send(Request("DELETE", path, body=body))
 
@@ -110,7 +112,7 @@ async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario) -> 
 
 async def test_two_sets_of_one_name_are_a_conflict_that_is_told(sets: StatefulSetsScenario) -> None:
     scenario = sets.scenario
-    meta = Meta(name="store", namespace=scenario.shop)
+    meta = Meta(name="store", namespace=scenario.namespace)
     template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(1)))
     other = FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
     await sets.admin(BROKER).create(other)

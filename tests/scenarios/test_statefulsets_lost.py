@@ -12,7 +12,7 @@ from hanse.model.kinds.core import Event
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.objects import Meta
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Check
 
 
@@ -42,7 +42,7 @@ async def test_a_broker_restored_from_before_a_set_existed_costs_no_replica(
     assert {name: now[name] for name in now.keys() & pods.keys() if "-0" in name} == {
         name: uid for name, uid in pods.items() if "-0" in name
     }
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
 
@@ -77,7 +77,7 @@ async def test_a_set_deleted_while_an_agent_was_away_goes_when_it_is_back(
     await scenario.eventually(sets.is_ready(3))
     await scenario.kill_agent("lubeck")
 
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(has_none(sets, "bergen", "hamburg"))
     assert await sets.found("lubeck", StatefulSet, "store-lubeck") is not None
     await scenario.start_agent("lubeck")
@@ -91,10 +91,10 @@ async def test_it_goes_too_where_the_broker_is_slowly_read(sets: StatefulSetsSce
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     await scenario.kill_agent("lubeck")
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(has_none(sets, "bergen", "hamburg"))
 
-    scenario.network.link("lubeck", BROKER).weather = Weather(late="nodes")
+    scenario.network.link("lubeck", BROKER).faults = LinkFaults(late="nodes")
     await scenario.start_agent("lubeck")
 
     await scenario.eventually(sets.is_gone())
@@ -110,7 +110,7 @@ async def test_a_set_goes_though_the_agent_dies_at_any_request_of_its_beginning_
     await sets.launch(3)
     await scenario.eventually(lambda: _happened(crash.done()))
     await scenario.kill_agent(crash.result())
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     crash = scenario.network.crash_at(moment)
     await scenario.start_agents()
     await scenario.eventually(lambda: _happened(crash.done()))
@@ -128,14 +128,14 @@ async def test_what_a_lost_set_left_goes_when_people_delete_it(sets: StatefulSet
     for cluster in scenario.names:
         await scenario.kill_agent(cluster)
     door = sets.admin(BROKER)
-    await door.delete(StatefulSet, "store", scenario.shop)
+    await door.delete(StatefulSet, "store", scenario.namespace)
     for part in await parts(sets):
         await door.delete(StatefulSetPart, part.metadata.name, BROKER_NAMESPACE)
     await scenario.start_agents()
     await scenario.eventually(is_told_lost(sets))
 
     for cluster in scenario.names:
-        await sets.admin(cluster).delete(StatefulSet, f"store-{cluster}", scenario.shop)
+        await sets.admin(cluster).delete(StatefulSet, f"store-{cluster}", scenario.namespace)
 
     await scenario.eventually(sets.is_gone())
 
@@ -148,19 +148,19 @@ WISH = {
 
 async def resubmit(sets: StatefulSetsScenario, replicas: int) -> None:
     """Submit the set again, and its Service where that was lost too."""
-    shop, door = sets.scenario.shop, sets.admin(BROKER)
+    namespace, door = sets.scenario.namespace, sets.admin(BROKER)
     try:
-        await door.read(type(headless("etcd", shop)), "etcd", shop)
+        await door.read(type(headless("etcd", namespace)), "etcd", namespace)
     except NotFound:
-        await door.create(headless("etcd", shop))
-    meta = Meta(name="store", namespace=shop)
+        await door.create(headless("etcd", namespace))
+    meta = Meta(name="store", namespace=namespace)
     await door.create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
 
 
 async def parts(sets: StatefulSetsScenario) -> list[StatefulSetPart]:
     """What clusters report of the set."""
     found = (await sets.admin(BROKER).list(StatefulSetPart)).objects
-    return [p for p in found if p.spec.namespace == sets.scenario.shop]
+    return [p for p in found if p.spec.namespace == sets.scenario.namespace]
 
 
 async def uids(sets: StatefulSetsScenario) -> dict[str, str]:

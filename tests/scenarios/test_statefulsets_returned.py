@@ -30,7 +30,7 @@ async def test_a_cluster_restored_to_before_a_set_was_deleted_takes_it_away_agai
     await scenario.eventually(sets.is_ready(3))
     claims = await sets.claims(HERE)
     backup = await scenario.testbed.back_up(HERE)
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
     await scenario.kill_agent(HERE)
 
@@ -51,7 +51,7 @@ async def test_an_agent_that_saw_the_restore_does_the_same_and_then_writes_nothi
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     backup = await scenario.testbed.back_up(HERE)
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
     await scenario.testbed.restore(HERE, backup)
@@ -72,7 +72,7 @@ async def test_a_part_that_was_scaled_away_before_the_set_was_deleted_is_known_t
     backup = await scenario.testbed.back_up(HERE)
     await sets.scale(2)
     await scenario.eventually(sets.shares(bergen=1, hamburg=1))
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
     await scenario.testbed.restore(HERE, backup)
@@ -88,8 +88,8 @@ async def test_what_people_make_again_on_purpose_runs_on_and_is_told(
     scenario = sets.scenario
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
-    saved = await sets.admin(HERE).read(StatefulSet, "store-lubeck", scenario.shop)
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    saved = await sets.admin(HERE).read(StatefulSet, "store-lubeck", scenario.namespace)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
     meta = replace(saved.metadata, uid="", resource_version="")  # as backup tools put it back
@@ -98,8 +98,8 @@ async def test_what_people_make_again_on_purpose_runs_on_and_is_told(
     await scenario.eventually(has_said(sets, "Lost"))
     await scenario.always(runs_on(sets, made.metadata.uid), timedelta(minutes=5))
     told = (await report(sets)).trouble
-    assert f"kubectl -n {scenario.shop} delete statefulset store-lubeck" in told
-    await sets.admin(HERE).delete(StatefulSet, "store-lubeck", scenario.shop)
+    assert f"kubectl -n {scenario.namespace} delete statefulset store-lubeck" in told
+    await sets.admin(HERE).delete(StatefulSet, "store-lubeck", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
 
@@ -112,19 +112,19 @@ async def test_who_deletes_the_record_keeps_what_came_back_and_a_new_set_takes_i
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     backup = await scenario.testbed.back_up(HERE)
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
     await scenario.kill_agent(HERE)
     await scenario.testbed.restore(HERE, backup)
-    back = await sets.admin(HERE).read(StatefulSet, "store-lubeck", scenario.shop)
+    back = await sets.admin(HERE).read(StatefulSet, "store-lubeck", scenario.namespace)
 
-    name = part_name(scenario.shop, "store", HERE)
+    name = part_name(scenario.namespace, "store", HERE)
     await sets.admin(BROKER).delete(StatefulSetPart, name, BROKER_NAMESPACE)
     await scenario.start_agent(HERE)
     await scenario.eventually(has_said(sets, "Lost"))
     await scenario.always(runs_on(sets, back.metadata.uid), timedelta(minutes=5))
 
-    await sets.admin(BROKER).delete(Service, "etcd", scenario.shop)
+    await sets.admin(BROKER).delete(Service, "etcd", scenario.namespace)
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     await runs_on(sets, back.metadata.uid)()
@@ -136,7 +136,7 @@ async def test_what_was_let_go_of_is_let_go_of_again(sets: StatefulSetsScenario)
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     backup = await scenario.testbed.back_up(HERE)
-    path = f"/apis/apps/v1/namespaces/{scenario.shop}/statefulsets/store"
+    path = f"/apis/apps/v1/namespaces/{scenario.namespace}/statefulsets/store"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
     await sets.admin(BROKER).send(Request("DELETE", path, body=body))
     await scenario.eventually(is_nobodys(sets))
@@ -153,37 +153,37 @@ async def test_what_would_take_its_claims_along_is_left_to_people(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await sets.admin(BROKER).create(headless("etcd", scenario.shop))
+    await sets.admin(BROKER).create(headless("etcd", scenario.namespace))
     policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
     await submit(sets, persistent_volume_claim_retention_policy=policy)
     await scenario.eventually(sets.is_ready(3))
     backup = await scenario.testbed.back_up(HERE)
-    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, "store", scenario.namespace)
     await scenario.eventually(sets.is_gone())
     await scenario.kill_agent(HERE)
 
     await scenario.testbed.restore(HERE, backup)
-    back = await sets.admin(HERE).read(StatefulSet, "store-lubeck", scenario.shop)
+    back = await sets.admin(HERE).read(StatefulSet, "store-lubeck", scenario.namespace)
     await scenario.start_agent(HERE)
 
     await scenario.eventually(has_said(sets, "Returned"))
     await scenario.always(runs_on(sets, back.metadata.uid), timedelta(minutes=5))
     told = (await report(sets)).trouble
     assert "its claims would go with it" in told
-    assert f"kubectl -n {scenario.shop} delete statefulset store-lubeck" in told
-    await sets.admin(HERE).delete(StatefulSet, "store-lubeck", scenario.shop)
+    assert f"kubectl -n {scenario.namespace} delete statefulset store-lubeck" in told
+    await sets.admin(HERE).delete(StatefulSet, "store-lubeck", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
 
 async def submit(sets: StatefulSetsScenario, **fields: Any) -> None:
     """Submit three replicas with more of a spec than usual."""
-    meta = Meta(name="store", namespace=sets.scenario.shop)
+    meta = Meta(name="store", namespace=sets.scenario.namespace)
     await sets.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(3, **fields)))
 
 
 async def report(sets: StatefulSetsScenario) -> StatefulSetPartSpec:
     """What the cluster says of its part."""
-    name = part_name(sets.scenario.shop, "store", HERE)
+    name = part_name(sets.scenario.namespace, "store", HERE)
     return (await sets.admin(BROKER).read(StatefulSetPart, name, BROKER_NAMESPACE)).spec
 
 

@@ -26,19 +26,19 @@ async def test_two_sets_share_a_service_and_the_last_takes_it_along(
     sets: StatefulSetsScenario, names: tuple[str, str]
 ) -> None:
     scenario = sets.scenario
-    await sets.admin(BROKER).create(headless("etcd", scenario.shop))
+    await sets.admin(BROKER).create(headless("etcd", scenario.namespace))
     for name in names:
         await submit(sets, name)
         await scenario.eventually(is_told_ready(sets, name))
     service = await uids(sets)
 
-    await sets.admin(BROKER).delete(StatefulSet, names[0], scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, names[0], scenario.namespace)
     await scenario.eventually(has_no_set(sets, names[0]))
     await scenario.settled()
     assert await uids(sets) == service, "it was never away"
     await is_told_ready(sets, names[1])()
 
-    await sets.admin(BROKER).delete(StatefulSet, names[1], scenario.shop)
+    await sets.admin(BROKER).delete(StatefulSet, names[1], scenario.namespace)
     await scenario.eventually(sets.is_gone())
     for cluster in scenario.names:
         assert await sets.found(cluster, Service, "etcd") is None
@@ -49,12 +49,12 @@ async def test_a_set_that_is_let_go_of_leaves_the_service_to_the_other(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await sets.admin(BROKER).create(headless("etcd", scenario.shop))
+    await sets.admin(BROKER).create(headless("etcd", scenario.namespace))
     for name in ("alpha", "store"):
         await submit(sets, name)
         await scenario.eventually(is_told_ready(sets, name))
 
-    path = f"/apis/apps/v1/namespaces/{scenario.shop}/statefulsets/alpha"
+    path = f"/apis/apps/v1/namespaces/{scenario.namespace}/statefulsets/alpha"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
     await sets.admin(BROKER).send(Request("DELETE", path, body=body))
 
@@ -74,30 +74,30 @@ async def test_a_set_that_is_let_go_of_leaves_the_service_to_the_other(
 @pytest.mark.virtual
 async def test_two_sets_of_a_host_share_a_service(sets: StatefulSetsScenario) -> None:
     scenario, host = sets.scenario, sets.admin(HOST)
-    await host.create(headless("etcd", scenario.shop))
+    await host.create(headless("etcd", scenario.namespace))
     for name in ("alpha", "store"):
         template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(3)))
-        meta = Meta(name=name, namespace=scenario.shop)
+        meta = Meta(name=name, namespace=scenario.namespace)
         spec = FederatedStatefulSetSpec(template=template)
         await host.create(FederatedStatefulSet(metadata=meta, spec=spec))
         await scenario.eventually(runs_everywhere(sets, name))
-    there = await sets.admin(BROKER).read(Service, "etcd", scenario.shop)
+    there = await sets.admin(BROKER).read(Service, "etcd", scenario.namespace)
 
-    await host.delete(FederatedStatefulSet, "alpha", scenario.shop)
+    await host.delete(FederatedStatefulSet, "alpha", scenario.namespace)
     await scenario.eventually(has_no_set(sets, "alpha"))
     await scenario.settled()
 
-    still = await sets.admin(BROKER).read(Service, "etcd", scenario.shop)
+    still = await sets.admin(BROKER).read(Service, "etcd", scenario.namespace)
     assert still.metadata.uid == there.metadata.uid, "it was never away"
     await runs_everywhere(sets, "store")()
-    await host.delete(FederatedStatefulSet, "store", scenario.shop)
+    await host.delete(FederatedStatefulSet, "store", scenario.namespace)
     await scenario.eventually(has_no_set(sets, "store"))
     await scenario.settled()
     assert await sets.found(BROKER, Service, "etcd") is None
 
 
 async def submit(sets: StatefulSetsScenario, name: str) -> None:
-    meta = Meta(name=name, namespace=sets.scenario.shop)
+    meta = Meta(name=name, namespace=sets.scenario.namespace)
     await sets.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(3)))
 
 
@@ -112,7 +112,7 @@ def is_told_ready(sets: StatefulSetsScenario, name: str) -> Check[None]:
     """That all replicas of a set are ready and nothing is in their way."""
 
     async def check() -> None:
-        door = await sets.admin(BROKER).read(StatefulSet, name, sets.scenario.shop)
+        door = await sets.admin(BROKER).read(StatefulSet, name, sets.scenario.namespace)
         told = {c.type: c for c in door.status.conditions}
         assert "Ready" in told
         assert told["Ready"].status == "True", told

@@ -46,41 +46,41 @@ class OffersScenario:
     # -- doing
 
     async def offer(self, cluster: ClusterId, name: str, price: str, space: str = "") -> None:
-        meta = Meta(name=name, namespace=space or self.scenario.shop, labels={OFFER: "yes"})
+        meta = Meta(name=name, namespace=space or self.scenario.namespace, labels={OFFER: "yes"})
         await self.admin(cluster).create(ConfigMap(metadata=meta, data={"price": price}))
 
     async def reprice(self, cluster: ClusterId, name: str, price: str) -> None:
         await self.edit(cluster, name, {"data": {"price": price}})
 
     async def withdraw(self, cluster: ClusterId, name: str) -> None:
-        await self.admin(cluster).delete(ConfigMap, name, self.scenario.shop)
+        await self.admin(cluster).delete(ConfigMap, name, self.scenario.namespace)
 
     async def edit(self, cluster: ClusterId, name: str, change: dict[str, Any]) -> None:
         """Change any ConfigMap by hand, ours included."""
-        await self.admin(cluster).patch(ConfigMap, name, self.scenario.shop, change)
+        await self.admin(cluster).patch(ConfigMap, name, self.scenario.namespace, change)
 
     async def remove(self, cluster: ClusterId, name: str) -> None:
         """Delete any ConfigMap by hand, ours included."""
-        await self.admin(cluster).delete(ConfigMap, name, self.scenario.shop)
+        await self.admin(cluster).delete(ConfigMap, name, self.scenario.namespace)
 
     async def squat(self, cluster: ClusterId, name: str, space: str = "") -> ConfigMap:
         """Take a name that we would use."""
-        meta = Meta(name=name, namespace=space or self.scenario.shop)
+        meta = Meta(name=name, namespace=space or self.scenario.namespace)
         return await self.admin(cluster).create(ConfigMap(metadata=meta, data={"mine": "yes"}))
 
     # -- seeing
 
     async def found(self, cluster: ClusterId, name: str, space: str = "") -> ConfigMap | None:
         try:
-            return await self.admin(cluster).read(ConfigMap, name, space or self.scenario.shop)
+            return await self.admin(cluster).read(ConfigMap, name, space or self.scenario.namespace)
         except NotFound:
             return None
 
     async def prices(self, cluster: ClusterId, name: str, space: str = "") -> dict[str, str]:
         """The prices that a cluster shows for a name, by the cluster that asks them."""
         copy = await self.found(cluster, f"copy-of-{name}", space)
-        told = copy.data if copy is not None else {}
-        return {c: msgspec.json.decode(d).get("price", "") for c, d in told.items()}
+        observed = copy.data if copy is not None else {}
+        return {c: msgspec.json.decode(d).get("price", "") for c, d in observed.items()}
 
     def shows(
         self, cluster: ClusterId, name: str, /, space: str = "", **prices: str
@@ -101,7 +101,7 @@ class OffersScenario:
         async def check() -> None:
             for cluster in self.scenario.names:
                 await self.shows(cluster, name, space, **prices)()
-            total = await self.found(BROKER, f"sum.{space or self.scenario.shop}.{name}", HOME)
+            total = await self.found(BROKER, f"sum.{space or self.scenario.namespace}.{name}", HOME)
             seen = total.data["clusters"] if total is not None else ""
             assert seen == ",".join(sorted(prices)), f"the broker adds up {seen!r}"
 
@@ -111,14 +111,14 @@ class OffersScenario:
         """That nothing is left of an offer, in any cluster."""
         return self.everywhere(name, space)
 
-    def is_told(self, cluster: ClusterId, name: str, words: str) -> Check[None]:
+    def has_conditions(self, cluster: ClusterId, name: str, words: str) -> Check[None]:
         """That an offer says what became of it."""
 
         async def check() -> None:
             offer = await self.found(cluster, name)
             assert offer is not None, f"{cluster} does not offer {name}"
-            told = offer.metadata.annotations.get(OFFERED, "")
-            assert words in told, f"{name} of {cluster} is told {told!r}"
+            observed = offer.metadata.annotations.get(OFFERED, "")
+            assert words in observed, f"{name} of {cluster} is told {observed!r}"
 
         return check
 

@@ -17,12 +17,12 @@ from hanse.local import links
 from hanse.model import rights
 from hanse.model.kinds.core import Namespace
 
-READING = frozenset({"GET", "HEAD"})
+READ_METHODS = frozenset({"GET", "HEAD"})
 IDENTITY = requests.path_of(Namespace.kind, name=rights.IDENTITY)
 """Asked of a cluster that is quiet, whenever that is: no step of anybody's work, nor counted."""
 
 
-class Weather(Struct, frozen=True):
+class LinkFaults(Struct, frozen=True):
     """How often things go wrong on a link, as shares of its requests."""
 
     delay: timedelta = timedelta(0)
@@ -40,7 +40,7 @@ class Weather(Struct, frozen=True):
     """A resource whose lists and watches begin `LATE` after all others."""
 
 
-FAIR = Weather()
+NO_FAULTS = LinkFaults()
 LATE = timedelta(seconds=5)
 
 _REFUSALS: tuple[tuple[int, str], ...] = (
@@ -66,7 +66,7 @@ class Link(links.Link):
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(source, target)
-        self.weather = FAIR
+        self.faults = NO_FAULTS
         self.answers = asyncio.Event()
         self.answers.set()
         self._reading: dict[asyncio.Timeout, None] = {}  # in order, so that seeds replay
@@ -144,9 +144,9 @@ class Network:
         """Fair weather everywhere."""
         for link in self._links.values():
             self.heal(link.source, link.target)
-            link.weather = FAIR
+            link.faults = NO_FAULTS
 
-    async def end_unheard(
+    async def kill_task(
         self, source: str, targets: Iterable[str], task: "asyncio.Task[None]"
     ) -> None:
         """End a party's task wherever it is: nothing that it still says is heard."""
@@ -171,7 +171,7 @@ class Network:
     @property
     def writes(self) -> list[Sent]:
         """What was sent that is not a read."""
-        return [s for s in self.sent if s.request.method not in READING]
+        return [s for s in self.sent if s.request.method not in READ_METHODS]
 
     @contextmanager
     def counting_writes(self) -> Iterator[list[Sent]]:
@@ -179,7 +179,7 @@ class Network:
         writes: list[Sent] = []
         start = len(self.sent)
         yield writes
-        writes.extend(s for s in self.sent[start:] if s.request.method not in READING)
+        writes.extend(s for s in self.sent[start:] if s.request.method not in READ_METHODS)
 
     def crash_at(self, request: int) -> "asyncio.Future[str]":
         """Name the party that makes request number n, at the moment it makes it."""
@@ -187,7 +187,7 @@ class Network:
         self._on_crash = asyncio.get_running_loop().create_future()
         return self._on_crash
 
-    def disarm(self) -> None:
+    def cancel_crash(self) -> None:
         """Call off a crash that has not come."""
         self._on_crash = None
 
@@ -221,7 +221,7 @@ class FaultyTransport:
         network, link = self._network, self._link
         if request.path != IDENTITY and network.count(link):
             await asyncio.sleep(3600)  # the sender is about to be killed and never goes on
-        await asyncio.sleep(_delay(link.weather, request).total_seconds())
+        await asyncio.sleep(_delay(link.faults, request).total_seconds())
         try:
             await link.answer(request)
         except Unreachable:
@@ -245,7 +245,7 @@ class FaultyTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         link = self._link
-        await asyncio.sleep(_delay(link.weather, request).total_seconds())
+        await asyncio.sleep(_delay(link.faults, request).total_seconds())
         await link.answer(request)
         match self._fate():
             case "refused":
@@ -269,30 +269,30 @@ class FaultyTransport:
         self, lines: AsyncIterator[bytes], path: str
     ) -> AsyncIterator[bytes]:
         async for line in lines:
-            if self._link.weather.lag:
+            if self._link.faults.lag:
                 await asyncio.sleep(self._lag(path).total_seconds())
             yield line
-            if self._network.random.random() < self._link.weather.breaks:
+            if self._network.random.random() < self._link.faults.breaks:
                 raise Unreachable("the connection was reset")
 
     def _lag(self, path: str) -> timedelta:
-        weather, random = self._link.weather, self._network.random
-        if weather.lags:
-            return weather.lag if path.rpartition("/")[2] == weather.lags else timedelta(0)
-        return weather.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
+        faults, random = self._link.faults, self._network.random
+        if faults.lags:
+            return faults.lag if path.rpartition("/")[2] == faults.lags else timedelta(0)
+        return faults.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
     def _fate(self) -> Literal["answered", "refused", "lost before", "lost after"]:
-        weather, random = self._link.weather, self._network.random
-        if weather.refused and random.random() < weather.refused:
+        faults, random = self._link.faults, self._network.random
+        if faults.refused and random.random() < faults.refused:
             return "refused"
-        if weather.lost and random.random() < weather.lost:
+        if faults.lost and random.random() < faults.lost:
             return "lost before" if random.random() < 0.5 else "lost after"
         return "answered"
 
 
-def _delay(weather: Weather, request: Request) -> timedelta:
-    late = request.method == "GET" and request.path.rpartition("/")[2] == weather.late
-    return weather.delay + LATE if late else weather.delay
+def _delay(faults: LinkFaults, request: Request) -> timedelta:
+    late = request.method == "GET" and request.path.rpartition("/")[2] == faults.late
+    return faults.delay + LATE if late else faults.delay
 
 
 def _refusal(random: Random) -> Response:

@@ -56,7 +56,7 @@ class FederationScenario:
         secrets = {member: await self.secret_for(member) for member in self.members}
         for cluster in self.supervisors:
             for secret in secrets.values():
-                await put(self.admin(cluster), secret)
+                await create_or_patch(self.admin(cluster), secret)
         for cluster in self.members:
             members = self.members if cluster in self.supervisors else ()
             await self.admin(cluster).create(self.federation(*members))
@@ -116,7 +116,9 @@ class FederationScenario:
 
     async def claim(self, cluster: ClusterId, name: str, value: str) -> None:
         """Let a cluster say something about itself."""
-        await put(self.admin(cluster), ClusterClaim(metadata=Meta(name=name), value=value))
+        await create_or_patch(
+            self.admin(cluster), ClusterClaim(metadata=Meta(name=name), value=value)
+        )
 
     # -- seeing
 
@@ -143,7 +145,7 @@ class FederationScenario:
 
         return check
 
-    def tells(self, cluster: ClusterId, **conditions: str) -> Check[Federation]:
+    def has_conditions(self, cluster: ClusterId, **conditions: str) -> Check[Federation]:
         """That a Federation says this, reason by condition."""
 
         async def check() -> Federation:
@@ -156,7 +158,7 @@ class FederationScenario:
         return check
 
     async def _prepare(self, cluster: ClusterId) -> None:
-        await define(self.scenario, cluster, ClusterClaim, Federation)
+        await install_crds(self.scenario, cluster, ClusterClaim, Federation)
         await self.scenario.make_namespace(cluster, SYSTEM, keep=True)
         await self.claim(cluster, CLUSTER_ID, cluster)
         await self.claim(cluster, CLUSTER_SET, NAME)
@@ -172,7 +174,7 @@ class FederationScenario:
             await transport.close()
 
 
-async def federate(
+async def form_federation(
     scenario: Scenario, supervisors: Sequence[ClusterId] = ("lubeck", "hamburg")
 ) -> FederationScenario:
     """Make a federation of a stage's clusters, gone with the stage; its agents come later."""
@@ -182,7 +184,7 @@ async def federate(
     return membership
 
 
-async def define(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]) -> None:
+async def install_crds(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]) -> None:
     """Teach a cluster kinds, ours or what stands in for others', unless it knows them already."""
     admin = scenario.admin(cluster)
     for kind in kinds:
@@ -204,7 +206,7 @@ async def _is_defined(admin: Client, definition: Wire) -> bool:
     return True
 
 
-async def put(admin: Client, obj: K) -> K:
+async def create_or_patch(admin: Client, obj: K) -> K:
     """Create an object, or bring the one of its name to it."""
     try:
         return await admin.create(obj)

@@ -39,7 +39,7 @@ from hanse.model.objects import ClusterId, Meta, Object, Wire
 from hanse.model.probes import Target
 from hanse.model.rights import rights
 from tests.support.agent_accounts import account_with
-from tests.support.federation import define, put
+from tests.support.federation import create_or_patch, install_crds
 from tests.support.scenario import Check, Scenario
 from tests.support.service_accounts import grant
 
@@ -58,7 +58,7 @@ KINDS: tuple[type[Object], ...] = (
 )
 
 
-class Hosts:
+class FakeHosts:
     """Addresses that answer or do not, for agents that try them without sockets."""
 
     def __init__(self) -> None:
@@ -88,13 +88,13 @@ class Names:
         return {"addresses": self.addresses.get(host, []), "ttl": 5}
 
 
-class Sites:
+class GslbScenario:
     """A GSLB federation of all clusters of a stage; each context has its cluster's name."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.members = scenario.names
-        self.hosts = Hosts()
+        self.hosts = FakeHosts()
         scenario.attempt = self.hosts
         self.names = Names()
         scenario.lookup = self.names
@@ -107,13 +107,13 @@ class Sites:
     async def form(self, leader: ClusterId = "lubeck") -> None:
         """Make all that people make, in every cluster; one leads."""
         for cluster in self.members:
-            await define(self.scenario, cluster, *KINDS)
+            await install_crds(self.scenario, cluster, *KINDS)
             await self.scenario.make_namespace(cluster, NAMESPACE, keep=True)
         secret = await self.contexts(*self.members)
         for cluster in self.members:
-            await put(self.admin(cluster), secret)
+            await create_or_patch(self.admin(cluster), secret)
             await self.amko(cluster, leads=cluster == leader)
-        await put(self.admin(leader), self.config())
+        await create_or_patch(self.admin(leader), self.config())
 
     async def clear(self) -> None:
         """Leave nothing behind for the next scenario."""
@@ -163,7 +163,9 @@ class Sites:
             is_leader=leads, cluster_context=cluster, version=VERSION, clusters=self.members
         )
         meta = Meta(name="amkocluster", namespace=NAMESPACE)
-        await put(self.admin(cluster), AMKOCluster(metadata=meta, spec=replace(said, **spec)))
+        await create_or_patch(
+            self.admin(cluster), AMKOCluster(metadata=meta, spec=replace(said, **spec))
+        )
 
     async def lead(self, cluster: ClusterId, leads: bool = True) -> None:
         """Make a cluster leader, or a follower, as the seed's `kubectl edit` does."""
@@ -192,13 +194,13 @@ class Sites:
 
     async def _put(self, cluster: ClusterId, kind: type[Object], name: str, spec: Wire) -> None:
         wire = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-        await put(self.admin(cluster), msgspec.convert(wire, kind))
+        await create_or_patch(self.admin(cluster), msgspec.convert(wire, kind))
 
     async def serve(
         self, cluster: ClusterId, address: str, host: str = HOST, name: str = "web"
     ) -> None:
         """Make an Ingress of a host that is reached at an address, or at a name."""
-        space = self.scenario.shop
+        space = self.scenario.namespace
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
         backend = {"service": {"name": name, "port": {"number": 80}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
@@ -222,13 +224,13 @@ class Sites:
         )
 
     async def stop_serving(self, cluster: ClusterId, name: str = "web") -> None:
-        space = self.scenario.shop
+        space = self.scenario.namespace
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses/{name}"
         await self.admin(cluster).send(Request("DELETE", path))
 
     # -- seeing
 
-    def tells(self, cluster: ClusterId, **conditions: str) -> Check[dict[str, str]]:
+    def has_conditions(self, cluster: ClusterId, **conditions: str) -> Check[dict[str, str]]:
         """That the AMKOCluster of a cluster says this, by the first word of each stage."""
 
         async def check() -> dict[str, str]:
@@ -289,9 +291,9 @@ class Sites:
         return known[1]
 
 
-async def balance(scenario: Scenario, leader: ClusterId = "lubeck") -> Sites:
+async def form_gslb(scenario: Scenario, leader: ClusterId = "lubeck") -> GslbScenario:
     """Make a GSLB federation of a stage's clusters, gone with the stage; agents come later."""
-    sites = Sites(scenario)
+    sites = GslbScenario(scenario)
     scenario.closing.push_async_callback(sites.clear)
     await sites.form(leader)
     return sites

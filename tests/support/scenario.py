@@ -31,13 +31,13 @@ from hanse.model.verdict import Hook
 from hanse.providers.probes import Attempt
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
-from tests.support.faults import READING, Network, Sent
+from tests.support.faults import READ_METHODS, Network, Sent
 from tests.support.service_accounts import Account
-from tests.support.testbed import ClusterTestbed, Door
+from tests.support.testbed import ClusterTestbed, WebhookEndpoint
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(seconds=60)
+TIMEOUT = timedelta(seconds=60)
 """Ample for real clusters on a small busy machine; what comes true sooner ends the wait."""
 
 MOMENTS = 20
@@ -65,7 +65,7 @@ class Scenario:
     def __init__(
         self,
         testbed: ClusterTestbed,
-        shop: str,
+        namespace: str,
         features: Features,
         *,
         hooks: Sequence[Hook] = (),
@@ -74,8 +74,8 @@ class Scenario:
         self.testbed = testbed
         self.hooks = tuple(hooks)
         self.names = testbed.names
-        self.shop = shop
-        self.system = f"{shop}-system"
+        self.namespace = namespace
+        self.system = f"{namespace}-system"
         self.random = Random(seed)
         self.network = Network(self.random)
         self.agents: dict[str, RunningAgent] = {}
@@ -98,7 +98,7 @@ class Scenario:
         for cluster in self.names:
             # It stays: nobody else looks into it, and its end costs a real cluster much.
             await self.make_namespace(cluster, self.system, keep=True)
-            await self.make_namespace(cluster, self.shop)
+            await self.make_namespace(cluster, self.namespace)
         return self
 
     async def __aexit__(
@@ -160,8 +160,8 @@ class Scenario:
         name = f"{cluster}/{replica}" if replica else cluster
         assert name not in self.agents, f"{name} runs already"
         home, broker = [await self._way(name, cluster, where) for where in (cluster, BROKER)]
-        door = self.testbed.open_door(name)
-        admission = AdmissionOptions(bool(self.hooks), door.url, self.system)
+        endpoint_for_webhooks = self.testbed.webhook_endpoint(name)
+        admission = AdmissionOptions(bool(self.hooks), endpoint_for_webhooks.url, self.system)
         agent = Agent(
             Settings(
                 cluster,
@@ -183,8 +183,8 @@ class Scenario:
             clock=self.testbed.clock,
             random=self.random,
         )
-        self.testbed.keep_door(door, agent.doorkeeper)
-        task = asyncio.create_task(self._run(agent, door), name=f"agent {name}")
+        self.testbed.set_webhook_server(endpoint_for_webhooks, agent.doorkeeper)
+        task = asyncio.create_task(self._run(agent, endpoint_for_webhooks), name=f"agent {name}")
         self.agents[name] = RunningAgent(name, agent, task)
         return agent
 
@@ -201,14 +201,14 @@ class Scenario:
     async def kill_agent(self, name: str) -> None:
         """End an agent wherever it is: nothing that it still says is heard."""
         running = self.agents.pop(name)
-        await self.network.end_unheard(name, (*self.names, BROKER), running.task)
+        await self.network.kill_task(name, (*self.names, BROKER), running.task)
 
     async def allow(
         self, cluster: ClusterId, only: Callable[[Rule], bool] = lambda _: True
     ) -> None:
         """Let a cluster's agent do at home what its features need, or only some of it."""
         account = self._account(cluster, Role.LOCAL, only)
-        transport = await self.testbed.admit(account, cluster)
+        transport = await self.testbed.agent_transport(account, cluster)
         await transport.close()
 
     def cut_off_from_broker(self, *clusters: ClusterId) -> None:
@@ -218,13 +218,13 @@ class Scenario:
 
     # -- waiting
 
-    async def eventually(self, check: Check[T], within: timedelta = PATIENCE) -> T:
+    async def eventually(self, check: Check[T], within: timedelta = TIMEOUT) -> T:
         """Wait until a check holds; at the end of patience it fails as the check last did.
 
         That it holds within a short time is proven on virtual time, which no machine stretches.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + (within + self.testbed.leeway).total_seconds()
+        until = loop.time() + (within + self.testbed.slack).total_seconds()
         while True:
             self._fail_if_an_agent_died()
             try:
@@ -232,7 +232,7 @@ class Scenario:
             except (AssertionError, KubeError):
                 if loop.time() >= until:
                     raise
-            await asyncio.sleep(self.testbed.look_every.total_seconds())
+            await asyncio.sleep(self.testbed.poll_interval.total_seconds())
 
     async def always(self, check: Check[object], for_: timedelta) -> None:
         """Fail as soon as a check does not hold within a time."""
@@ -241,7 +241,7 @@ class Scenario:
         while loop.time() < until:
             self._fail_if_an_agent_died()
             await check()
-            await asyncio.sleep(self.testbed.look_every.total_seconds())
+            await asyncio.sleep(self.testbed.poll_interval.total_seconds())
 
     async def settled(self, within: timedelta = timedelta(hours=1)) -> None:
         """Wait until every agent sees all it wants to see and nobody writes any more."""
@@ -249,7 +249,7 @@ class Scenario:
         quiet = 0
         async with asyncio.timeout(within.total_seconds()):
             while quiet < MOMENTS:
-                writes = await self.writes_during(self.testbed.calm / MOMENTS)
+                writes = await self.writes_during(self.testbed.settle_time / MOMENTS)
                 quiet = 0 if writes else quiet + 1
                 self._fail_if_an_agent_died()
 
@@ -268,7 +268,7 @@ class Scenario:
         return [s for s in self.network.sent[start:] if _is_work(s) and not self._is_past(s)]
 
     def _is_past(self, sent: Sent) -> bool:
-        return bool(set(_SHOPS.findall(sent.request.path)) - {self.shop})
+        return bool(set(_SHOPS.findall(sent.request.path)) - {self.namespace})
 
     async def _all_synced(self) -> None:
         for name, running in self.agents.items():
@@ -281,7 +281,7 @@ class Scenario:
 
     async def _way(self, source: str, cluster: ClusterId, target: ClusterId) -> Transport:
         role = Role.LOCAL if target == cluster else Role.BROKER
-        inner = await self.testbed.admit(self._account(cluster, role), target)
+        inner = await self.testbed.agent_transport(self._account(cluster, role), target)
         self.closing.push_async_callback(inner.close)  # also if its agent never came to run
         return self.network.transport(source, target, inner)
 
@@ -296,12 +296,12 @@ class Scenario:
         own = (Admission(self.hooks, options),) if self.hooks else ()
         return (*self.features(), *own)
 
-    async def _run(self, agent: Agent, door: Door) -> None:
+    async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
         try:
-            async with agent.running(webhooks=door.listener):
+            async with agent.running(webhooks=endpoint_for_webhooks.listener):
                 await asyncio.get_running_loop().create_future()
         finally:
-            self.testbed.keep_door(door, None)
+            self.testbed.set_webhook_server(endpoint_for_webhooks, None)
             await agent.close()
 
 
@@ -310,7 +310,7 @@ _SHOPS = re.compile(r"\bshop-[0-9a-f]{8}\b")
 
 
 def _is_work(sent: Sent) -> bool:
-    return sent.request.method not in READING and "/leases" not in sent.request.path
+    return sent.request.method not in READ_METHODS and "/leases" not in sent.request.path
 
 
 def all_of(*checks: Check[object]) -> Check[None]:

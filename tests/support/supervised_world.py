@@ -115,7 +115,7 @@ class SupervisedWorld:
     async def kill(self, name: ClusterId) -> None:
         """End a supervisor's agent without a good-bye: it cannot even give back its leases."""
         supervisor = self.supervisors.pop(name)
-        await self.network.end_unheard(name, self.names, supervisor.task)
+        await self.network.kill_task(name, self.names, supervisor.task)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["SupervisedWorld"]:

@@ -15,7 +15,7 @@ from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account
 
 
-class Door(Struct, frozen=True):
+class WebhookEndpoint(Struct, frozen=True):
     """Where an API server asks an agent."""
 
     url: str
@@ -40,17 +40,17 @@ class ClusterTestbed(Protocol):
         ...
 
     @property
-    def look_every(self) -> timedelta:
+    def poll_interval(self) -> timedelta:
         """How often it makes sense to look whether something has come true."""
         ...
 
     @property
-    def calm(self) -> timedelta:
+    def settle_time(self) -> timedelta:
         """How long nothing must be written for a fleet to count as settled."""
         ...
 
     @property
-    def leeway(self) -> timedelta:
+    def slack(self) -> timedelta:
         """What a busy machine may add to a time within which something comes true."""
         ...
 
@@ -58,7 +58,7 @@ class ClusterTestbed(Protocol):
         """A person's way to a cluster; the caller closes it."""
         ...
 
-    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+    async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         """An agent's way to a cluster, with the account's rights where the engine has rights."""
         ...
 
@@ -70,11 +70,13 @@ class ClusterTestbed(Protocol):
         """The way to a cluster by credentials that an agent was given."""
         ...
 
-    def open_door(self, name: str) -> Door:
+    def webhook_endpoint(self, name: str) -> WebhookEndpoint:
         """Where an agent of that name will answer webhooks."""
         ...
 
-    def keep_door(self, door: Door, keeper: WebhookServer | None) -> None:
+    def set_webhook_server(
+        self, endpoint_for_webhooks: WebhookEndpoint, keeper: WebhookServer | None
+    ) -> None:
         """Who answers at a door from now on, where that is not heard on a socket."""
         ...
 

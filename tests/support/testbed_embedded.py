@@ -15,7 +15,7 @@ from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account
-from tests.support.testbed import Door
+from tests.support.testbed import WebhookEndpoint
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer
 from tinykube.controllers import suite
@@ -32,9 +32,9 @@ DOWNTIME = timedelta(seconds=3)
 class EmbeddedTestbed:
     """Clusters of one scenario alone; there are no rights, everybody may do everything."""
 
-    look_every = timedelta(milliseconds=100)
-    calm = timedelta(minutes=3)
-    leeway = timedelta(0)
+    poll_interval = timedelta(milliseconds=100)
+    settle_time = timedelta(minutes=3)
+    slack = timedelta(0)
     terms = Terms()
 
     def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
@@ -50,7 +50,7 @@ class EmbeddedTestbed:
     def connect(self, cluster: ClusterId) -> Transport:
         return InProcess(self.servers[cluster])
 
-    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+    async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         return InProcess(self._doors[cluster])
 
     def endpoint(self, cluster: ClusterId) -> Endpoint:
@@ -60,18 +60,20 @@ class EmbeddedTestbed:
         return UrlTransport(credentials, self._listed)
 
     def _listed(self, url: str) -> Listener | None:
-        for name, door in self._doors.items():
+        for name, endpoint_for_webhooks in self._doors.items():
             if self.endpoint(name).url == url:
-                return Listener(door, ca_of(name))
+                return Listener(endpoint_for_webhooks, ca_of(name))
         return None
 
-    def open_door(self, name: str) -> Door:
-        return Door(f"https://{name.replace('/', '.')}.webhooks.example")
+    def webhook_endpoint(self, name: str) -> WebhookEndpoint:
+        return WebhookEndpoint(f"https://{name.replace('/', '.')}.webhooks.example")
 
-    def keep_door(self, door: Door, keeper: WebhookServer | None) -> None:
-        self._keepers.pop(door.url, None)
+    def set_webhook_server(
+        self, endpoint_for_webhooks: WebhookEndpoint, keeper: WebhookServer | None
+    ) -> None:
+        self._keepers.pop(endpoint_for_webhooks.url, None)
         if keeper is not None:
-            self._keepers[door.url] = keeper
+            self._keepers[endpoint_for_webhooks.url] = keeper
 
     async def _call_webhook(self, call: WebhookCall) -> bytes:
         url, _, hook = call.url.rpartition("/")

@@ -19,7 +19,7 @@ from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account, grant
-from tests.support.testbed import Door
+from tests.support.testbed import WebhookEndpoint
 
 SHORT = Terms(
     lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
@@ -33,9 +33,9 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 class KubernetesTestbed:
     """A fleet that others use too: agents come with accounts that hold only their own rights."""
 
-    look_every = timedelta(milliseconds=100)
-    calm = timedelta(seconds=3)
-    leeway = timedelta(seconds=20)
+    poll_interval = timedelta(milliseconds=100)
+    settle_time = timedelta(seconds=3)
+    slack = timedelta(seconds=20)
     terms = SHORT
 
     def __init__(self, fleet: RealFleet, folder: Path) -> None:
@@ -49,7 +49,7 @@ class KubernetesTestbed:
     def connect(self, cluster: ClusterId) -> Transport:
         return self._fleet.clusters[cluster].connect()
 
-    async def admit(self, account: Account, cluster: ClusterId) -> Transport:
+    async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         agent = HttpTransport(Fixed(await self._granted(account, cluster)))
         try:
             await _await_rights(agent, account)
@@ -64,14 +64,16 @@ class KubernetesTestbed:
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
         return HttpTransport(credentials)
 
-    def open_door(self, name: str) -> Door:
+    def webhook_endpoint(self, name: str) -> WebhookEndpoint:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
-        return Door(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)
+        return WebhookEndpoint(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)
 
-    def keep_door(self, door: Door, keeper: WebhookServer | None) -> None:
-        if keeper is None and door.listener is not None:
-            door.listener.close()
+    def set_webhook_server(
+        self, endpoint_for_webhooks: WebhookEndpoint, keeper: WebhookServer | None
+    ) -> None:
+        if keeper is None and endpoint_for_webhooks.listener is not None:
+            endpoint_for_webhooks.listener.close()
 
     async def access(self, account: Account, cluster: ClusterId) -> Access:
         """Credentials of an account that is given its rights first; they hold when this returns."""

@@ -15,13 +15,13 @@ from hanse.model.objects import ClusterId, Meta
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 from tests.features.federated.people import pods
 from tests.support.builders import namespace
-from tests.support.faults import READING, Weather
+from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import run
 
 NAMES = ("lubeck", "hamburg", "bergen")
 FEDERATED = ("web", "fish")
-STORM = Weather(delay=timedelta(milliseconds=300), refused=0.1, lost=0.1, breaks=0.05)
+STORM = LinkFaults(delay=timedelta(milliseconds=300), refused=0.1, lost=0.1, breaks=0.05)
 
 
 class History:
@@ -124,7 +124,7 @@ class History:
         link = self.world.network.link(
             self.random.choice(self.world.supervisor_names), self.random.choice(NAMES)
         )
-        link.weather = STORM
+        link.faults = STORM
 
     async def _heal(self) -> None:
         self.world.network.heal_all()
@@ -168,7 +168,7 @@ class History:
         written = [
             f"{s.source}: {s.request.method} {s.target}{s.request.path}"
             for s in self.world.network.sent[start:]
-            if s.request.method not in READING and "/leases" not in s.request.path
+            if s.request.method not in READ_METHODS and "/leases" not in s.request.path
         ]
         assert written == []
 

@@ -13,7 +13,7 @@ from hanse.model.objects import ClusterId
 from tests.features.federated.given import GLOBAL_MARK, SHOP
 from tests.features.federated.people import join
 from tests.support.builders import namespace
-from tests.support.faults import READING
+from tests.support.faults import READ_METHODS
 from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import ON_VIRTUAL_TIME
 
@@ -97,7 +97,7 @@ async def test_a_settled_assembly_writes_nothing_also_after_a_restart(
     writes = [
         f"{s.request.method} {s.target}{s.request.path}"
         for s in world.network.sent[sent:]
-        if s.request.method not in READING and "/leases" not in s.request.path
+        if s.request.method not in READ_METHODS and "/leases" not in s.request.path
     ]
     assert writes == []
 
@@ -106,7 +106,7 @@ def writes_since(world: SupervisedWorld, start: int) -> list[str]:
     return [
         f"{s.source}: {s.request.method} {s.target}{s.request.path}"
         for s in world.network.sent[start:]
-        if s.request.method not in READING and "/leases" not in s.request.path
+        if s.request.method not in READ_METHODS and "/leases" not in s.request.path
     ]
 
 

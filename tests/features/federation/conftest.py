@@ -8,7 +8,7 @@ import pytest
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
-from tests.support.federation import FederationScenario, federate
+from tests.support.federation import FederationScenario, form_federation
 from tests.support.scenario import Check, Scenario
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import ON_VIRTUAL_TIME
@@ -25,7 +25,9 @@ def anyio_backend() -> object:
 @pytest.fixture
 async def scenario() -> AsyncIterator[Scenario]:
     async with embedded_testbed() as testbed:
-        testbed.calm = timedelta(seconds=40)  # leases are renewed every two seconds: time costs
+        testbed.settle_time = timedelta(
+            seconds=40
+        )  # leases are renewed every two seconds: time costs
         async with Scenario(testbed, SHOP, lambda: (Membership(), Flag(SHOP))) as scenario:
             yield scenario
 
@@ -33,7 +35,7 @@ async def scenario() -> AsyncIterator[Scenario]:
 @pytest.fixture
 async def membership(scenario: Scenario) -> FederationScenario:
     """Everybody is led, and every flag flies."""
-    membership = await federate(scenario)
+    membership = await form_federation(scenario)
     for supervisor in membership.supervisors:
         meta = Meta(name=COLOURS, namespace=SHOP)
         await membership.admin(supervisor).create(ConfigMap(metadata=meta, data={"colour": "red"}))
@@ -49,8 +51,8 @@ def flags_fly(membership: FederationScenario) -> Check[None]:
     async def check() -> None:
         for member in membership.members:
             await membership.admin(member).read(ConfigMap, "flag", SHOP)
-            await membership.tells(member, Led="Led")()
+            await membership.has_conditions(member, Led="Led")()
         for supervisor in membership.supervisors:
-            await membership.tells(supervisor, MembersReachable="AllReachable")()
+            await membership.has_conditions(supervisor, MembersReachable="AllReachable")()
 
     return check

@@ -16,7 +16,7 @@ from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
 from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta
-from tests.support.federation import NAME, FederationScenario, put
+from tests.support.federation import NAME, FederationScenario, create_or_patch
 from tests.support.scenario import Check, Scenario, told
 
 SHOP = "shop"
@@ -110,7 +110,7 @@ async def test_without_any_supervisor_a_cluster_says_so_and_keeps_what_it_has(
     for supervisor in membership.supervisors:
         await scenario.kill_agent(supervisor)
 
-    await scenario.eventually(membership.tells("bergen", Led="NoLeader"))
+    await scenario.eventually(membership.has_conditions("bergen", Led="NoLeader"))
     assert await flag_uid(membership, "bergen") == flag
 
 
@@ -154,7 +154,7 @@ async def test_a_member_that_is_removed_is_left_clean(
         assert "bergen" not in scenario.agent(supervisor).reconciler.informers.connections
     lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert lease.spec.holder_identity == ""
-    await scenario.eventually(membership.tells("bergen", Led="NoLeader"))
+    await scenario.eventually(membership.has_conditions("bergen", Led="NoLeader"))
 
 
 async def test_a_member_that_is_removed_while_it_is_away_is_left_when_it_is_back(
@@ -356,11 +356,11 @@ async def test_a_bad_secret_is_told_by_its_field_and_the_way_before_it_stays(
     states = {m.cluster_id: m.reachable for m in (await membership.told("lubeck")).status.members}
     assert states == {"lubeck": True, "hamburg": True, "bergen": True}
 
-    await put(
+    await create_or_patch(
         membership.admin("lubeck"),
         Secret(metadata=Meta(name="member-bergen", namespace=SYSTEM), data=good.data),
     )
-    await scenario.eventually(membership.tells("lubeck", Valid="Valid"))
+    await scenario.eventually(membership.has_conditions("lubeck", Valid="Valid"))
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,9 @@ async def test_credentials_that_are_refused_are_told_and_mended_at_once(
     good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
     await scenario.kill_agent("lubeck")
     meta = Meta(name="member-bergen", namespace=SYSTEM)
-    await put(membership.admin("lubeck"), Secret(metadata=meta, data={**good.data, **change}))
+    await create_or_patch(
+        membership.admin("lubeck"), Secret(metadata=meta, data={**good.data, **change})
+    )
     await scenario.start_agent("lubeck")
 
     await scenario.eventually(says(membership, "lubeck", "MembersReachable", "bergen: "))
@@ -389,9 +391,11 @@ async def test_credentials_that_are_refused_are_told_and_mended_at_once(
     states = {m.cluster_id: m.reachable for m in (await membership.told("lubeck")).status.members}
     assert states == {"lubeck": True, "hamburg": True, "bergen": False}
 
-    await put(membership.admin("lubeck"), Secret(metadata=meta, data=good.data))
+    await create_or_patch(membership.admin("lubeck"), Secret(metadata=meta, data=good.data))
     mended = timedelta(seconds=3)
-    await scenario.eventually(membership.tells("lubeck", MembersReachable="AllReachable"), mended)
+    await scenario.eventually(
+        membership.has_conditions("lubeck", MembersReachable="AllReachable"), mended
+    )
 
 
 async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
@@ -399,7 +403,7 @@ async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
 ) -> None:
     short = await membership.secret_for("bergen", timedelta(minutes=10))
     for supervisor in membership.supervisors:
-        await put(membership.admin(supervisor), short)
+        await create_or_patch(membership.admin(supervisor), short)
     start = len(scenario.network.sent)
 
     await asyncio.sleep(timedelta(minutes=12).total_seconds())
@@ -408,7 +412,7 @@ async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
 
     renewed = [w for w in told(scenario.writes_since(start)) if "secrets/member-bergen" in w]
     for supervisor in membership.supervisors:
-        await membership.tells(supervisor, MembersReachable="AllReachable")()
+        await membership.has_conditions(supervisor, MembersReachable="AllReachable")()
         secret = await membership.admin(supervisor).read(Secret, "member-bergen", SYSTEM)
         assert secret.data["token"] != short.data["token"]
         assert secret.data["ca.crt"] == short.data["ca.crt"]
@@ -420,7 +424,7 @@ async def test_a_token_that_runs_out_is_told_and_a_new_one_is_used(
 ) -> None:
     short = await membership.secret_for("bergen", timedelta(minutes=10))
     for supervisor in membership.supervisors:
-        await put(membership.admin(supervisor), short)
+        await create_or_patch(membership.admin(supervisor), short)
     for supervisor in membership.supervisors:
         await scenario.kill_agent(supervisor)  # or they would renew it
     await asyncio.sleep(timedelta(minutes=11).total_seconds())
@@ -431,10 +435,12 @@ async def test_a_token_that_runs_out_is_told_and_a_new_one_is_used(
     for member in membership.members:
         secret = await membership.secret_for(member)
         for supervisor in membership.supervisors:
-            await put(membership.admin(supervisor), secret)
+            await create_or_patch(membership.admin(supervisor), secret)
 
     for supervisor in membership.supervisors:
-        await scenario.eventually(membership.tells(supervisor, MembersReachable="AllReachable"))
+        await scenario.eventually(
+            membership.has_conditions(supervisor, MembersReachable="AllReachable")
+        )
     await scenario.eventually(membership.all_led())
 
 
@@ -453,7 +459,7 @@ async def test_a_server_that_moved_is_found_again(
     await membership.edit("lubeck", {"members": members})
 
     await scenario.eventually(
-        membership.tells("lubeck", MembersReachable="AllReachable"), timedelta(seconds=3)
+        membership.has_conditions("lubeck", MembersReachable="AllReachable"), timedelta(seconds=3)
     )
 
 
@@ -477,14 +483,14 @@ async def test_of_two_federations_the_older_counts_and_the_other_is_told(
     await asyncio.sleep(5)
     await membership.admin("lubeck").create(Federation(metadata=Meta(name="another")))
 
-    async def is_told() -> None:
+    async def has_conditions() -> None:
         found = await membership.admin("lubeck").read(Federation, "another")
         valid = find(found.status.conditions, "Valid")
         assert valid is not None
         assert (valid.reason, valid.status) == ("SecondFederation", "False")
 
-    await scenario.eventually(is_told)
-    await membership.tells("lubeck", Valid="Valid")()
+    await scenario.eventually(has_conditions)
+    await membership.has_conditions("lubeck", Valid="Valid")()
     assert "bergen" in scenario.agent("lubeck").reconciler.informers.connections
 
 
@@ -500,7 +506,9 @@ async def test_what_turns_bad_is_told_in_an_event_once(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     scenario.network.cut("lubeck", "bergen")
-    await scenario.eventually(membership.tells("lubeck", MembersReachable="MemberUnreachable"))
+    await scenario.eventually(
+        membership.has_conditions("lubeck", MembersReachable="MemberUnreachable")
+    )
     await asyncio.sleep(200)
 
     listed = await membership.admin("lubeck").list(Event, namespace="default")
@@ -528,7 +536,7 @@ async def test_a_restarted_api_server_of_a_member_costs_nothing_but_time(
     flag = await flag_uid(membership, "bergen")
 
     await scenario.testbed.restart_server("bergen")
-    await scenario.eventually(membership.tells("lubeck", MembersReachable="AllReachable"))
+    await scenario.eventually(membership.has_conditions("lubeck", MembersReachable="AllReachable"))
     await scenario.settled()
 
     assert await flag_uid(membership, "bergen") == flag

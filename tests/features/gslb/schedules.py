@@ -16,7 +16,7 @@ from hanse.features.gslb.names import site_of
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
 from hanse.model.objects import Object
-from tests.support.gslb_sites import HOST, Sites, balance
+from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
 from tests.support.scenario import Scenario
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import run
@@ -28,7 +28,7 @@ ADDRESSES = {"lubeck": "192.0.2.11", "hamburg": "192.0.2.12", "bergen": "192.0.2
 class Schedule:
     """One play: people and faults act at random, then all is mended and looked at."""
 
-    def __init__(self, sites: Sites, scenario: Scenario, seed: int) -> None:
+    def __init__(self, sites: GslbScenario, scenario: Scenario, seed: int) -> None:
         self.sites = sites
         self.scenario = scenario
         self.random = Random(seed)
@@ -154,7 +154,7 @@ async def _play(seed: int) -> None:
         embedded_testbed() as testbed,
         Scenario(testbed, "shop", lambda: (Gslb(),)) as scenario,
     ):
-        sites = await balance(scenario)
+        sites = await form_gslb(scenario)
         await sites.policy("lubeck", controlPlaneHmOnly=True)
         for cluster, address in ADDRESSES.items():
             await sites.serve(cluster, address)

@@ -71,7 +71,7 @@ class KubeOvn:
 
 async def networked(tenancy: NetworksScenario) -> tuple[str, str, KubeOvn]:
     """A tenant with a network by kube-ovn that is ready; its namespace and the network's name."""
-    await tenancy.teach(*OVN_KINDS)
+    await tenancy.install_crds(*OVN_KINDS)
     acme = await tenancy.welcome()
     space = await tenancy.space(acme)
     name = await tenancy.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
@@ -123,8 +123,8 @@ async def test_pods_and_services_on_kube_ovn_are_told_in_its_words_and_it_ends_i
     assert web.metadata.annotations[SWITCH] == f"{acme}-ovn-back"
     assert web.metadata.annotations[IP_ADDRESS] == "10.31.0.9"
     spec = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]}
-    shop = await tenancy.admin.create(made(Service, "shop", space, labels=marks, spec=spec))
-    rule = await tenancy.scenario.eventually(leads_to_a_pod(tenancy, shop))
+    namespace = await tenancy.admin.create(made(Service, "shop", space, labels=marks, spec=spec))
+    rule = await tenancy.scenario.eventually(leads_to_a_pod(tenancy, namespace))
     assert rule.spec.namespace == space
 
     for kind, called in ((Vpc, "ovn"), (OvnSubnet, "ovn-front"), (OvnSubnet, "ovn-back")):
@@ -162,7 +162,7 @@ async def test_networks_go_on_once_kube_ovn_comes_to_a_cluster(tenancy: Networks
     name = await tenancy.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
     await tenancy.scenario.eventually(tenancy.is_(name, "Failed", "kubeovn.io is not served"))
 
-    await tenancy.teach(*OVN_KINDS)
+    await tenancy.install_crds(*OVN_KINDS)
 
     await tenancy.scenario.eventually(tenancy.is_(name, "Pending", "waiting for Subnet"))
 
@@ -170,7 +170,7 @@ async def test_networks_go_on_once_kube_ovn_comes_to_a_cluster(tenancy: Networks
 async def test_each_network_is_guarded_by_a_policy_that_follows_its_peers_and_goes_with_it(
     tenancy: NetworksScenario,
 ) -> None:
-    await tenancy.teach(ClusterNetworkPolicy)
+    await tenancy.install_crds(ClusterNetworkPolicy)
     acme, bolt = await tenancy.welcome("acme"), await tenancy.welcome("bolt")
     spaces = [await tenancy.space(tenant) for tenant in (acme, bolt)]
     lab = await tenancy.build(acme, "lab")

@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPort
 from tests.scenarios.networks import HERE, NetworksScenario
-from tests.support.faults import FAIR, Weather
+from tests.support.faults import NO_FAULTS, LinkFaults
 from tests.support.scenario import Scenario, told
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import ON_VIRTUAL_TIME
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 SEEDS = (0, 1, 123)
 STEPS = 40
-STORM = Weather(refused=0.1, lost=0.1, breaks=0.02, delay=timedelta(milliseconds=20))
+STORM = LinkFaults(refused=0.1, lost=0.1, breaks=0.02, delay=timedelta(milliseconds=20))
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/27"}]
 
 
@@ -73,12 +73,12 @@ class Storm:
                 await scenario.kill_agent(HERE)
                 await scenario.start_agent(HERE)
             case "storm":
-                link.weather = STORM
+                link.faults = STORM
             case "cut":
                 scenario.network.cut(HERE, HERE)
             case "fair":
                 scenario.network.heal(HERE, HERE)
-                link.weather = FAIR
+                link.faults = NO_FAULTS
             case _:
                 pass
         await asyncio.sleep(self.random.choice([0, 0.05, 1, 5]))

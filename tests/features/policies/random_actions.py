@@ -27,12 +27,12 @@ from tests.features.policies.fleet import (
     anp,
     said,
 )
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tinykube.storage import Snapshot
 
-STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
-LAG = Weather(lag=timedelta(seconds=4))
-SLOW = Weather(delay=timedelta(seconds=2))
+STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+LAG = LinkFaults(lag=timedelta(seconds=4))
+SLOW = LinkFaults(delay=timedelta(seconds=2))
 OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
 """Flapping is a scenario of its own: here people may change their minds as often as they like."""
 TAKEOVER = 20.0
@@ -212,13 +212,13 @@ class Deeds:
 
     async def _storm(self) -> None:
         source, target = self._link()
-        self.realm.network.link(source, target).weather = STORM
+        self.realm.network.link(source, target).faults = STORM
         self._tell(f"a storm between {source} and {target}")
 
     async def _lag(self, target: str = "") -> None:
         target = target or self._cluster()
         for source in self.chiefs:
-            self.realm.network.link(source, target).weather = LAG
+            self.realm.network.link(source, target).faults = LAG
         self._tell(f"what happens in {target} is seen late")
 
     async def _kill(self) -> None:
@@ -254,7 +254,7 @@ class Deeds:
         crash = self.realm.network.crash_at(self.random.randint(1, 12))
         await self.random.choice((self._edit, self._create, self._delete))(name=name)
         done, _ = await asyncio.wait({crash}, timeout=30)
-        self.realm.network.disarm()
+        self.realm.network.cancel_crash()
         if done and crash.result() in self.realm.agents:
             await self.realm.kill_agent(crash.result())
             self._tell(f"the agent of {crash.result()} crashed at a request")

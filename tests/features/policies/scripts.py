@@ -118,7 +118,7 @@ async def late(it: "Schedule") -> None:
     others = [cluster for cluster in it.names if cluster != where]
     leader = it._leader(where)
     if leader:
-        it.realm.network.link(leader, where).weather = SLOW
+        it.realm.network.link(leader, where).faults = SLOW
     origin = it.random.choice(others)
     await it._create(origin, name)
     await it.pass_time(it.random.choice((0.5, 2.5, 4.5)))

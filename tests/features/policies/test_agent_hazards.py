@@ -61,7 +61,7 @@ async def test_crash_between_object_and_record(request_number: int) -> None:
             else:
                 await realm.create(BERGEN, acnp("deny", 8))
             done, _ = await asyncio.wait({crash}, timeout=10)
-            realm.network.disarm()
+            realm.network.cancel_crash()
             if done:
                 await realm.kill_agent(LUBECK)
                 realm.start_agent(LUBECK)
@@ -79,7 +79,7 @@ async def test_an_edit_after_a_crash_is_nobody_elses_write(request_number: int) 
         crash = realm.network.crash_at(request_number)
         await realm.edit(HAMBURG, DENY, {"metadata": {"labels": {"team": "harbour"}}})
         await asyncio.wait({crash}, timeout=10)
-        realm.network.disarm()
+        realm.network.cancel_crash()
         await realm.kill_agent(LUBECK)
 
         await realm.edit(BERGEN, DENY, {"spec": {"priority": 9}})

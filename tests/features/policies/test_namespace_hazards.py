@@ -22,7 +22,7 @@ from tests.features.policies.federation import (
     phase_of,
 )
 from tests.features.policies.fleet import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import ON_VIRTUAL_TIME
 
 MakePolicy = Callable[..., ClusterNetworkPolicy | AntreaNetworkPolicy]
@@ -38,8 +38,8 @@ def anyio_backend() -> object:
 
 def seen_late(realm: Realm, resource: str) -> None:
     """What happens in bergen to one resource is seen long after everything else."""
-    late = Weather(lag=timedelta(seconds=9), lags=resource)
-    realm.network.link(LUBECK, BERGEN).weather = late
+    late = LinkFaults(lag=timedelta(seconds=9), lags=resource)
+    realm.network.link(LUBECK, BERGEN).faults = late
 
 
 async def raze(realm: Realm) -> None:
@@ -191,7 +191,7 @@ async def test_a_plain_policy_in_a_namespace_made_anew_is_not_the_end_of_its_nam
         await realm.create(LUBECK, anp("deny", 3))
         await asyncio.sleep(A_WHILE)
         seen_late(realm, "namespaces")
-        realm.network.link(LUBECK, HAMBURG).weather = Weather(delay=timedelta(seconds=1))
+        realm.network.link(LUBECK, HAMBURG).faults = LinkFaults(delay=timedelta(seconds=1))
         await realm.client(HAMBURG).delete(ConfigMap, DENY_RECORD, SYSTEM)
         await asyncio.sleep(0.1)
 

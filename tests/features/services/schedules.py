@@ -36,13 +36,13 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import K, Meta
 from tests.support.builders import namespace
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import run
 from tests.support.world import BROKER, World
 
 SHOP = "shop"
 NAMES = ("web", "db")
-STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 PORTS = (("http", 80), ("tls", 443), ("web", 80), ("http", 8080))
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 Deed = Callable[[], Coroutine[Any, Any, None]]
@@ -218,7 +218,7 @@ class Schedule:
     async def _storm(self) -> None:
         source = self._cluster()
         target = self.random.choice((source, BROKER))
-        self.world.network.link(source, target).weather = STORM
+        self.world.network.link(source, target).faults = STORM
         self._tell(f"a storm between {source} and {target}")
 
     async def _kill(self) -> None:
@@ -234,7 +234,7 @@ class Schedule:
         """An agent dies while it waits for an answer, and is started again."""
         crash = self.world.network.crash_at(self.random.randint(1, 20))
         done, _ = await asyncio.wait({crash}, timeout=30)
-        self.world.network.disarm()
+        self.world.network.cancel_crash()
         if done and crash.result() in self.world.agents:
             await self.world.kill_agent(crash.result())
             self.world.start_agent(crash.result())

@@ -21,7 +21,7 @@ from hanse.model.objects import Meta
 from hanse.runtime.api import KubeApi
 from tests.features.services.given import backends
 from tests.support.builders import namespace
-from tests.support.faults import READING
+from tests.support.faults import READ_METHODS
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World
 
@@ -46,7 +46,7 @@ class Failing:
         self._inner = inner
 
     async def send(self, request: Request) -> Response:
-        if request.method in READING or "/events" in request.path:
+        if request.method in READ_METHODS or "/events" in request.path:
             return await self._inner.send(request)
         self._world.writes += 1
         if self._world.writes != self._world.unlucky:

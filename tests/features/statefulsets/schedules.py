@@ -30,13 +30,13 @@ from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import namespace
-from tests.support.faults import Weather
+from tests.support.faults import LinkFaults
 from tests.support.time import run
 from tests.support.world import BROKER, World
 
 SHOP = "shop"
 CLUSTERS = ("bergen", "hamburg", "lubeck")
-STORM = Weather(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LONG = 100_000
 Deed = Callable[[], Coroutine[Any, Any, None]]
@@ -192,7 +192,7 @@ class Schedule:
         name = self.random.choice(CLUSTERS)
         self._tell(f"storm around {name}")
         for target in (name, BROKER):
-            self.world.network.link(name, target).weather = STORM
+            self.world.network.link(name, target).faults = STORM
 
     async def _heal(self) -> None:
         self._tell("fair weather")
@@ -211,7 +211,7 @@ class Schedule:
         crash = self.world.network.crash_at(self.random.randint(1, 12))
         await self._scale()
         done, _ = await asyncio.wait({crash}, timeout=30)
-        self.world.network.disarm()
+        self.world.network.cancel_crash()
         if done and crash.result() in self.world.agents:
             self._tell(f"the agent of {crash.result()} crashed")
             await self.world.kill_agent(crash.result())
