@@ -110,9 +110,9 @@ class PoliciesScenario:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         key = Key(topic, policy.metadata.name, policy.metadata.namespace)
         found = await self.scenario.admin(cluster).read(ConfigMap, record_name(key), SYSTEM)
-        has_event = decode_record(found)
-        assert isinstance(told, PolicyRecord), told
-        return told
+        record = record_in(found)
+        assert isinstance(record, Record), record
+        return record
 
     def has_event(self, cluster: ClusterId, policy: Policy, reason: str) -> Check[None]:
         """That an event about a policy gives this reason."""
