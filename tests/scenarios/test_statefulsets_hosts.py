@@ -76,7 +76,8 @@ async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
         assert found["store-lubeck-0"] == (await sets.balancers("lubeck"))["store-lubeck-0"]
 
     await scenario.eventually(all_at_home)
-    path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.namespace}/federatedstatefulsets/store/scale"
+    sets_path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.namespace}/federatedstatefulsets"
+    path = f"{sets_path}/store/scale"
     body = msgspec.json.encode({"spec": {"replicas": 8}})
     content = "application/merge-patch+json"
     await sets.admin(HOST).send(Request("PATCH", path, body=body, content_type=content))
