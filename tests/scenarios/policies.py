@@ -110,8 +110,8 @@ class PoliciesScenario:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
         key = Key(topic, policy.metadata.name, policy.metadata.namespace)
         found = await self.scenario.admin(cluster).read(ConfigMap, record_name(key), SYSTEM)
-        record = record_in(found)
-        assert isinstance(record, Record), record
+        record = decode_record(found)
+        assert isinstance(record, PolicyRecord), record
         return record
 
     def has_event(self, cluster: ClusterId, policy: Policy, reason: str) -> Check[None]:
