@@ -57,7 +57,7 @@ from hanse.model.kinds.networking import Ingress, IngressRule, IngressSpec, Ingr
 from hanse.model.objects import ClusterId, Kind, Meta, Object
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
-from hanse.providers.probe_sockets import Sockets
+from hanse.providers.probe_sockets import SocketProbe
 from hanse.providers.probes import Prober
 from hanse.runtime.reconciler import Reconciler
 
@@ -230,7 +230,7 @@ class _Wish:
 
 def _prober(wish: _Wish) -> tuple[Reconciler, Prober]:
     reconciler = Reconciler([], HOME, clock=WallClock(), random=Random(1))
-    return reconciler, Prober(reconciler, [wish], Sockets(), clock=WallClock(), loopback=True)
+    return reconciler, Prober(reconciler, [wish], SocketProbe(), clock=WallClock(), loopback=True)
 
 
 _STOPPED: set[int] = set()

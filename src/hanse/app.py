@@ -54,19 +54,23 @@ from hanse.model.probes import ProbeSource
 from hanse.model.snapshot import Change, ObjectChange, Watch
 from hanse.model.verdict import Hook
 from hanse.providers.avi import AviController, Controller, NoController
-from hanse.providers.network_providers import address_providers
-from hanse.providers.probe_sockets import Sockets
-from hanse.providers.probes import Attempt, Prober
-from hanse.providers.resolver import Lookup
-from hanse.providers.tokens import Issuing
+from hanse.providers.network_ipam import network_providers
+from hanse.providers.probe_sockets import SocketProbe
+from hanse.providers.probes import ProbeFunction, Prober
+from hanse.providers.resolver import HostResolver
+from hanse.providers.tokens import TokenIssuer
 from hanse.runtime.api import KubeApi
-from hanse.runtime.connections import ConnectionReconciler, Dial, over_http
-from hanse.runtime.health import serving
+from hanse.runtime.connection_reconciler import (
+    ConnectionReconciler,
+    TransportFactory,
+    http_transport,
+)
+from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
-from hanse.runtime.leaders import Leaders
-from hanse.runtime.outside import EVERY, Outside, System
+from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.pause import PAUSE_WATCHES
 from hanse.runtime.questions import Provider
+from hanse.runtime.readiness import serving
 from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.replica_slots import ReplicaSlots
 from hanse.web.webhooks.certificates import Certificates
@@ -152,7 +156,7 @@ def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a f
     )
 
 
-def outside(options: Options) -> dict[ClusterId, System]:
+def outside(options: Options) -> dict[ClusterId, ExternalSystem]:
     """Every system that is no cluster and is written all the same."""
     server = options.publishing.server
     if server is None:
@@ -185,12 +189,12 @@ class Agent:
         home: Transport,
         *,
         broker: Transport | None = None,
-        outside: Mapping[ClusterId, System] | None = None,
+        outside: Mapping[ClusterId, ExternalSystem] | None = None,
         features: Sequence[Feature] = (),
         hooks: Sequence[Hook] = (),
-        also: Sequence[Watch] = (),
-        dial: Dial = over_http,
-        attempt: Attempt | None = None,
+        extra_watches: Sequence[Watch] = (),
+        dial: TransportFactory = http_transport,
+        attempt: ProbeFunction | None = None,
         lookup: Provider | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -205,31 +209,31 @@ class Agent:
             clock=clock,
             random=random,
             system_namespace=settings.namespace,
-            also=also,
+            extra_watches=extra_watches,
             providers={
-                LOOKUP: lookup or Lookup(),
+                LOOKUP: lookup or HostResolver(),
                 CERTIFICATE_PROVIDER: Certificates(clock),
-                TOKEN_PROVIDER: (issuing := Issuing()),
-                **address_providers(settings.options.networks.providers),
+                TOKEN_PROVIDER: (issuing := TokenIssuer()),
+                **network_providers(settings.options.networks.providers),
             },
         )
         issuing.informers = self.reconciler.informers
-        self.doorkeeper = WebhookServer(
+        self.webhook_server = WebhookServer(
             hooks,
             self.reconciler.snapshot,
-            self.reconciler.find_out,
+            self.reconciler.answer,
             namespace=settings.options.admission.namespace,
             secret=WEBHOOKS,
         )
-        self.reconciler.event_handlers.append(self.doorkeeper.on_change)
-        self.leaders = Leaders(
+        self.reconciler.event_handlers.append(self.webhook_server.on_change)
+        self.elections = LeaderElections(
             self.reconciler.informers,
             f"{settings.cluster}_{settings.identity}",
             clock=clock,
             random=random,
             terms=settings.terms,
         )
-        self.reconciler.fence(self.leaders)
+        self.reconciler.fence(self.elections)
         self._answers = bool(hooks)
         self._places = ReplicaSlots(
             self._home,
@@ -242,10 +246,10 @@ class Agent:
         )
         self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
         guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
-        self.roads = ConnectionReconciler(
-            self.reconciler, self.leaders, self._home, guides, dial=dial, random=random
+        self.connections = ConnectionReconciler(
+            self.reconciler, self.elections, self._home, guides, dial=dial, random=random
         )
-        self._sockets = Sockets()
+        self._sockets = SocketProbe()
         self._prober = Prober(
             self.reconciler,
             [feature for feature in features if isinstance(feature, ProbeSource)],
@@ -254,11 +258,11 @@ class Agent:
             loopback=settings.options.gslb.loopback,
         )
         for name, system in (outside or {}).items():
-            self.reconciler.informers.join(name, {Role.OUTSIDE}, Outside(system))
+            self.reconciler.informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
         self._avi = AviController(self._leading_controller)
         if "avi" in settings.options.gslb.providers:
             self.reconciler.informers.join(
-                CONTROLLER, {Role.OUTSIDE}, Outside(self._avi, self._refresh)
+                CONTROLLER, {Role.OUTSIDE}, ExternalApi(self._avi, self._refresh)
             )
         self._presence: HeartbeatLease | None = None
         if broker is not None:
@@ -286,14 +290,14 @@ class Agent:
         async with AsyncExitStack() as stack:
             alone = not self.settings.replicated
             await stack.enter_async_context(self.reconciler.running(active=alone))
-            await stack.enter_async_context(self.leaders.running())
-            await stack.enter_async_context(self.roads.running())
+            await stack.enter_async_context(self.elections.running())
+            await stack.enter_async_context(self.connections.running())
             stack.push_async_callback(self._sockets.close)
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
                 await stack.enter_async_context(serving(self.reconciler, listener))
             if webhooks is not None:
-                await stack.enter_async_context(self.doorkeeper.running(webhooks))
+                await stack.enter_async_context(self.webhook_server.running(webhooks))
             if self._presence is not None:
                 await stack.enter_async_context(
                     _beside(self._presence.run(lambda: self.reconciler.active), "sign of life")
@@ -301,7 +305,9 @@ class Agent:
             if not alone and self._answers:
                 await stack.enter_async_context(_beside(self._places.run(self._at_slot), "slot"))
             if not alone:
-                self.leaders.stand_at_home(self._home, self.settings.namespace, self._work)
+                self.elections.contend_among_replicas(
+                    self._home, self.settings.namespace, self._work
+                )
             yield
 
     @property
@@ -310,7 +316,7 @@ class Agent:
         return self._presence is None or self._presence.shown
 
     @asynccontextmanager
-    async def feeding(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
+    async def serving_names(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date with what this agent sees."""
         from hanse.dns.updater import Feed
 
@@ -347,7 +353,7 @@ class Agent:
 
     def _refresh(self) -> timedelta:
         """How often the Avi controller is read, as this cluster's configuration has it now."""
-        return refresh_said(self.reconciler.snapshot()) or EVERY
+        return refresh_said(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.reconciler.snapshot(), BROKER).lease_duration
@@ -371,7 +377,7 @@ class Agent:
             self.reconciler.activate()
         elif not chosen and self.reconciler.active:
             self.reconciler.deactivate()
-        self.roads.look_again()
+        self.connections.look_again()
         self._prober.look_again()
         if self._presence is not None:
             self._presence.look_again()

@@ -23,7 +23,7 @@ from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.manifests import Manifest, definitions
 from hanse.model.objects import Meta
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.cli.programs import Running, running
 from tinykube.api import ApiServer
 
@@ -38,7 +38,7 @@ async def installed() -> Client:
     await define(client, definitions())
     await apply(client, agent_manifests(app.watches(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))
-    ours = stamped(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
+    ours = with_owner(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
     await client.create(ours)
     copied = Meta(
         name="copied",

@@ -13,7 +13,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.test_stateful import HOME, SPACE, WIDE, Names, part, parts, pods, seen_by, shares
 from tests.support.builders import stored
 
@@ -57,7 +57,7 @@ def test_what_was_published_stands_too() -> None:
     known = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
     (wanted,) = publishing.plan(ETCD, known).desired
     owner = Owner("publishing", ETCD, "c1")
-    standing = stored(stamped(wanted.object, owner))
+    standing = stored(with_owner(wanted.object, owner))
 
     unread = seen_by("c1", [newer_shares(c1=2), part("c1", "198.19.1.9")])
     plan = publishing.plan(ETCD, unread)

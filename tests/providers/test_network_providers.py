@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hanse.providers import network_providers
-from hanse.providers.network_providers import AddressProvider, address_providers
+from hanse.providers import network_ipam
+from hanse.providers.network_ipam import AddressProvider, network_providers
 
 pytestmark = pytest.mark.anyio
 WANTED = {"network": "acme.far", "namespace": "acme-web", "service": "web", "request": "u-1"}
@@ -43,7 +43,7 @@ async def test_a_provider_is_asked_with_all_it_needs_and_its_word_taken() -> Non
         return web.json_response({"address": "10.60.0.4"})
 
     async with provider(gives) as (url, asked):
-        told = await address_providers([("mizar", url)])["network-mizar"](**WANTED)
+        told = await network_providers([("mizar", url)])["network-mizar"](**WANTED)
 
     assert told == {"address": "10.60.0.4"}
     assert asked == [WANTED]
@@ -69,7 +69,7 @@ async def test_an_answer_that_is_none_is_told_as_such(answer: Any, why: str) -> 
 async def test_one_that_is_not_there_or_does_not_answer_in_time_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(network_providers, "PATIENCE", network_providers.PATIENCE / 10)
+    monkeypatch.setattr(network_ipam, "PATIENCE", network_ipam.PATIENCE / 10)
 
     async def sleeps(_: web.Request) -> web.Response:
         await asyncio.Event().wait()

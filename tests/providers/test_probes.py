@@ -16,7 +16,7 @@ from hanse.kube.authority import Authority, server_context
 from hanse.model.keys import Key
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
-from hanse.providers.probe_sockets import Sockets, judged, request_to
+from hanse.providers.probe_sockets import SocketProbe, judged, request_to
 from hanse.providers.probes import Prober, refused
 from hanse.runtime.reconciler import Reconciler
 from tests.support.time import LoopClock, run
@@ -230,8 +230,8 @@ def test_a_verdict_changes_only_after_its_whole_streak(
 # -- over real sockets
 
 
-async def tried(target: Target, within: float = 2.0, sockets: Sockets | None = None) -> str:
-    own = sockets or Sockets()
+async def tried(target: Target, within: float = 2.0, sockets: SocketProbe | None = None) -> str:
+    own = sockets or SocketProbe()
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     own(target, within, ended.set_result)
     try:
@@ -312,7 +312,7 @@ async def test_who_says_nothing_has_not_answered_in_time() -> None:
 )
 async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() -> None:
     context = server_context(Authority.create("probe").server("shop", ("127.0.0.1",)))
-    sockets = Sockets()
+    sockets = SocketProbe()
     async with server(answer(200), context) as (port, asked, connections):
         target = Target("HTTPS", "127.0.0.1", port, "shop.example.org", "/")
         for _ in range(3):
@@ -335,7 +335,7 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
     kind: Literal["TCP", "HTTPS"],
 ) -> None:
     heard: list[str] = []
-    sockets = Sockets()
+    sockets = SocketProbe()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with server(answer(200)) as (port, _, _):
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))

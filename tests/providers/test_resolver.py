@@ -11,7 +11,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from hanse.providers.resolver import NOT_FOUND_TTL, Lookup
+from hanse.providers.resolver import NOT_FOUND_TTL, HostResolver
 
 
 def known(name: str, ttl: int, type_: str, address: str) -> dns.rrset.RRset:
@@ -45,30 +45,32 @@ class _Server(asyncio.DatagramProtocol):
 
 
 @pytest.fixture
-async def lookup() -> AsyncIterator[Lookup]:
+async def lookup() -> AsyncIterator[HostResolver]:
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(_Server, ("127.0.0.1", 0))
     resolver = dns.asyncresolver.Resolver(configure=False)
     resolver.nameservers = ["127.0.0.1"]
     resolver.port = transport.get_extra_info("sockname")[1]
-    yield Lookup(resolver)
+    yield HostResolver(resolver)
     transport.close()
 
 
 async def test_a_host_has_addresses_of_both_families_for_as_long_as_the_shorter_holds(
-    lookup: Lookup,
+    lookup: HostResolver,
 ) -> None:
     assert await lookup(host="lb.example.org") == {"addresses": ["192.0.2.8", "fd00::8"], "ttl": 40}
 
 
-async def test_a_host_of_one_family_holds_as_long_as_that(lookup: Lookup) -> None:
+async def test_a_host_of_one_family_holds_as_long_as_that(lookup: HostResolver) -> None:
     assert await lookup(host="four.example.org.") == {"addresses": ["192.0.2.4"], "ttl": 60}
 
 
-async def test_a_host_that_does_not_exist_has_no_addresses(lookup: Lookup) -> None:
+async def test_a_host_that_does_not_exist_has_no_addresses(lookup: HostResolver) -> None:
     assert await lookup(host="none.example.org") == {"addresses": [], "ttl": NOT_FOUND_TTL}
 
 
-async def test_a_host_that_cannot_be_looked_up_is_an_error_that_names_it(lookup: Lookup) -> None:
+async def test_a_host_that_cannot_be_looked_up_is_an_error_that_names_it(
+    lookup: HostResolver,
+) -> None:
     with pytest.raises(OSError, match=r"broken\.example\.org could not be looked up"):
         await lookup(host="broken.example.org")

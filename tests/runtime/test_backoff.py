@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.runtime.apply import Written
+from hanse.runtime.apply import WriteReport
 from hanse.runtime.backoff import AT_WORK, SETTLE, WHILE, BackoffTracker
 from hanse.runtime.diff import Action, Create, Update
 from hanse.runtime.workqueue import Item
@@ -21,18 +21,18 @@ ITEM: Item = ("toy", Key("sum", "bread", "shop"))
 class Waiting:
     """A patience whose time we set, and what it asks to come back for."""
 
-    def __init__(self, crowd: float = 0.0) -> None:
+    def __init__(self, load: float = 0.0) -> None:
         self.now = 0.0
-        self.patience = BackoffTracker(lambda: self.now, Random(0), lambda: crowd)
+        self.patience = BackoffTracker(lambda: self.now, Random(0), lambda: load)
         self.asked: list[float] = []
 
     def ripe_at(self, now: float, action: Action) -> bool:
         self.now = now
-        return bool(self.patience.ripe(ITEM, [action], self._later))
+        return bool(self.patience.due(ITEM, [action], self._later))
 
     def others_write_at(self, now: float) -> None:
         self.now = now
-        self.patience.others_wrote()
+        self.patience.record_others_write()
 
     def _later(self, item: Item, delay: timedelta) -> None:
         self.asked.append(delay.total_seconds())
@@ -77,7 +77,7 @@ def test_the_first_in_the_order_is_not_held_up_by_what_others_write() -> None:
 
 
 def test_in_a_crowd_others_get_more_time() -> None:
-    crowded = Waiting(crowd=1.0)
+    crowded = Waiting(load=1.0)
     crowded.ripe_at(0, create(1))
 
     assert not crowded.ripe_at(5, create(1))
@@ -85,7 +85,7 @@ def test_in_a_crowd_others_get_more_time() -> None:
 
 
 def test_in_a_crowd_the_first_waits_a_little_longer_for_what_is_about_to_change() -> None:
-    crowded = Waiting(crowd=1.0)
+    crowded = Waiting(load=1.0)
     crowded.ripe_at(0, create(0))
 
     assert not crowded.ripe_at(3 * SETTLE, create(0))
@@ -145,7 +145,7 @@ class Writing(Waiting):
         while not self.ripe_at(self.now, action):
             self.now += self.asked[-1]
         self.version += 1
-        self.patience.learn(ITEM, [Written(action, "Done", left=str(self.version))])
+        self.patience.record(ITEM, [WriteReport(action, "Done", left=str(self.version))])
         return self.now - began
 
     def somebody_writes(self, spec: bool = False) -> None:
@@ -202,7 +202,7 @@ def test_what_was_written_is_remembered_for_as_long_as_a_repetition_would_count(
     for number in range(3):
         waiting.now = number * WHILE * 0.6
         action = Create("broker", configmap(f"sum-{number}"), 0)
-        waiting.patience.learn(ITEM, [Written(action, "Done", left="1")])
+        waiting.patience.record(ITEM, [WriteReport(action, "Done", left="1")])
 
     remembered = {place.ref.name for place in waiting.patience._repeats}
     assert remembered == {"sum-1", "sum-2"}

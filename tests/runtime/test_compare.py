@@ -13,8 +13,8 @@ from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceSpec
 from hanse.model.labels import EPOCH
 from hanse.model.merging import merge
 from hanse.model.objects import K, Kind, Meta, Object, Value, to_wire
-from hanse.runtime.compare import difference, patch_is_needed, recorded, status_difference
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
+from hanse.runtime.ownership import Owner, with_owner
 from tests.support.builders import annotated, configmap, labelled, stored
 
 OWNER = Owner("toy", Key("copy", "shop", "default"), "lubeck")
@@ -39,7 +39,7 @@ class Box(Object, frozen=True, kw_only=True):
 
 
 def written(obj: K) -> K:
-    return recorded(stamped(obj, OWNER))
+    return with_applied_record(with_owner(obj, OWNER))
 
 
 def applied(obj: K, change: Any) -> K:
@@ -55,14 +55,14 @@ def box(**fields: Any) -> Box:
 def test_nothing_is_written_when_nothing_differs() -> None:
     wanted = written(configmap("shop", open="yes"))
 
-    assert difference(wanted, stored(wanted)) == {}
+    assert object_patch(wanted, stored(wanted)) == {}
 
 
 def test_a_field_that_somebody_changed_from_its_default_is_put_back() -> None:
     wanted = written(box())
     standing = stored(replace(wanted, spec=BoxSpec(sealed=True, size=4)))
 
-    assert difference(wanted, standing) == {"spec": {"sealed": None, "size": None}}
+    assert object_patch(wanted, standing) == {"spec": {"sealed": None, "size": None}}
 
 
 def test_what_the_server_allocates_is_left_alone() -> None:
@@ -78,7 +78,7 @@ def test_what_the_server_allocates_is_left_alone() -> None:
         ip_family_policy="SingleStack",
     )
 
-    assert difference(wanted, stored(replace(wanted, spec=spec))) == {}
+    assert object_patch(wanted, stored(replace(wanted, spec=spec))) == {}
 
 
 def test_others_labels_and_annotations_are_kept_and_ours_taken_back() -> None:
@@ -86,34 +86,34 @@ def test_others_labels_and_annotations_are_kept_and_ours_taken_back() -> None:
     standing = stored(annotated(labelled(first, theirs="3"), {"note": "by hand"}))
     wanted = written(labelled(configmap("shop"), ours="1"))
 
-    change = difference(wanted, standing)
+    change = object_patch(wanted, standing)
     after = applied(standing, change)
 
     assert after.metadata.labels.get("theirs") == "3"
     assert after.metadata.annotations.get("note") == "by hand"
     assert "old" not in after.metadata.labels
-    assert difference(wanted, after) == {}
+    assert object_patch(wanted, after) == {}
 
 
 def test_a_key_that_we_never_set_is_removed_from_data() -> None:
     wanted = written(configmap("shop", open="yes"))
     standing = stored(replace(wanted, data={"open": "yes", "extra": "x"}))
 
-    assert difference(wanted, standing) == {"data": {"extra": None}}
+    assert object_patch(wanted, standing) == {"data": {"extra": None}}
 
 
 def test_a_new_leader_takes_over_without_a_write() -> None:
-    older = recorded(stamped(configmap("shop"), OWNER, epoch=3))
-    newer = recorded(stamped(configmap("shop"), OWNER, epoch=4))
+    older = with_applied_record(with_owner(configmap("shop"), OWNER, epoch=3))
+    newer = with_applied_record(with_owner(configmap("shop"), OWNER, epoch=4))
 
-    assert difference(newer, stored(older)) == {}
+    assert object_patch(newer, stored(older)) == {}
 
 
 def test_a_change_carries_the_new_epoch() -> None:
-    older = recorded(stamped(configmap("shop", a="1"), OWNER, epoch=3))
-    newer = recorded(stamped(configmap("shop", a="2"), OWNER, epoch=4))
+    older = with_applied_record(with_owner(configmap("shop", a="1"), OWNER, epoch=3))
+    newer = with_applied_record(with_owner(configmap("shop", a="2"), OWNER, epoch=4))
 
-    assert difference(newer, stored(older)) == {
+    assert object_patch(newer, stored(older)) == {
         "data": {"a": "2"},
         "metadata": {"annotations": {EPOCH: "4"}},
     }
@@ -123,29 +123,29 @@ def test_defaults_that_the_server_fills_into_an_open_part_are_no_difference() ->
     wanted = written(box(template={"spec": {"containers": [{"name": "a"}]}}))
     filled = {"spec": {"containers": [{"name": "a", "pull": "Always"}], "grace": 30}}
 
-    assert difference(wanted, stored(replace(wanted, template=filled))) == {}
+    assert object_patch(wanted, stored(replace(wanted, template=filled))) == {}
 
 
 def test_a_field_taken_out_of_an_open_part_is_removed() -> None:
     first = written(box(template={"spec": {"grace": 5, "host": "x", "deep": {"a": 1}}}))
     wanted = written(box(template={"spec": {"host": "x", "deep": {"b": 2}}}))
 
-    after = applied(stored(first), difference(wanted, stored(first)))
+    after = applied(stored(first), object_patch(wanted, stored(first)))
 
     assert after.template == {"spec": {"host": "x", "deep": {"b": 2}}}
-    assert difference(wanted, after) == {}
+    assert object_patch(wanted, after) == {}
 
 
 def test_status_is_compared_by_itself() -> None:
     wanted = written(box(status=BoxStatus(weight=9)))
     standing = stored(replace(wanted, status=BoxStatus()))
 
-    assert difference(wanted, standing) == {}
-    assert status_difference(wanted, standing) == {"status": {"weight": 9}}
+    assert object_patch(wanted, standing) == {}
+    assert status_patch(wanted, standing) == {"status": {"weight": 9}}
 
 
 def test_no_status_desired_means_none_is_taken_away() -> None:
-    assert status_difference(written(box()), stored(written(box(status=BoxStatus(weight=9))))) == {}
+    assert status_patch(written(box()), stored(written(box(status=BoxStatus(weight=9))))) == {}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_no_status_desired_means_none_is_taken_away() -> None:
     ],
 )
 def test_a_patch_is_sent_only_if_it_changes_something(change: Any, needed: bool) -> None:
-    assert patch_is_needed(change, stored(configmap("shop", a="1"))) is needed
+    assert patch_has_effect(change, stored(configmap("shop", a="1"))) is needed
 
 
 _words = st.text("abc", min_size=1, max_size=2)
@@ -188,9 +188,9 @@ def test_the_difference_after_applying_is_empty(
     standing = stored(written(replace(first, metadata=replace(first.metadata, labels=labels))))
     wanted = written(replace(second, metadata=replace(second.metadata, labels=more)))
 
-    after = applied(standing, difference(wanted, standing))
+    after = applied(standing, object_patch(wanted, standing))
 
-    assert difference(wanted, after) == {}
+    assert object_patch(wanted, after) == {}
     assert after.spec == wanted.spec
     assert after.template == wanted.template
     assert set(after.metadata.labels) == set(wanted.metadata.labels)

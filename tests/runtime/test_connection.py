@@ -17,7 +17,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
 from hanse.runtime.api import KubeApi
-from hanse.runtime.connection import Connection, Scope, Stream
+from hanse.runtime.connection import Connection, Informer, Scope
 from hanse.runtime.informers import ClusterInformers
 from tinykube.api import ApiServer
 
@@ -32,7 +32,7 @@ def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
     kinds: tuple[type[Object], ...] = (ConfigMap, Lease, ServiceImport)
     for kind in kinds:
         scope = Scope(kind, "", "")
-        connection.streams[scope] = stream = Stream(scope, ())
+        connection.informers[scope] = stream = Informer(scope, ())
         if kind.kind.name in failing:
             stream.take(Interrupted(failing[kind.kind.name]))
     state = connection.next_state(NOW)

@@ -19,8 +19,8 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.runtime.api import KubeApi
-from hanse.runtime.connections import ConnectionReconciler, access_by
-from hanse.runtime.leaders import Leaders
+from hanse.runtime.connection_reconciler import ConnectionReconciler, cluster_access
+from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import leave
 from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown
@@ -60,17 +60,17 @@ async def realm(*names: str) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler, Leaders]]:
+async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler, LeaderElections]]:
     """A supervisor that stands in the child."""
     reconciler = world.reconciler(name)
     reconciler.informers.join("child", {Role.MEMBER}, world.api(name, "child"))
-    leaders = Leaders(
+    elections = LeaderElections(
         reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
     )
-    reconciler.fence(leaders)
-    async with reconciler.running(), leaders.running():
-        leaders.stand("child", world.client("child"))
-        yield reconciler, leaders
+    reconciler.fence(elections)
+    async with reconciler.running(), elections.running():
+        elections.contend("child", world.client("child"))
+        yield reconciler, elections
 
 
 async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces() -> None:
@@ -88,13 +88,13 @@ async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces(
 
 
 async def test_who_stands_twice_in_a_member_stands_there_once() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, leaders):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
         await asyncio.sleep(5)
-        leaders.stand("child", world.client("child"))
+        elections.contend("child", world.client("child"))
         await asyncio.sleep(5)
 
         lead = reconciler.informers.facts.get(Leadership, "child")
-        await leaders.withdraw("child")
+        await elections.resign("child")
         await asyncio.sleep(30)
         lease = await world.client("child").read(Lease, "child", SYSTEM)
 
@@ -109,11 +109,11 @@ async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> N
         supervising(world, "lubeck") as (_, __),
     ):
         await asyncio.sleep(5)
-        async with supervising(world, "hamburg") as (follower, leaders):
+        async with supervising(world, "hamburg") as (follower, elections):
             await asyncio.sleep(20)
 
             async with asyncio.timeout(60):
-                await leave(follower, "child", lambda: leaders.withdraw("child"))
+                await leave(follower, "child", lambda: elections.resign("child"))
 
             law = await world.client("child").read(ConfigMap, "law", SHOP)
             assert law.data == {"of": "all"}
@@ -121,12 +121,12 @@ async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> N
 
 
 async def test_a_leader_that_leaves_withdraws_what_it_wrote_and_gives_its_lease_back() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, leaders):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
         await asyncio.sleep(10)
         assert (await world.client("child").read(ConfigMap, "law", SHOP)).data == {"of": "all"}
 
         async with asyncio.timeout(60):
-            await leave(reconciler, "child", lambda: leaders.withdraw("child"))
+            await leave(reconciler, "child", lambda: elections.resign("child"))
 
         with pytest.raises(NotFound):
             await world.client("child").read(ConfigMap, "law", SHOP)
@@ -163,7 +163,7 @@ users: [{{name: agent, user: {{{user}}}}}]
 )
 def test_a_kubeconfig_out_of_a_secret_uses_nothing_of_this_machine(text: bytes, field: str) -> None:
     with pytest.raises(BadCredentials, match=field):
-        access_by(KubeconfigCredentials(text, "bergen", "Secret gslb-config-secret"))
+        cluster_access(KubeconfigCredentials(text, "bergen", "Secret gslb-config-secret"))
 
 
 def test_secrets_never_show_in_a_way() -> None:
@@ -187,9 +187,9 @@ class Confused:
 async def test_a_guide_that_fails_ends_neither_the_agent_nor_what_stands(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, leaders):
+    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
         home = world.client("lubeck")
-        roads = ConnectionReconciler(reconciler, leaders, home, [Confused()], random=world.random)
+        roads = ConnectionReconciler(reconciler, elections, home, [Confused()], random=world.random)
         async with roads.running():
             await home.create(configmap("sign", SHOP, text="?"))
             await asyncio.sleep(30)

@@ -17,8 +17,8 @@ from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import Create, diff
-from hanse.runtime.leaving import leave, leave_by_force
-from hanse.runtime.ownership import Owner, owner_of, stamped
+from hanse.runtime.leaving import force_leave, leave
+from hanse.runtime.ownership import Owner, owner_of, with_owner
 from hanse.runtime.preview import preview
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, prices, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
@@ -46,7 +46,7 @@ async def define(world: World, where: str, definition: Wire) -> None:
 
 def test_a_leader_leaves_alone_what_the_members_own_agent_wrote() -> None:
     theirs = Owner("toy", RECORD_KEY, "hamburg")
-    record = stored(stamped(configmap("shop.bread.hamburg", HOME), theirs))
+    record = stored(with_owner(configmap("shop.bread.hamburg", HOME), theirs))
     seen = snapshot(
         Toy(),
         "lubeck",
@@ -89,7 +89,7 @@ async def test_leaving_by_force_ends_a_leaving_that_waits() -> None:
         patient = asyncio.create_task(leave(reconciler, BROKER))
         await asyncio.sleep(60)
 
-        await leave_by_force(reconciler, BROKER)
+        await force_leave(reconciler, BROKER)
         left = await asyncio.wait_for(patient, 60)
 
         assert left.cluster == BROKER

@@ -18,8 +18,8 @@ from hanse.model.labels import ALLOW_MASS_DELETION
 from hanse.model.objects import K, Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.outside import Outside
-from hanse.runtime.workqueue import Lane, Queue
+from hanse.runtime.external import ExternalApi
+from hanse.runtime.workqueue import Priority, WorkQueue
 from tests.runtime.test_found import define
 from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
 from tests.support import faults
@@ -41,14 +41,14 @@ def key(name: str) -> tuple[str, Key]:
 
 async def test_a_fresh_change_overtakes_a_backlog_that_its_own_key_is_about_to_join() -> None:
     now = 0.0
-    queue = Queue(lambda: now)
-    queue.add(key("first"), Lane.BACKLOG)
+    queue = WorkQueue(lambda: now)
+    queue.add(key("first"), Priority.BACKLOG)
     await queue.take()
     for number in range(100):
-        queue.add(key(f"old-{number}"), Lane.BACKLOG)
-    queue.add(key("news"), Lane.BACKLOG)
+        queue.add(key(f"old-{number}"), Priority.BACKLOG)
+    queue.add(key("news"), Priority.BACKLOG)
 
-    queue.add(key("news"), Lane.FRESH)
+    queue.add(key("news"), Priority.FRESH)
     now = 1.0
 
     assert (await queue.take()).item == key("news")
@@ -56,7 +56,7 @@ async def test_a_fresh_change_overtakes_a_backlog_that_its_own_key_is_about_to_j
 
 async def test_wishes_for_a_far_future_that_are_overtaken_do_not_pile_up() -> None:
     now = 0.0
-    queue = Queue(lambda: now)
+    queue = WorkQueue(lambda: now)
 
     for _ in range(10_000):
         queue.add(key("busy"))
@@ -153,7 +153,7 @@ async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> Non
     async with town("lubeck", features=(Clerk(),), agents=False) as world:
         ledger = Ledger()
         reconciler = world.reconciler("lubeck")
-        outside = Outside(ledger, every=lambda: timedelta(hours=1))
+        outside = ExternalApi(ledger, every=lambda: timedelta(hours=1))
         reconciler.informers.join("ledger", {Role.MEMBER}, outside)
         client = world.client("lubeck")
         async with reconciler.running():
@@ -176,7 +176,7 @@ async def test_a_list_of_an_outside_system_that_a_write_overtook_is_read_again()
             return rows
 
     ledger = Slow()
-    outside = Outside(ledger)
+    outside = ExternalApi(ledger)
     listing = asyncio.create_task(outside.list(ConfigMap))
     await asyncio.sleep(0.5)
     made = outside._wrote(await ledger.create(ConfigMap(metadata=Meta(name="row"))))

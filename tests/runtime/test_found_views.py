@@ -15,7 +15,7 @@ from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import configmap
 from tests.support.faults import LinkFaults
@@ -179,7 +179,7 @@ class Silent(Crown):
 async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> None:
     async with town("lubeck", "child", features=(Silent(),), agents=False) as world:
         owner = Owner("crown", Key("crown"), "child", led=True)
-        await world.client("child").create(stamped(configmap("law", SHOP), owner))
+        await world.client("child").create(with_owner(configmap("law", SHOP), owner))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
         reconciler.fence(Anyone())
@@ -195,7 +195,7 @@ async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> N
 class Anyone:
     """A fence that is open."""
 
-    def holds(self, member: str | None) -> bool:
+    def may_write(self, member: str | None) -> bool:
         return True
 
 
@@ -241,9 +241,9 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
         await world.client(BROKER).patch(ConfigMap, record, HOME, flag)
         await world.settle()
         flagged = next(
-            s for s in reconciler.informers.connections[BROKER].streams if s.labels == "flag"
+            s for s in reconciler.informers.connections[BROKER].informers if s.labels == "flag"
         )
-        (known,) = reconciler.informers.connections[BROKER].streams[flagged].store.all()
+        (known,) = reconciler.informers.connections[BROKER].informers[flagged].store.all()
 
         reconciler.on_change(ObjectChange(BROKER, known, None))  # as if that selection told it last
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
@@ -262,7 +262,7 @@ async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() 
             world.network.cut("lubeck", "wreck")
             await asyncio.sleep(60)
             world.network.cut("lubeck", "child")
-            look = asyncio.create_task(reconciler.informers.list_again())
+            look = asyncio.create_task(reconciler.informers.relist())
             await asyncio.sleep(60)
             waiting = not look.done()
 

@@ -12,7 +12,7 @@ import pytest
 from hanse.runtime import apply, diff
 from hanse.runtime.api import KubeApi
 from hanse.runtime.reconciler import Reconciler
-from hanse.runtime.workqueue import Queue
+from hanse.runtime.workqueue import WorkQueue
 from tests.runtime import schedules
 
 SEEDS = 120
@@ -58,7 +58,7 @@ def unreachable_is_taken_for_absent(patch: pytest.MonkeyPatch) -> None:
 
 
 def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.Written]:
+    async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.WriteReport]:
         return [await self._write(action) for action in several]
 
     patch.setattr(diff.DiffBuilder, "stops", whatever(False))
@@ -66,7 +66,7 @@ def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_tried_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Queue, "add_after", whatever(None))
+    patch.setattr(WorkQueue, "add_after", whatever(None))
 
 
 def who_waits_is_not_woken(patch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,21 @@ from msgspec.structs import replace
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.labels import OWNER, OWNER_KEY
-from hanse.runtime.ownership import Owned, Owner, epoch_of, owner_of, sources_of, stamped
+from hanse.runtime.ownership import (
+    Owner,
+    OwnershipIndex,
+    epoch_of,
+    owner_of,
+    sources_of,
+    with_owner,
+)
 from tests.support.builders import annotated, configmap, labelled, stored
 
 OWNER_ONE = Owner("toy", Key("copy", "shop", "default"), "lubeck")
 
 
 def test_an_object_that_we_stamped_is_ours() -> None:
-    obj = stamped(configmap("shop"), OWNER_ONE, frozenset({"b", "a"}), epoch=7)
+    obj = with_owner(configmap("shop"), OWNER_ONE, frozenset({"b", "a"}), epoch=7)
 
     assert owner_of(obj) == OWNER_ONE
     assert sources_of(obj) == {"a", "b"}
@@ -41,17 +48,17 @@ def _garbled(obj: ConfigMap) -> ConfigMap:
 
 @pytest.mark.parametrize("spoil", [_renamed, _moved, _relabelled, _unlabelled, _garbled])
 def test_copied_or_garbled_marks_do_not_make_an_object_ours(spoil: object) -> None:
-    obj = stamped(configmap("shop"), OWNER_ONE)
+    obj = with_owner(configmap("shop"), OWNER_ONE)
 
     assert callable(spoil)
     assert owner_of(spoil(obj)) is None
 
 
 def test_our_bookkeeping_is_never_replicated() -> None:
-    marked = stamped(configmap("shop"), OWNER_ONE, frozenset({"bergen"}), epoch=3)
+    marked = with_owner(configmap("shop"), OWNER_ONE, frozenset({"bergen"}), epoch=3)
     other = Owner("toy", Key("copy", "shop", "default"), "hamburg")
 
-    again = stamped(marked, other)
+    again = with_owner(marked, other)
 
     assert owner_of(again) == other
     assert sources_of(again) == frozenset()
@@ -65,10 +72,10 @@ def test_a_label_fits_whatever_the_key() -> None:
 
 
 def test_the_index_follows_creation_change_of_owner_and_deletion() -> None:
-    owned = Owned()
+    owned = OwnershipIndex()
     other = Owner("toy", Key("copy", "inn", "default"), "lubeck")
-    first = stored(stamped(configmap("shop"), OWNER_ONE))
-    second = stored(stamped(configmap("shop"), other))
+    first = stored(with_owner(configmap("shop"), OWNER_ONE))
+    second = stored(with_owner(configmap("shop"), other))
 
     owned.change("lubeck", None, first)
     assert [o for _, _, o in owned.of("toy", OWNER_ONE.key)] == [first]
@@ -84,7 +91,7 @@ def test_the_index_follows_creation_change_of_owner_and_deletion() -> None:
 
 
 def test_a_label_alone_counts_for_nothing() -> None:
-    owned = Owned()
+    owned = OwnershipIndex()
 
     owned.change("lubeck", None, labelled(configmap("shop"), hanse__dev_owner=OWNER_ONE.label))
 

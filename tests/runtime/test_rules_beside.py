@@ -135,7 +135,7 @@ async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who
 
         home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
         asked = [s for s in world.network.sent if s.target == "lubeck" and _is_identity(s)]
-        assert len(home.streams) > 5
+        assert len(home.informers) > 5
         assert 1 <= len(asked) <= 2
         assert home.identity, "and it is known then"
 

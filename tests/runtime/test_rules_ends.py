@@ -15,8 +15,8 @@ from hanse.model.objects import ClusterObjectRef, Meta, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import Create
-from hanse.runtime.leaving import leave, leave_by_force
-from hanse.runtime.outside import Outside
+from hanse.runtime.external import ExternalApi
+from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.preview import preview
 from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
 from tests.support.builders import configmap
@@ -38,7 +38,7 @@ async def test_rule_14_an_outside_system_is_served_by_the_same_comparison() -> N
         ledger = Ledger()
         ledger.rows["old"] = ConfigMap(metadata=Meta(name="old"), data={"by": "a person"})
         reconciler = world.reconciler("lubeck")
-        reconciler.informers.join("ledger", {Role.MEMBER}, Outside(ledger))
+        reconciler.informers.join("ledger", {Role.MEMBER}, ExternalApi(ledger))
         client = world.client("lubeck")
         async with reconciler.running():
             await client.create(configmap("old", SHOP, sum="1"))
@@ -89,7 +89,7 @@ async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_n
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(600):
                 await leave(reconciler, BROKER)
-        left = await leave_by_force(reconciler, BROKER)
+        left = await force_leave(reconciler, BROKER)
         await world.settle()
 
         assert (

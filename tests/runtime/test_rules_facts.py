@@ -242,7 +242,7 @@ async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
         review = Review("CREATE", "", "v1", "ConfigMap", object={"data": {"friend": friend}})
         started = asyncio.get_running_loop().time()
 
-        given = await decide(Doorkeeper(), review, reconciler.snapshot, reconciler.find_out)
+        given = await decide(Doorkeeper(), review, reconciler.snapshot, reconciler.answer)
 
         assert isinstance(given, verdict)
         assert asyncio.get_running_loop().time() - started <= 1.001
@@ -259,7 +259,7 @@ async def test_rule_9_own_writes_are_seen_at_once() -> None:
         await asyncio.sleep(5)
         link = world.network.link("lubeck", BROKER)
         reconciler = world.agents["lubeck"].reconciler
-        for stream in reconciler.informers.connections[BROKER].streams.values():
+        for stream in reconciler.informers.connections[BROKER].informers.values():
             reconciler.informers._tasks[
                 BROKER, stream.scope
             ].cancel()  # the watch tells nothing more

@@ -17,8 +17,8 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.labels import EPOCH
 from hanse.runtime.diff import diff
-from hanse.runtime.leaders import Leaders
-from hanse.runtime.ownership import Owner, owner_of, stamped
+from hanse.runtime.leader_election import LeaderElections
+from hanse.runtime.ownership import Owner, owner_of, with_owner
 from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
@@ -37,21 +37,23 @@ def anyio_backend() -> object:
 TERMS = Terms()
 
 
-def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, Leaders]:
+def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, LeaderElections]:
     """An engine that stands for election in one member."""
     reconciler = world.reconciler(name)
     reconciler.informers.join(member, {Role.MEMBER}, world.api(name, member))
-    leaders = Leaders(
+    elections = LeaderElections(
         reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
     )
-    reconciler.fence(leaders)
-    return reconciler, leaders
+    reconciler.fence(elections)
+    return reconciler, elections
 
 
 async def _supervise(world: World, name: str, member: str) -> None:
-    reconciler, leaders = supervisor(world, name, member)
-    async with reconciler.running(), leaders.running():
-        leaders.stand(member, Client(world.network.transport(name, member, _way(world, member))))
+    reconciler, elections = supervisor(world, name, member)
+    async with reconciler.running(), elections.running():
+        elections.contend(
+            member, Client(world.network.transport(name, member, _way(world, member)))
+        )
         await asyncio.get_running_loop().create_future()
 
 
@@ -89,7 +91,7 @@ async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
 
 def _law(epoch: int, text: str) -> ConfigMap:
     owner = Owner("crown", Key("crown"), "child", led=True)
-    return stored(stamped(configmap("law", SHOP, of=text), owner, epoch=epoch))
+    return stored(with_owner(configmap("law", SHOP, of=text), owner, epoch=epoch))
 
 
 @pytest.mark.parametrize(
@@ -118,13 +120,13 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
 async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> None:
     async with town("lubeck", "child", features=(Crown(),), agents=False) as world:
         await world.client("child").create(namespace(SYSTEM))
-        reconciler, leaders = supervisor(world, "lubeck", "child")
-        async with reconciler.running(), leaders.running():
+        reconciler, elections = supervisor(world, "lubeck", "child")
+        async with reconciler.running(), elections.running():
             client = world.client("child")
-            leaders.stand("child", client)
+            elections.contend("child", client)
             await asyncio.sleep(5)
             watched = ("child", ConfigMap.kind) in reconciler.informers.stores
-            await leaders.withdraw("child")
+            await elections.resign("child")
             reconciler.informers.set_roles("child", {Role.MEMBER})
             await asyncio.sleep(5)
 

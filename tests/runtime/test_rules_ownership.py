@@ -17,7 +17,7 @@ from hanse.model.objects import ClusterObjectRef, ref_of
 from hanse.model.plan import Desired, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import diff
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.runtime.town import SHOP, found, must_find, offer, prices, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import Sent
@@ -154,7 +154,7 @@ async def test_rule_2_nothing_is_written_from_half_of_what_there_is() -> None:
 
 async def test_rule_2_an_unknown_source_is_a_reason_to_keep_and_a_departed_one_is_not() -> None:
     owner = Owner("toy", Key("copy", "bread", SHOP), "lubeck")
-    copy = stored(stamped(configmap("copy", SHOP), owner, frozenset({"bergen"})))
+    copy = stored(with_owner(configmap("copy", SHOP), owner, frozenset({"bergen"})))
     connected = [cluster("lubeck", Role.LOCAL)]
     before = snapshot(Toy(), "lubeck", connected, {"lubeck": [copy]})
     gone = Departed("bergen", before.now)

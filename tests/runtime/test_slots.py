@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hanse.runtime.slots import HELD, Slots
+from hanse.runtime.concurrency import HELD, ConcurrencyLimit
 from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ def anyio_backend() -> object:
 
 
 async def test_no_more_begin_than_there_are_places_until_one_is_done() -> None:
-    slots = Slots(most=1)
+    slots = ConcurrencyLimit(most=1)
     await slots.wait()
     first = slots.take({"lubeck"})
 
@@ -30,7 +30,7 @@ async def test_no_more_begin_than_there_are_places_until_one_is_done() -> None:
 
 
 async def test_a_key_that_takes_long_holds_up_nobody_and_gives_its_place_back_once() -> None:
-    slots = Slots(most=1)
+    slots = ConcurrencyLimit(most=1)
     await slots.wait()
     hung = slots.take({"lubeck"})
 
@@ -42,7 +42,7 @@ async def test_a_key_that_takes_long_holds_up_nobody_and_gives_its_place_back_on
 
 
 async def test_nobody_waits_for_a_cluster_that_answers_nobody() -> None:
-    slots = Slots(most=1)
+    slots = ConcurrencyLimit(most=1)
     await slots.wait()
     slots.take({"bergen"})
     await asyncio.sleep(HELD.total_seconds())
@@ -57,7 +57,7 @@ async def test_nobody_waits_for_a_cluster_that_answers_nobody() -> None:
 
 
 async def test_a_cluster_that_answers_at_last_is_waited_for_again() -> None:
-    slots = Slots(most=1)
+    slots = ConcurrencyLimit(most=1)
     await slots.wait()
     slots.take({"bergen"})
     await asyncio.sleep(HELD.total_seconds())
@@ -70,7 +70,7 @@ async def test_a_cluster_that_answers_at_last_is_waited_for_again() -> None:
 
 
 async def test_a_cluster_that_is_merely_busy_is_waited_for() -> None:
-    slots = Slots(most=2)
+    slots = ConcurrencyLimit(most=2)
     for _ in range(2):
         await slots.wait()
     slots.take({"bergen"})

@@ -14,7 +14,7 @@ from hanse.kube.elector import STEADY
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.runtime.leaders import PACE
+from hanse.runtime.leader_election import PACE
 from tests.support.supervised_world import SupervisedWorld
 from tests.support.time import ON_VIRTUAL_TIME
 

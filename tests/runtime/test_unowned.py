@@ -14,9 +14,9 @@ from hanse.model.objects import ClusterObjectRef, Meta, ref_of
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.rights import rights
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.compare import difference, recorded
+from hanse.runtime.compare import object_patch, with_applied_record
 from hanse.runtime.diff import diff
-from hanse.runtime.ownership import Owner, owner_of, stamped
+from hanse.runtime.ownership import Owner, owner_of, with_owner
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World
@@ -107,8 +107,8 @@ def test_defaults_that_the_server_fills_into_a_list_of_open_parts_are_no_differe
     filled = {**claim, "apiVersion": "v1", "status": {"phase": "Pending"}}
     owner = Owner("founder", Key("found", "town"), "lubeck")
     meta = Meta(name="store", namespace="shop")
-    wanted = recorded(
-        stamped(
+    wanted = with_applied_record(
+        with_owner(
             StatefulSet(metadata=meta, spec=StatefulSetSpec(volume_claim_templates=(claim,))), owner
         )
     )
@@ -116,13 +116,13 @@ def test_defaults_that_the_server_fills_into_a_list_of_open_parts_are_no_differe
         metadata=wanted.metadata, spec=StatefulSetSpec(volume_claim_templates=(filled,))
     )
 
-    assert difference(wanted, stored(standing)) == {}
+    assert object_patch(wanted, stored(standing)) == {}
 
 
 @pytest.mark.parametrize(("kept", "writes"), [(True, 0), (False, 1)])
 def test_what_is_kept_is_neither_written_nor_deleted(kept: bool, writes: int) -> None:
     owner = Owner("founder", Key("found", "town"), "lubeck")
-    ours = stored(stamped(configmap("ours"), owner))
+    ours = stored(with_owner(configmap("ours"), owner))
     seen = snapshot(Founder(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [ours]})
     plan = Plan(kept=(ClusterObjectRef("lubeck", ref_of(ours)),) if kept else ())
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.model.keys import Key
-from hanse.runtime.workqueue import COALESCE_MOST, FEW, Item, Lane, Queue
+from hanse.runtime.workqueue import COALESCE_MOST, FEW, Item, Priority, WorkQueue
 from tests.support.time import ON_VIRTUAL_TIME
 
 
@@ -19,15 +19,15 @@ def item(name: str) -> Item:
     return ("toy", Key("copy", name))
 
 
-def queue() -> Queue:
-    return Queue(asyncio.get_running_loop().time)
+def queue() -> WorkQueue:
+    return WorkQueue(asyncio.get_running_loop().time)
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def work_on(keys: Queue, several: int) -> None:
+async def work_on(keys: WorkQueue, several: int) -> None:
     """Let so many other keys be worked on."""
     for n in range(several):
         keys.add(item(f"busy-{n}"))
@@ -74,7 +74,7 @@ async def test_one_worker_per_key() -> None:
 async def test_fresh_changes_overtake_a_backlog() -> None:
     keys = queue()
     for n in range(50):
-        keys.add(item(f"old-{n}"), Lane.BACKLOG)
+        keys.add(item(f"old-{n}"), Priority.BACKLOG)
     first = await keys.take()
     await asyncio.sleep(1)
     keys.add(item("fresh"))
@@ -87,10 +87,10 @@ async def test_fresh_changes_overtake_a_backlog() -> None:
 async def test_a_key_in_the_backlog_is_overtaken_by_its_own_fresh_change() -> None:
     keys = queue()
     for n in range(9):
-        keys.add(item(f"old-{n}"), Lane.BACKLOG)
+        keys.add(item(f"old-{n}"), Priority.BACKLOG)
     await keys.take()
     await asyncio.sleep(1)
-    keys.add(item("old-8"), Lane.FRESH)
+    keys.add(item("old-8"), Priority.FRESH)
 
     assert (await keys.take()).item == item("old-8")
 
@@ -173,10 +173,10 @@ async def test_a_wait_shorter_than_the_loop_can_tell_still_ends() -> None:
         assert rounds < 1000, "time does not go on"
         return now()
 
-    several = [Queue(counted_time) for _ in range(3)]
+    several = [WorkQueue(counted_time) for _ in range(3)]
     tasks = []
     for keys in several:
-        keys._wait(item("a"), Lane.FRESH, 5e-10)
+        keys._wait(item("a"), Priority.FRESH, 5e-10)
         tasks.append(asyncio.create_task(keys.take()))
         await asyncio.sleep(0)
 

@@ -63,7 +63,7 @@ class _Telling:
         self._pulses.on_change(change)
         self._feed.on_change(change)
 
-    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """Names stay until they are known to be gone."""
 
 
@@ -84,7 +84,7 @@ async def serve_names(
             fleet.join(where, {role}, KubeApi(Client(transport), scenario.random))
         server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
         feed = Feed(compiler, server, fleet.snapshot)
-        fleet.listener = _Telling(feed, LeaseTracker(fleet, scenario.testbed.clock))
+        fleet.change_handler = _Telling(feed, LeaseTracker(fleet, scenario.testbed.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())
         yield DnsClient(*listeners.address)

@@ -10,9 +10,9 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
-from hanse.runtime.health import report
+from hanse.runtime.concurrency import HELD, MOST_AT_ONCE
 from hanse.runtime.health_probe import NOTICED
-from hanse.runtime.slots import HELD, MOST_AT_ONCE
+from hanse.runtime.readiness import report
 from tests.scenarios.federated import GLOBAL, FederatedScenario, address, federated_scenario
 from tests.support.faults import LinkFaults
 from tests.support.scenario import Features, Scenario

@@ -28,7 +28,7 @@ from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule
 from hanse.model.verdict import Hook
-from hanse.providers.probes import Attempt
+from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
 from tests.support.faults import READ_METHODS, Network, Sent
@@ -80,7 +80,7 @@ class Scenario:
         self.network = Network(self.random)
         self.agents: dict[str, RunningAgent] = {}
         self.features = features
-        self.attempt: Attempt | None = None
+        self.attempt: ProbeFunction | None = None
         """How agents find out whether something answers; None: over real sockets."""
         self.lookup: Provider | None = None
         """Who tells agents the addresses of host names; None: the system's resolver."""
@@ -183,7 +183,7 @@ class Scenario:
             clock=self.testbed.clock,
             random=self.random,
         )
-        self.testbed.set_webhook_server(endpoint_for_webhooks, agent.doorkeeper)
+        self.testbed.set_webhook_server(endpoint_for_webhooks, agent.webhook_server)
         task = asyncio.create_task(self._run(agent, endpoint_for_webhooks), name=f"agent {name}")
         self.agents[name] = RunningAgent(name, agent, task)
         return agent

@@ -16,7 +16,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.runtime.api import KubeApi
-from hanse.runtime.leaders import Leaders
+from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.questions import Provider
 from hanse.runtime.reconciler import Reconciler
 from tests.support.builders import namespace
@@ -31,10 +31,10 @@ class Supervisor:
     """A supervisor's agent: its engine, and its part in elections."""
 
     def __init__(
-        self, reconciler: Reconciler, leaders: Leaders, task: "asyncio.Task[None]"
+        self, reconciler: Reconciler, elections: LeaderElections, task: "asyncio.Task[None]"
     ) -> None:
         self.reconciler = reconciler
-        self.leaders = leaders
+        self.elections = elections
         self.task = task
 
     @property
@@ -99,17 +99,17 @@ class SupervisedWorld:
             random=self.random,
             providers=self._providers,
         )
-        leaders = Leaders(
+        elections = LeaderElections(
             reconciler.informers, f"{name}_1", clock=self.clock, random=self.random, terms=TERMS
         )
-        reconciler.fence(leaders)
+        reconciler.fence(elections)
         for member in self.names:
             roles = {Role.MEMBER} | ({Role.LOCAL} if member == name else set())
             reconciler.informers.join(
                 member, roles, KubeApi(Client(self.way(name, member)), self.random)
             )
-        task = asyncio.create_task(self._run(name, reconciler, leaders), name=f"agent {name}")
-        self.supervisors[name] = Supervisor(reconciler, leaders, task)
+        task = asyncio.create_task(self._run(name, reconciler, elections), name=f"agent {name}")
+        self.supervisors[name] = Supervisor(reconciler, elections, task)
         return self.supervisors[name]
 
     async def kill(self, name: ClusterId) -> None:
@@ -137,10 +137,12 @@ class SupervisedWorld:
         for name, supervisor in self.supervisors.items():
             assert not supervisor.task.done(), f"the agent of {name} ended: {supervisor.task}"
 
-    async def _run(self, name: ClusterId, reconciler: Reconciler, leaders: Leaders) -> None:
-        async with reconciler.running(), leaders.running():
+    async def _run(
+        self, name: ClusterId, reconciler: Reconciler, elections: LeaderElections
+    ) -> None:
+        async with reconciler.running(), elections.running():
             for member in self.names:
                 turns = self.turns(member)
                 rivals = turns[: turns.index(name)]
-                leaders.stand(member, Client(self.way(name, member)), partial(tuple, rivals))
+                elections.contend(member, Client(self.way(name, member)), partial(tuple, rivals))
             await asyncio.get_running_loop().create_future()

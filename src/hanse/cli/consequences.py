@@ -11,7 +11,7 @@ from msgspec import Struct
 from hanse.cli.trying import Verb
 from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object
-from hanse.runtime.diff import Action, Create, Delete, Update, place_of
+from hanse.runtime.diff import Action, Create, Delete, Update, target_ref
 from hanse.runtime.preview import preview
 from hanse.runtime.reconciler import Reconciler
 
@@ -51,7 +51,7 @@ async def seen_in_full(reconcilers: Mapping[ClusterId, Reconciler]) -> frozenset
 
 def _unseen(reconciler: Reconciler) -> list[ClusterId]:
     """The clusters of which something that is looked at was not read yet."""
-    looked_at = [c for c in reconciler.informers.connections.values() if c.streams]
+    looked_at = [c for c in reconciler.informers.connections.values() if c.informers]
     return [one.cluster for one in looked_at if not one.state.listed]
 
 
@@ -83,7 +83,7 @@ def _answer(
     reached = reconciler.informers.connections
     shown = preview(reconciler, [(w, obj) for w, obj in (*applied, *others) if w in reached])
     for action in shown.actions:
-        place = place_of(action)
+        place = target_ref(action)
         known = found.get(place)
         if known is None or known.by == name:
             verb = known.verb if known is not None and known.verb == "create" else _verb(action)

@@ -57,7 +57,7 @@ class _Telling:
         self._pulses.on_change(change)
         self._feed.on_change(change)
 
-    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """Nothing: a name stays until it is known to be gone."""
 
 
@@ -123,7 +123,7 @@ async def _answering(
                 told = health.serving(door, registry, lambda: readiness(compiler))
                 await stack.enter_async_context(told)
             feed = Feed(compiler, server, informers.snapshot)
-            informers.listener = _Telling(feed, LeaseTracker(informers, clock))
+            informers.change_handler = _Telling(feed, LeaseTracker(informers, clock))
             await stack.enter_async_context(informers.running())
             await stack.enter_async_context(feed.running())
             yield server

@@ -37,7 +37,7 @@ from hanse.local.up.sample import EXTERNAL_HOSTNAME, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST
 from hanse.local.up.topology import BROKER, Member
 from hanse.model.facts import ClusterState
-from hanse.runtime.health import why_not_ready
+from hanse.runtime.readiness import not_ready_reason
 
 SCRIPT_PATIENCE = timedelta(seconds=3)
 """How long a script that was told to end may take for it."""
@@ -238,7 +238,7 @@ async def _run_agent(
         broker=ways[BROKER],
         features=app.features(options),
         hooks=app.hooks(options),
-        also=names.watches_of(member.name),
+        extra_watches=names.watches_of(member.name),
         dial=dial,
     )
     try:
@@ -263,7 +263,7 @@ async def _at_work(agent: app.Agent) -> None:
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(AGENT_PATIENCE.total_seconds()):
-            while not agent.shown or why_not_ready(agent.reconciler):  # noqa: ASYNC110 - for us alone
+            while not agent.shown or not_ready_reason(agent.reconciler):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.01)
 
 

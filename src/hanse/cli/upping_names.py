@@ -66,8 +66,8 @@ class Names:
         assert self._server is not None, "views are told while the server runs"
         async with AsyncExitStack() as stack:
             for view in self._views_of(agent.settings.cluster):
-                feeding = agent.feeding(self._compilers[view], self._server)
-                await stack.enter_async_context(feeding)
+                serving_names = agent.serving_names(self._compilers[view], self._server)
+                await stack.enter_async_context(serving_names)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             cluster = agent.settings.cluster
             later = group.create_task(self._follow(agent), name=f"networks of {cluster}")
@@ -91,8 +91,8 @@ class Names:
                     news.clear()
                     for compiler in await self._opened(agent):
                         assert self._server is not None, "views are told while the server runs"
-                        feeding = agent.feeding(compiler, self._server)
-                        await stack.enter_async_context(feeding)
+                        serving_names = agent.serving_names(compiler, self._server)
+                        await stack.enter_async_context(serving_names)
         finally:
             agent.reconciler.event_handlers.remove(on_change)
 

@@ -27,7 +27,7 @@ from hanse.kube.errors import (
 from hanse.kube.request import Response
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.objects import K, Object, Wire
-from hanse.providers.avi_shapes import monitor_from, monitor_to, service_from, service_to
+from hanse.providers.avi_wire import monitor_from, monitor_to, service_from, service_to
 
 PAGE = 200
 PATIENCE = timedelta(seconds=30)

@@ -24,7 +24,7 @@ OUR_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL
 Done = Callable[[str], None]
 
 
-class Sockets:
+class SocketProbe:
     """Tries targets. What is kept open is closed by `close`."""
 
     def __init__(self) -> None:

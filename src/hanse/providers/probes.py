@@ -21,7 +21,7 @@ _METADATA = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
 """Where clouds tell machines their secrets, beside link-local addresses."""
 
 
-class Attempt(Protocol):
+class ProbeFunction(Protocol):
     """Tries a target once; `done` is called once, with nothing or with what went wrong."""
 
     def __call__(self, target: Target, timeout: float, done: Callable[[str], None], /) -> None: ...
@@ -57,7 +57,7 @@ class Prober:
         self,
         reconciler: Reconciler,
         sources: Sequence[ProbeSource],
-        attempt: Attempt,
+        attempt: ProbeFunction,
         *,
         clock: Clock,
         loopback: bool = False,

@@ -12,7 +12,7 @@ NOT_FOUND_TTL = 30
 """Seconds after which a name that does not exist is looked up again."""
 
 
-class Lookup:
+class HostResolver:
     """The provider `resolve`: all addresses of a host, of both families.
 
     A name that does not exist has no addresses; one that could not be looked up is an error, so

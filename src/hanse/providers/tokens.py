@@ -11,7 +11,7 @@ from hanse.runtime.api import KubeApi
 from hanse.runtime.informers import ClusterInformers
 
 
-class Issuing:
+class TokenIssuer:
     """A provider: a token of an account in a connected cluster."""
 
     def __init__(self) -> None:

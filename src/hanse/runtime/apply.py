@@ -18,7 +18,7 @@ from hanse.kube.errors import (
 )
 from hanse.model.facts import WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
-from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
+from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, target_ref
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.ownership import owner_of
 
@@ -26,10 +26,10 @@ from hanse.runtime.ownership import owner_of
 class Fence(Protocol):
     """Whether we may still write, as a member's leader or as this agent, at this very moment."""
 
-    def holds(self, member: ClusterId | None) -> bool: ...
+    def may_write(self, member: ClusterId | None) -> bool: ...
 
 
-class Written(Struct, frozen=True):
+class WriteReport(Struct, frozen=True):
     """How one action ended."""
 
     action: Action
@@ -41,14 +41,14 @@ class Written(Struct, frozen=True):
 
     @property
     def place(self) -> ClusterObjectRef:
-        return place_of(self.action)
+        return target_ref(self.action)
 
 
 class Writer:
     """The only thing in Hanse that writes to clusters."""
 
     def __init__(
-        self, informers: ClusterInformers, fence: Fence, count: Callable[[Written], None]
+        self, informers: ClusterInformers, fence: Fence, count: Callable[[WriteReport], None]
     ) -> None:
         self._informers = informers
         self._fence = fence
@@ -56,7 +56,7 @@ class Writer:
 
     async def carry_out(
         self, actions: Sequence[Action], ended: Callable[[ClusterId], None] = lambda _: None
-    ) -> list[Written]:
+    ) -> list[WriteReport]:
         """Do all of it as far as it goes; a failure stops its own destination alone.
 
         `ended` is told of each destination with which nothing more is to be done.
@@ -65,7 +65,7 @@ class Writer:
         for action in actions:
             by_destination.setdefault(action.where, []).append(action)
 
-        async def there(where: ClusterId, several: list[Action]) -> list[Written]:
+        async def there(where: ClusterId, several: list[Action]) -> list[WriteReport]:
             done = await self._in_steps(several)
             ended(where)
             return done
@@ -73,8 +73,8 @@ class Writer:
         parts = await _all([there(where, several) for where, several in by_destination.items()])
         return [written for several in parts for written in several]
 
-    async def _in_steps(self, actions: Iterable[Action]) -> list[Written]:
-        done: list[Written] = []
+    async def _in_steps(self, actions: Iterable[Action]) -> list[WriteReport]:
+        done: list[WriteReport] = []
         steps: dict[int, list[Action]] = {}
         for action in actions:
             steps.setdefault(action.step, []).append(action)
@@ -88,19 +88,19 @@ class Writer:
             refused = refused or any(w.result != "Done" for w in ended)
         return done
 
-    async def _write(self, action: Action) -> Written:
-        if not self._fence.holds(action.as_leader_of):
+    async def _write(self, action: Action) -> WriteReport:
+        if not self._fence.may_write(action.as_leader_of):
             led = action.as_leader_of or "this agent's replicas"
-            written = Written(action, "Fenced", f"no longer the leader of {led}")
+            written = WriteReport(action, "Fenced", f"no longer the leader of {led}")
         else:
             written = await self._send(action)
         self._count(written)
         return written
 
-    async def _send(self, action: Action) -> Written:
+    async def _send(self, action: Action) -> WriteReport:
         connection = self._informers.connections.get(action.where)
         if connection is None:
-            return Written(action, "Failed", f"{action.where} is not connected")
+            return WriteReport(action, "Failed", f"{action.where} is not connected")
         left = ""
         try:
             match action:
@@ -126,11 +126,11 @@ class Writer:
             return await self._found_another(action, error)
         except NotFound as error:
             if isinstance(action, Update):  # gone meanwhile: its deletion is about to be told
-                return Written(action, "Failed", str(error), Conflict(error.status))
-            return Written(action, result_of(error), str(error), error)
+                return WriteReport(action, "Failed", str(error), Conflict(error.status))
+            return WriteReport(action, result_of(error), str(error), error)
         except KubeError as error:
-            return Written(action, result_of(error), str(error), error)
-        return Written(action, "Done", left=left)
+            return WriteReport(action, result_of(error), str(error), error)
+        return WriteReport(action, "Done", left=left)
 
     async def _delete(self, action: Delete, api: Any) -> None:
         meta = action.base.metadata
@@ -149,21 +149,21 @@ class Writer:
         else:
             self._informers.wrote(action.where, left)
 
-    async def _found_another(self, action: Action, error: AlreadyExists) -> Written:
+    async def _found_another(self, action: Action, error: AlreadyExists) -> WriteReport:
         """A create found an object that we had not seen: look whose it is."""
         assert isinstance(action, Create), "only creates find something"
         obj, connection = action.object, self._informers.connections.get(action.where)
         if connection is None:
-            return Written(action, "Failed", f"{action.where} is not connected")
+            return WriteReport(action, "Failed", f"{action.where} is not connected")
         try:
             found = await connection.api.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except KubeError as failed:
-            return Written(action, "Failed", str(failed), failed)
+            return WriteReport(action, "Failed", str(failed), failed)
         self._informers.wrote(action.where, found)
         if owner_of(found) == owner_of(obj):
-            return Written(action, "Failed", "it was there already", error)
-        message = f"{place_of(action).ref} exists already and was not made for this"
-        return Written(action, "Foreign", message)
+            return WriteReport(action, "Failed", "it was there already", error)
+        message = f"{target_ref(action).ref} exists already and was not made for this"
+        return WriteReport(action, "Foreign", message)
 
 
 def with_preconditions(change: Wire, base: Object) -> Wire:
@@ -198,5 +198,5 @@ async def _all(several: Sequence[Any]) -> list[Any]:
 class NoFence:
     """For an agent that is alone and leads nobody."""
 
-    def holds(self, member: ClusterId | None) -> bool:
+    def may_write(self, member: ClusterId | None) -> bool:
         return member is None

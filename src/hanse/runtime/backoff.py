@@ -11,8 +11,8 @@ from msgspec import Struct
 from hanse.kube.errors import Unreachable
 from hanse.kube.retry import Backoff, delay_of
 from hanse.model.objects import ClusterId, ClusterObjectRef
-from hanse.runtime.apply import Written
-from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, place_of
+from hanse.runtime.apply import WriteReport
+from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, target_ref
 from hanse.runtime.workqueue import Item
 
 REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
@@ -78,10 +78,10 @@ class BackoffTracker:
     """The engine's memory of what did not work, lost without harm when the agent ends."""
 
     def __init__(
-        self, time: Callable[[], float], random: Random, crowd: Callable[[], float] = lambda: 0.0
+        self, time: Callable[[], float], random: Random, load: Callable[[], float] = lambda: 0.0
     ) -> None:
         self._time = time
-        self._crowd = crowd
+        self._crowd = load
         self._random = random
         self._attempts: dict[Item, int] = {}
         self._crashes: dict[Item, int] = {}
@@ -90,14 +90,14 @@ class BackoffTracker:
         self._others_wrote_at = float("-inf")
         self._repeats: dict[ClusterObjectRef, tuple[_Repeats, ...]] = {}
 
-    def ripe(
+    def due(
         self, item: Item, actions: Iterable[Action], later: Callable[[Item, timedelta], None]
     ) -> list[Action]:
         """The actions whose time has come; for the others `later` is asked to come back."""
         now = self._time()
         several = list(actions)
         self._notice(item, several, now)
-        ripe: list[Action] = []
+        due: list[Action] = []
         stopped: dict[ClusterId, int] = {}
         for action in several:
             wait = max(
@@ -109,10 +109,10 @@ class BackoffTracker:
                 later(item, timedelta(seconds=wait))
                 stopped[action.where] = min(action.step, stopped.get(action.where, action.step))
             else:
-                ripe.append(action)
-        return [a for a in ripe if is_omission(a) or a.step <= stopped.get(a.where, a.step)]
+                due.append(action)
+        return [a for a in due if is_omission(a) or a.step <= stopped.get(a.where, a.step)]
 
-    def learn(self, item: Item, written: Iterable[Written]) -> timedelta | None:
+    def record(self, item: Item, written: Iterable[WriteReport]) -> timedelta | None:
         """Take in how writes ended; gives when to try the key again, if anything failed."""
         delays: list[timedelta] = []
         attempt = self._attempts.get(item, 0)
@@ -132,7 +132,7 @@ class BackoffTracker:
         self._attempts[item] = attempt + 1
         return min(delays)
 
-    def others_wrote(self) -> None:
+    def record_others_write(self) -> None:
         """Take in that another agent wrote something shared: they are at work, one by one."""
         self._others_wrote_at = self._time()
 
@@ -147,7 +147,7 @@ class BackoffTracker:
         ]
         return {self._refusals.pop(place).item for place in forgotten}
 
-    def after_crash(self, item: Item) -> timedelta:
+    def delay_after_error(self, item: Item) -> timedelta:
         """When to try a key again whose plan raised an error that nobody expected."""
         self._crashes[item] = self._crashes.get(item, -1) + 1
         return CRASHED.delay(self._crashes[item], self._random)
@@ -166,7 +166,7 @@ class BackoffTracker:
         for action in actions:
             if isinstance(action, Delete) or action.rank is None:
                 continue
-            place = place_of(action)
+            place = target_ref(action)
             version = action.base.metadata.resource_version if isinstance(action, Update) else ""
             before = known.get(place)
             if before is None or (action.rank and before.version != version):
@@ -179,23 +179,23 @@ class BackoffTracker:
         """Seconds to leave a shared object to those before us in the order."""
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
-        crowd = self._crowd()
-        others = action.rank * (1 + CROWDED * crowd)
-        since = self._noticed[item][place_of(action)].since
+        load = self._crowd()
+        others = action.rank * (1 + CROWDED * load)
+        since = self._noticed[item][target_ref(action)].since
         if action.awaited:
             return since + others - now
         if action.rank:
             since = max(since, min(self._others_wrote_at, since + AT_WORK))
-        return since + SETTLE * (1 + UNSETTLED * crowd) + others - now
+        return since + SETTLE * (1 + UNSETTLED * load) + others - now
 
     def _refused(self, action: Action, now: float) -> float:
-        refusal = self._refusals.get(place_of(action))
+        refusal = self._refusals.get(target_ref(action))
         if refusal is None or refusal.digest != _digest(action):
             return 0.0
         return refusal.until - now
 
     def _contested(self, action: Action, now: float) -> float:
-        known = [r for r in self._repeats.get(place_of(action), ()) if r.until > now]
+        known = [r for r in self._repeats.get(target_ref(action), ()) if r.until > now]
         if not known:
             return 0.0  # few are: what an action says is read only where it matters
         digest = _digest(action)
@@ -203,7 +203,7 @@ class BackoffTracker:
 
     def _count_repeat(self, action: Action, left: str) -> None:
         """Count the same write of the same object; the few last different ones are remembered."""
-        place, digest, now = place_of(action), _digest(action), self._time()
+        place, digest, now = target_ref(action), _digest(action), self._time()
         young = [r for r in self._repeats.get(place, ()) if now - r.last < WHILE]
         same = next((r for r in young if r.digest == digest), None)
         before = same.count if same is not None else 0.0
@@ -225,7 +225,7 @@ class BackoffTracker:
                 return
             del self._repeats[place]
 
-    def _remember_refusal(self, item: Item, written: Written) -> timedelta:
+    def _remember_refusal(self, item: Item, written: WriteReport) -> timedelta:
         digest = _digest(written.action)
         known = self._refusals.get(written.place)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
@@ -252,7 +252,7 @@ def _generation(action: Action) -> int:
     return 0 if isinstance(action, Create) else action.base.metadata.generation
 
 
-def are_left_to_others(actions: Sequence[Action]) -> bool:
+def only_deferrable(actions: Sequence[Action]) -> bool:
     """Whether a plan wishes nothing but what is shared, and nobody waits for."""
     return bool(actions) and all(
         not isinstance(a, Delete) and a.rank is not None and not a.awaited for a in actions

@@ -33,7 +33,7 @@ class _Applied(Struct, frozen=True, omit_defaults=True):
     open: str = ""
 
 
-def recorded(obj: K) -> K:
+def with_applied_record(obj: K) -> K:
     """The stamped object with a record of what we apply, for the next comparison."""
     meta = obj.metadata
     text = _record_of(tuple(meta.labels), tuple(meta.annotations), _hash_of_open_parts(obj))
@@ -54,7 +54,7 @@ def _record_of(labels: tuple[str, ...], annotations: tuple[str, ...], opened: st
     return "" if record == _Applied() else msgspec.json.encode(record).decode()
 
 
-def difference(desired: K, observed: K) -> Wire:
+def object_patch(desired: K, observed: K) -> Wire:
     """The merge patch of everything but status that makes `observed` as `desired`."""
     change = _struct_change(desired, observed, "", type(desired).allocated, skip=_UNSTATED)
     record = _record_on(observed)
@@ -64,7 +64,7 @@ def difference(desired: K, observed: K) -> Wire:
     return {**change, "metadata": meta} if meta else change
 
 
-def status_difference(desired: Object, observed: Object) -> Wire:
+def status_patch(desired: Object, observed: Object) -> Wire:
     """The merge patch of status alone; empty where no status is desired."""
     wanted = getattr(desired, "status", None)
     standing = getattr(observed, "status", None)
@@ -78,7 +78,7 @@ def status_difference(desired: Object, observed: Object) -> Wire:
     return {"status": change} if change else {}
 
 
-def patch_is_needed(change: Wire, observed: Object) -> bool:
+def patch_has_effect(change: Wire, observed: Object) -> bool:
     """Whether a merge patch would change anything that we can see of an object."""
     standing = msgspec.to_builtins(observed, str_keys=True)
     after = merge(standing, change)

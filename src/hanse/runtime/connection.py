@@ -33,7 +33,7 @@ class Scope(NamedTuple):
     name: str = ""
 
 
-class Stream:
+class Informer:
     """One list-and-watch and its store."""
 
     def __init__(self, scope: Scope, indexes: Iterable[Index[Any]]) -> None:
@@ -75,7 +75,7 @@ class Connection:
         self.cluster = cluster
         self.roles = roles
         self.api = api
-        self.streams: dict[Scope, Stream] = {}
+        self.informers: dict[Scope, Informer] = {}
         self.leaving = False
         self.identity = ""
         self.looking = asyncio.Lock()
@@ -99,7 +99,7 @@ class Connection:
         phase, reason = self._phase()
         known = self.state
         since = known.since if known.phase == phase else now
-        listed = all(s.settled for s in self.streams.values())
+        listed = all(s.settled for s in self.informers.values())
         return ClusterState(
             self.cluster,
             self.roles,
@@ -114,31 +114,31 @@ class Connection:
     @property
     def interrupted(self) -> bool:
         """Whether a stream is down; it asks again by itself."""
-        return any(s.error is not None for s in self.streams.values())
+        return any(s.error is not None for s in self.informers.values())
 
     @property
     def refused(self) -> tuple[Kind, ...]:
         """The kinds that may not be read, where that is all that is wrong."""
-        failing = [s for s in self.streams.values() if s.error is not None]
+        failing = [s for s in self.informers.values() if s.error is not None]
         if not all(isinstance(s.error, Forbidden) for s in failing):
             return ()
         return tuple(s.scope.kind.kind for s in failing)
 
     def mark_restored(self) -> None:
         """Nothing known of the cluster holds until every stream has listed once more."""
-        self.restored_at = {scope: s.store.lists for scope, s in self.streams.items()}
+        self.restored_at = {scope: s.store.lists for scope, s in self.informers.items()}
         self.recovering = True
 
     @property
     def stores(self) -> Iterator[tuple[Kind, Store[Any]]]:
-        for scope, stream in self.streams.items():
+        for scope, stream in self.informers.items():
             yield scope.kind.kind, stream.store
 
     def _phase(self) -> tuple[Phase, str]:
         self.restored_at = {
             scope: lists
             for scope, lists in self.restored_at.items()
-            if (stream := self.streams.get(scope)) is not None
+            if (stream := self.informers.get(scope)) is not None
             and stream.served is not False
             and stream.store.lists <= lists
         }
@@ -146,7 +146,7 @@ class Connection:
             return Phase.UNREACHABLE, self.silent
         if self.refused:
             return Phase.UNREACHABLE, _no_rights(self.refused, self.roles)
-        failing = [s for s in self.streams.values() if s.error is not None]
+        failing = [s for s in self.informers.values() if s.error is not None]
         if failing:
             first = next(s for s in failing if not isinstance(s.error, Forbidden))
             return Phase.UNREACHABLE, f"{first.scope.kind.kind}: {first.error}"
@@ -154,7 +154,7 @@ class Connection:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
         if self.leaving and Role.LOCAL not in self.roles:
             return Phase.LEAVING, ""
-        if all(s.settled for s in self.streams.values()):
+        if all(s.settled for s in self.informers.values()):
             return Phase.SYNCED, ""
         return Phase.CONNECTING, ""
 

@@ -10,7 +10,7 @@ from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, ref_of
 from hanse.model.plan import Desired, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.compare import difference, patch_is_needed, recorded, status_difference
+from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
 from hanse.runtime.ownership import (
     SHARED,
     Owner,
@@ -18,7 +18,7 @@ from hanse.runtime.ownership import (
     is_paused,
     owner_of,
     sources_of,
-    stamped,
+    with_owner,
 )
 
 OMITTED = "no longer wanted"
@@ -90,7 +90,7 @@ def is_omission(action: Action) -> bool:
     return isinstance(action, Delete) and action.cause == OMITTED
 
 
-def place_of(action: Action) -> ClusterObjectRef:
+def target_ref(action: Action) -> ClusterObjectRef:
     """What an action writes."""
     obj = action.object if isinstance(action, Create) else action.base
     return ClusterObjectRef(action.where, ref_of(obj))
@@ -180,7 +180,7 @@ def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: D
     epoch = _epoch(desired.as_leader_of, snapshot)
     rank = desired.rank if desired.shared else None
     standing = snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
-    wanted = recorded(stamped(obj, owner, desired.sources, epoch, standing=standing))
+    wanted = with_applied_record(with_owner(obj, owner, desired.sources, epoch, standing=standing))
     if standing is None:
         sink.actions.append(
             Create(where, wanted, desired.step, desired.as_leader_of, rank, desired.awaited)
@@ -190,10 +190,10 @@ def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: D
         sink.blocked_by.add(place)
         sink.stop_after(where, desired.step)
         return
-    change = difference(wanted, standing)
+    change = object_patch(wanted, standing)
     subresource = ""
     if not change and type(obj).status_apart:
-        change, subresource = status_difference(wanted, standing), "status"
+        change, subresource = status_patch(wanted, standing), "status"
     if change:
         sink.actions.append(
             Update(
@@ -295,7 +295,7 @@ def _compare_patch(patch: Patch, snapshot: Snapshot, sink: DiffBuilder) -> None:
     standing = snapshot.find(patch.place)
     if standing is None or is_paused(standing):
         return
-    if not patch_is_needed(patch.change, standing):
+    if not patch_has_effect(patch.change, standing):
         return
     where = patch.place.where
     if _writable(patch.place, type(standing), patch.as_leader_of, snapshot, sink):

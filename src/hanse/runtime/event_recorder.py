@@ -9,7 +9,7 @@ from hanse.model.kinds.core import Event, EventSource, ObjectReference
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import EventRequest
 from hanse.model.snapshot import Change, ObjectChange
-from hanse.runtime.apply import Written
+from hanse.runtime.apply import WriteReport
 from hanse.runtime.connection import Connection
 from hanse.runtime.informers import ClusterInformers
 
@@ -29,7 +29,7 @@ class EventRecorder:
         self._clock = clock
         self._event_handlers = event_handlers
 
-    async def tell(self, events: Iterable[EventRequest], written: Iterable[Written]) -> None:
+    async def tell(self, events: Iterable[EventRequest], written: Iterable[WriteReport]) -> None:
         """Tell the notices about objects that were really written in this pass."""
         changed = {w.place for w in written if w.result == "Done"}
         for notice in events:

@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.runtime.api import Api
-from hanse.runtime.connection import Connection, Scope, Stream, wanted_scopes
+from hanse.runtime.connection import Connection, Informer, Scope, wanted_scopes
 from hanse.runtime.health_probe import listen
 
 log = logging.getLogger(__name__)
@@ -26,12 +26,12 @@ RECOVERY = timedelta(seconds=30)
 """How long after a restore nothing is done on the strength of what the cluster lacks."""
 
 
-class Listener(Protocol):
+class ChangeHandler(Protocol):
     """Who is told of every change; `listed` when it is one of a list's many."""
 
     def on_change(self, change: Change, *, listed: bool = False) -> None: ...
 
-    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """An object is no longer watched: it may well exist."""
         ...
 
@@ -46,8 +46,8 @@ class ClusterInformers:
         self.local = local
         self.connections: dict[ClusterId, Connection] = {}
         self.stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
-        self.listener: Listener | None = None
-        self.on_stream: Callable[[ClusterId, Scope, Event[Any]], None] | None = None
+        self.change_handler: ChangeHandler | None = None
+        self.on_watch_event: Callable[[ClusterId, Scope, Event[Any]], None] | None = None
         self._watches = tuple(watches)
         self._clock = clock
         self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
@@ -106,10 +106,10 @@ class ClusterInformers:
         connection.leaving = leaving
         self._update_state(connection)
 
-    def reopen(self, cluster: ClusterId) -> None:
+    def restart_informers(self, cluster: ClusterId) -> None:
         """Begin every stream of a cluster anew, at once: the way to it is another now."""
         connection = self.connections[cluster]
-        for scope in list(connection.streams):
+        for scope in list(connection.informers):
             self._restart(connection, scope)
 
     async def disconnect(self, cluster: ClusterId) -> None:
@@ -148,11 +148,11 @@ class ClusterInformers:
         if before is not None:
             self._tell(FactChange(before, None))
 
-    async def list_again(self) -> None:
+    async def relist(self) -> None:
         """List everything once more, and wait until every stream that can has done so."""
-        before: dict[Stream, int] = {}
+        before: dict[Informer, int] = {}
         for connection in self.connections.values():
-            for scope, stream in connection.streams.items():
+            for scope, stream in connection.informers.items():
                 if stream.error is None:
                     before[stream] = stream.store.lists
                     self._restart(connection, scope)
@@ -176,7 +176,7 @@ class ClusterInformers:
         task = self._tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
-        connection.streams[scope].reopened = True
+        connection.informers[scope].reopened = True
         if self._group is not None:
             self._open_streams(connection)
 
@@ -202,24 +202,24 @@ class ClusterInformers:
         """Whether we deleted an object, and only its watch has not told yet."""
         return any(s.is_ending(obj) for s in self.stores_of(cluster, type(obj).kind))
 
-    def _streams_for(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Stream]:
+    def _streams_for(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
         connection = self.connections.get(cluster)
         if connection is None:
             return ()
-        return [s for s in connection.streams.values() if s.scope.kind is kind]
+        return [s for s in connection.informers.values() if s.scope.kind is kind]
 
     def _adjust_streams(self, connection: Connection) -> None:
         wanted = wanted_scopes(self._watches, connection.roles).scopes
-        for scope in [s for s in connection.streams if s not in wanted]:
+        for scope in [s for s in connection.informers if s not in wanted]:
             self._close_stream(connection, scope)
         for scope, indexes in wanted.items():
-            if scope not in connection.streams:
-                stream = Stream(scope, indexes)
-                connection.streams[scope] = stream
+            if scope not in connection.informers:
+                stream = Informer(scope, indexes)
+                connection.informers[scope] = stream
                 place = (connection.cluster, scope.kind.kind)
                 self.stores.setdefault(place, []).append(stream.store)
             else:
-                connection.streams[scope].store.find_by(indexes)
+                connection.informers[scope].store.find_by(indexes)
         if self._group is not None:
             self._open_streams(connection)
 
@@ -232,7 +232,7 @@ class ClusterInformers:
                 self._group.create_task(connection.api.discover(), name=f"discover {cluster}"),
                 self._group.create_task(hearing, name=f"listen to {cluster}"),
             )
-        for scope, stream in connection.streams.items():
+        for scope, stream in connection.informers.items():
             if (connection.cluster, scope) not in self._tasks:
                 name = f"watch {connection.cluster} {scope.kind.kind}"
                 self._tasks[connection.cluster, scope] = self._group.create_task(
@@ -240,7 +240,7 @@ class ClusterInformers:
                 )
 
     def _close_stream(self, connection: Connection, scope: Scope) -> None:
-        stream = connection.streams.pop(scope)
+        stream = connection.informers.pop(scope)
         stream.open = False
         self._listed.ring()  # nobody is to wait for it any longer
         place = (connection.cluster, scope.kind.kind)
@@ -251,17 +251,17 @@ class ClusterInformers:
         task = self._tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
-        if self.listener is not None:
+        if self.change_handler is not None:
             for obj in stream.store.all():
-                self.listener.lost_sight_of(connection.cluster, obj)
+                self.change_handler.on_unwatched(connection.cluster, obj)
 
     def _disconnect(self, connection: Connection) -> None:
         for task in self._attending.pop(connection.cluster, ()):
             task.cancel()
-        for scope in list(connection.streams):
+        for scope in list(connection.informers):
             self._close_stream(connection, scope)
 
-    async def _follow(self, connection: Connection, stream: Stream) -> None:
+    async def _follow(self, connection: Connection, stream: Informer) -> None:
         scope = stream.scope
         following = connection.api.follow(*scope)
         async with aclosing(following) as events:
@@ -274,9 +274,9 @@ class ClusterInformers:
                 elif recovering and stream.error is None:
                     await self._recognize(connection)
 
-    def _take(self, connection: Connection, stream: Stream, event: Event[Any]) -> None:
-        if self.on_stream is not None:
-            self.on_stream(connection.cluster, stream.scope, event)
+    def _take(self, connection: Connection, stream: Informer, event: Event[Any]) -> None:
+        if self.on_watch_event is not None:
+            self.on_watch_event(connection.cluster, stream.scope, event)
         if not isinstance(event, Interrupted):
             self._heard(connection.cluster)
         troubled = stream.error is not None or not stream.settled
@@ -293,7 +293,7 @@ class ClusterInformers:
                 listed=listed,
             )
 
-    def _update_served(self, connection: Connection, stream: Stream) -> None:
+    def _update_served(self, connection: Connection, stream: Informer) -> None:
         if stream.served is not None:
             kind = stream.scope.kind.kind
             self.put_fact(KindServed(connection.cluster, kind, stream.served))
@@ -361,11 +361,11 @@ class ClusterInformers:
     def _tell(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
         if put is not None:
             self.facts.put(put)
-        if self.listener is not None:
-            self.listener.on_change(change, listed=listed)
+        if self.change_handler is not None:
+            self.change_handler.on_change(change, listed=listed)
 
 
-def _selects(stream: Stream, obj: Object) -> bool:
+def _selects(stream: Informer, obj: Object) -> bool:
     """Whether a stream will tell of an object; a label selector is matched by equality alone."""
     scope = stream.scope
     if scope.namespace and scope.namespace != obj.metadata.namespace:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN = 0.5
 
 
-class Left(Struct, frozen=True):
+class LeaveResult(Struct, frozen=True):
     """A cluster was left; what could not be withdrawn from it is named."""
 
     cluster: ClusterId
@@ -31,7 +31,7 @@ async def _nothing_to_do() -> None:
 
 async def leave(
     reconciler: Reconciler, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
-) -> Left:
+) -> LeaveResult:
     """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
 
     This lasts until the cluster can be reached; cancelling it leaves the cluster in state Leaving.
@@ -39,7 +39,7 @@ async def leave(
     withdraw. Of home we leave only what it was as a member.
     """
     reconciler.informers.set_leaving(cluster)
-    reconciler.reconsider(cluster)
+    reconciler.enqueue_owners_in(cluster)
     while await _ours_in(reconciler, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
         await asyncio.sleep(LOOK_AGAIN)
     await last()
@@ -48,24 +48,24 @@ async def leave(
         reconciler.informers.set_leaving(cluster, False)
     elif cluster in reconciler.informers.connections:
         await reconciler.informers.disconnect(cluster)
-    return Left(cluster)
+    return LeaveResult(cluster)
 
 
-async def leave_by_force(
+async def force_leave(
     reconciler: Reconciler, cluster: ClusterId, last_known: Iterable[ClusterObjectRef] = ()
-) -> Left:
+) -> LeaveResult:
     """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known.
 
     `last_known` is what was ours there when we saw it last: of what nobody leads we see less.
     """
-    abandoned = tuple(sorted({*places_in(reconciler, cluster), *last_known}))
+    abandoned = tuple(sorted({*owned_refs(reconciler, cluster), *last_known}))
     await reconciler.informers.disconnect(cluster)
     reconciler.informers.put_fact(Abandonment(cluster, reconciler.snapshot().now, abandoned))
     log.warning("cluster abandoned", extra={"cluster": cluster, "objects": len(abandoned)})
-    return Left(cluster, abandoned)
+    return LeaveResult(cluster, abandoned)
 
 
-def places_in(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterObjectRef]:
+def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterObjectRef]:
     """Where in a cluster something of ours is, as far as we see it."""
     for where, obj in reconciler.owned.objects():
         if where == cluster:
@@ -81,7 +81,7 @@ async def _ours_in(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, 
     if lead is not None and not lead.ours and not lead.holder:
         return None  # whoever is elected next withdraws, and that may be us
     found: list[Object] = []
-    for scope in list(connection.streams):
+    for scope in list(connection.informers):
         try:
             kind, namespace, _, name = scope
             listed = await connection.api.list(kind, namespace=namespace, labels=OWNER, name=name)

@@ -8,7 +8,7 @@ from hanse.runtime.diff import Action, is_omission
 from hanse.runtime.guard import Guard
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
-from hanse.runtime.ownership import Owned
+from hanse.runtime.ownership import OwnershipIndex
 from hanse.runtime.questions import Start
 from hanse.runtime.workqueue import Item
 
@@ -22,7 +22,7 @@ class Suspicion:
         self,
         guard: Guard,
         informers: ClusterInformers,
-        owned: Owned,
+        owned: OwnershipIndex,
         metrics: Metrics,
         again: Callable[[set[Item]], None],
     ) -> None:
@@ -69,7 +69,7 @@ class Suspicion:
         items.add(item)
 
     async def _look_again(self, where: ClusterId, feature: str) -> None:
-        await self._informers.list_again()
+        await self._informers.relist()
         self._release(where, feature, "a second look agreed")
 
     def _release(self, where: ClusterId, feature: str, why: str) -> None:

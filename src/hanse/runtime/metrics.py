@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from hanse.kube.events import Interrupted, Listed
 from hanse.model.facts import ClusterState, Fact, Phase
 from hanse.model.objects import ClusterId
-from hanse.runtime.apply import Written
+from hanse.runtime.apply import WriteReport
 from hanse.runtime.connection import Scope
 from hanse.runtime.workqueue import Item
 
@@ -96,13 +96,13 @@ class Metrics:
     def plan_failed(self, feature: str) -> None:
         self._failed.labels(feature).inc()
 
-    def wakes_failed(self, feature: str) -> None:
+    def mapping_failed(self, feature: str) -> None:
         self._unwoken.labels(feature).inc()
 
     def held(self, where: ClusterId, feature: str, deletions: int) -> None:
         self._held.labels(where, feature).inc(deletions)
 
-    def written(self, written: Written) -> None:
+    def written(self, written: WriteReport) -> None:
         """Count one write that was sent, or stopped by the fence."""
         verb = type(written.action).__name__.lower()
         place = written.place
@@ -113,7 +113,7 @@ class Metrics:
         counted.inc()
         self.writes += written.result != "Fenced"
 
-    def stream_told(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
+    def on_watch_event(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
         """Follow the state of one list-and-watch."""
         kind = scope.kind.kind.name
         if isinstance(event, Interrupted):
@@ -123,7 +123,7 @@ class Metrics:
             self._synced.labels(cluster, kind).set(1)
             self._unreadable.labels(cluster, kind).set(len(event.unreadable))
 
-    def cluster_told(self, before: Fact | None, after: Fact | None) -> None:
+    def on_cluster_state(self, before: Fact | None, after: Fact | None) -> None:
         """Follow how a cluster stands."""
         match before, after:
             case _, ClusterState(cluster, phase=phase):

@@ -6,13 +6,13 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict
 from hanse.model.facts import WriteOutcome, WriteResult
 from hanse.model.objects import ClusterObjectRef
-from hanse.runtime.apply import Written
-from hanse.runtime.diff import Diff, place_of
+from hanse.runtime.apply import WriteReport
+from hanse.runtime.diff import Diff, target_ref
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.workqueue import Item
 
 
-class Outcomes:
+class WriteOutcomes:
     """Keeps one fact per object that could not be written; it goes when the object can."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
@@ -21,7 +21,7 @@ class Outcomes:
         self._told: dict[Item, set[ClusterObjectRef]] = {}
 
     def tell(
-        self, item: Item, wanted: Diff, written: Iterable[Written], tried: set[ClusterObjectRef]
+        self, item: Item, wanted: Diff, written: Iterable[WriteReport], tried: set[ClusterObjectRef]
     ) -> None:
         """Follow one pass over a key; `tried` is what was sent, the rest of its plan waits."""
         trouble: dict[ClusterObjectRef, tuple[WriteResult, str]] = {
@@ -40,7 +40,7 @@ class Outcomes:
             self._told[item] = set(told)
 
     def _pending(self, wanted: Diff) -> set[ClusterObjectRef]:
-        return {place_of(action) for action in wanted.actions}
+        return {target_ref(action) for action in wanted.actions}
 
     def _put(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
         known = self._informers.facts.get(WriteOutcome, place)

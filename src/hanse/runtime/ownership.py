@@ -38,7 +38,7 @@ class Owner(Struct, frozen=True, order=True):
         return f"{self.feature} {self.key} for {self.serves or 'all'}"
 
 
-def stamped(
+def with_owner(
     obj: K,
     owner: Owner,
     sources: frozenset[ClusterId] = frozenset(),
@@ -128,7 +128,7 @@ def replicable(marks: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in marks.items() if not name.startswith(OURS)}
 
 
-class Owned:
+class OwnershipIndex:
     """Every object that some key owns, found by feature and key, over all clusters."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from hanse.runtime.ownership import is_paused
 PAUSE_WATCHES = (Watch(Role.LOCAL, Namespace), Watch(Role.BROKER, ClusterSet))
 
 
-def pause_of(snapshot: Snapshot, system_namespace: str) -> str:
+def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
     """Why writes are paused; empty when they are not."""
     home = snapshot.get(snapshot.local, Namespace, system_namespace)
     if home is not None and is_paused(home):
@@ -26,7 +26,7 @@ def pause_of(snapshot: Snapshot, system_namespace: str) -> str:
     return ""
 
 
-def unread_brakes(snapshot: Snapshot) -> tuple[ClusterId, ...]:
+def brokers_to_read(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The brokers that are about to tell whether writes are paused.
 
     Without this an agent that starts in a paused fleet would write until it has read the broker.
@@ -46,7 +46,7 @@ def _unread(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
     )
 
 
-def lifted_holds(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:
+def allowed_mass_deletions(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:
     """The features for which a person allows mass deletion."""
     home = snapshot.get(snapshot.local, Namespace, system_namespace)
     told = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""

@@ -11,9 +11,9 @@ from hanse.model.merging import merge
 from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Readable, Snapshot
-from hanse.runtime.declared import made_by, written_there
-from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, diff, place_of
-from hanse.runtime.ownership import Owned
+from hanse.runtime.declared_writes import managed_objects, managed_watches
+from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, diff, target_ref
+from hanse.runtime.ownership import OwnershipIndex
 from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.workqueue import Item
 
@@ -94,7 +94,7 @@ class _Simulation:
             for place, stores in reconciler.informers.stores.items()
         }
         self._seen = Snapshot(self._stores, reconciler.informers.facts, live.now, live.local)
-        self._owned = Owned()
+        self._owned = OwnershipIndex()
         for where, obj in reconciler.owned.objects():
             self._owned.change(where, None, obj)
         self._due: dict[Item, None] = {}
@@ -112,7 +112,9 @@ class _Simulation:
             for name, key in due:
                 feature = self._reconciler.features[name]
                 plan = feature.plan(key, self._seen)
-                owned = written_there(self._owned.of(name, key), made_by(feature), self._seen)
+                owned = managed_objects(
+                    self._owned.of(name, key), managed_watches(feature), self._seen
+                )
                 wanted = diff(name, key, plan, owned, self._seen)
                 obstacles.update({o.place: o for o in wanted.obstacles})
                 warnings.update(_warnings(plan, wanted.actions))
@@ -153,7 +155,7 @@ class _Simulation:
                 store.remove(known)
         self._owned.change(where, before, after)
         change = ObjectChange(where, before, after)
-        for feature in self._reconciler.concerned(change):
+        for feature in self._reconciler.features_watching(change):
             self._due.update(
                 {(feature.name, key): None for key in feature.keys_for(change, self._seen)}
             )
@@ -161,7 +163,7 @@ class _Simulation:
 
 def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, str]:
     """What a plan says of the objects that it writes, as far as people have to look at it."""
-    said: dict[ClusterObjectRef, list[str]] = {place_of(action): [] for action in actions}
+    said: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
     for notice in plan.events:
         place = notice.told_with or notice.place
         if notice.type == "Warning" and place in said:

@@ -50,9 +50,9 @@ class Questions:
                 askers.add(item)
                 continue
             self._asking[question.ask.id] = {item}
-            start(self.find_out(question.ask), f"ask {question.ask.id}")
+            start(self.answer(question.ask), f"ask {question.ask.id}")
 
-    async def find_out(self, ask: Read | Call) -> None:
+    async def answer(self, ask: Read | Call) -> None:
         """Ask now, keep the answer as a fact, and wake who waits for it."""
         value: Wire | None = None
         error = ""
@@ -86,7 +86,7 @@ class Questions:
 
     def _kind_of(self, ask: Read) -> type[Object] | None:
         connection = self._informers.connections.get(ask.place.where)
-        scopes = connection.streams if connection is not None else ()
+        scopes = connection.informers if connection is not None else ()
         return next((s.kind for s in scopes if s.kind.kind == ask.place.ref.kind), None)
 
     def _remember(self, question: str) -> None:

@@ -15,23 +15,28 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
 from hanse.model.plan import Call, Feature, Read
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
-from hanse.runtime.apply import Fence, NoFence, Writer, Written
-from hanse.runtime.backoff import BackoffTracker, are_left_to_others
-from hanse.runtime.declared import made_by, require_declared, watchers_of, written_there
-from hanse.runtime.diff import Action, Create, Diff, Update, diff, place_of
+from hanse.runtime.apply import Fence, NoFence, Writer, WriteReport
+from hanse.runtime.backoff import BackoffTracker, only_deferrable
+from hanse.runtime.concurrency import ConcurrencyLimit, Permit
+from hanse.runtime.declared_writes import (
+    features_by_kind,
+    managed_objects,
+    managed_watches,
+    require_declared_writes,
+)
+from hanse.runtime.diff import Action, Create, Diff, Update, diff, target_ref
 from hanse.runtime.event_recorder import EventRecorder
 from hanse.runtime.guard import Guard
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 from hanse.runtime.mass_deletion import Suspicion
 from hanse.runtime.metrics import Metrics
-from hanse.runtime.outcomes import Outcomes
-from hanse.runtime.ownership import SHARED, Owned, owner_of
-from hanse.runtime.pause import PAUSE_WATCHES, lifted_holds, pause_of, unread_brakes
+from hanse.runtime.outcomes import WriteOutcomes
+from hanse.runtime.ownership import SHARED, OwnershipIndex, owner_of
+from hanse.runtime.pause import PAUSE_WATCHES, allowed_mass_deletions, brokers_to_read, pause_reason
 from hanse.runtime.questions import Provider, Questions
-from hanse.runtime.slots import Slot, Slots
-from hanse.runtime.work import BREATH, FACTS, UNREADABLE, Work, let_begin
-from hanse.runtime.workqueue import FEW, Item, Lane, Queue, Turn
+from hanse.runtime.work import BREATH, FACTS, UNREADABLE, PlannedWork, let_begin
+from hanse.runtime.workqueue import FEW, Dequeued, Item, Priority, WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -57,30 +62,32 @@ class Reconciler:
         system_namespace: str = "hanse-system",
         providers: dict[str, Provider] | None = None,
         guard: Guard | None = None,
-        also: Sequence[Watch] = (),
+        extra_watches: Sequence[Watch] = (),
     ) -> None:
         self.features = {feature.name: feature for feature in features}
         self.metrics = Metrics()
         watches = [w for feature in features for w in feature.watches]
-        self.informers = ClusterInformers([*watches, *PAUSE_WATCHES, *also], Facts(), clock, local)
+        self.informers = ClusterInformers(
+            [*watches, *PAUSE_WATCHES, *extra_watches], Facts(), clock, local
+        )
         self.event_handlers: list[Callable[[Change], None]] = []
         """Who else is told of every change and Event: what this replica serves, active or not."""
-        self.informers.listener = self
-        self.informers.on_stream = self.metrics.stream_told
-        self.owned = Owned()
-        self._watchers = watchers_of(features)
-        self._makes = {feature.name: made_by(feature) for feature in features}
+        self.informers.change_handler = self
+        self.informers.on_watch_event = self.metrics.on_watch_event
+        self.owned = OwnershipIndex()
+        self._watchers = features_by_kind(features)
+        self._makes = {feature.name: managed_watches(feature) for feature in features}
         self.active = False
         self.paused = ""
-        self.queue = Queue(_loop_time)
+        self.queue = WorkQueue(_loop_time)
         self.guard = guard or Guard(_loop_time)
         self._system_namespace = system_namespace
-        self._patience = BackoffTracker(_loop_time, random, lambda: self.queue.crowd)
+        self._patience = BackoffTracker(_loop_time, random, lambda: self.queue.load)
         self._questions = Questions(self.informers, providers or {}, clock, self.queue.add)
         self._herald = EventRecorder(self.informers, clock, self.event_handlers)
         self._pulses = LeaseTracker(self.informers, clock)
-        self._outcomes = Outcomes(self.informers, clock)
-        self._slots = Slots()
+        self._outcomes = WriteOutcomes(self.informers, clock)
+        self._slots = ConcurrencyLimit()
         self._writer = Writer(self.informers, NoFence(), self._sent)
         self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
         self._braked: set[Item] = set()
@@ -98,9 +105,9 @@ class Reconciler:
         """Everything as it is known now."""
         return self.informers.snapshot()
 
-    async def find_out(self, question: Read | Call) -> Snapshot:
+    async def answer(self, question: Read | Call) -> Snapshot:
         """Ask what no watch tells, at once; gives the snapshot that knows the answer."""
-        await self._questions.find_out(question)
+        await self._questions.answer(question)
         return self.snapshot()
 
     @asynccontextmanager
@@ -133,9 +140,9 @@ class Reconciler:
             self._wake_by_all_of(cluster)
         for type_ in FACTS:
             for fact in list(self.informers.facts.all(type_)):
-                self._wake(FactChange(None, fact), Lane.BACKLOG)
+                self._wake(FactChange(None, fact), Priority.BACKLOG)
         for item in self.owned.items():
-            self.queue.add(item, Lane.BACKLOG)
+            self.queue.add(item, Priority.BACKLOG)
 
     def deactivate(self) -> None:
         """Stop planning; what is being written ends on its own."""
@@ -144,7 +151,7 @@ class Reconciler:
 
     async def settled(self) -> None:
         """Wait until nothing is due: for tests, and for commands that show a result."""
-        while not self.queue.quiet:  # noqa: ASYNC110 - no one else needs to know
+        while not self.queue.is_settled:  # noqa: ASYNC110 - no one else needs to know
             await asyncio.sleep(0.01)
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:
@@ -155,26 +162,26 @@ class Reconciler:
             if type(change.object) in _BRAKES:
                 self._notice_brakes()
         elif isinstance(change.fact, ClusterState | KindServed):
-            self.metrics.cluster_told(change.before, change.after)
+            self.metrics.on_cluster_state(change.before, change.after)
             self._notice_brakes()
         self._reconsider(change)
         self._pulses.on_change(change)
         for follower in self.event_handlers:
             follower(change)
         if self.active:
-            lane = Lane.BACKLOG if listed else Lane.FRESH
+            lane = Priority.BACKLOG if listed else Priority.FRESH
             self._wake(change, lane)
             self._wake_owner(change, lane)
             self._wake_waiting(change)
             self._wake_bereaved(change)
 
-    def reconsider(self, cluster: ClusterId) -> None:
+    def enqueue_owners_in(self, cluster: ClusterId) -> None:
         """Look again at every key that owns something in a cluster."""
         for name, key in self.owned.items():
             if any(where == cluster for where, _, _ in self.owned.of(name, key)):
-                self.queue.add((name, key), Lane.BACKLOG)
+                self.queue.add((name, key), Priority.BACKLOG)
 
-    def lost_sight_of(self, where: ClusterId, obj: Object) -> None:
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """What is no longer watched is no longer ours to look after."""
         self.owned.change(where, obj, self._elsewhere(ObjectChange(where, obj, None)))
 
@@ -192,22 +199,22 @@ class Reconciler:
         for (where, _), stores in list(self.informers.stores.items()):
             for store in stores if where == cluster else ():
                 for obj in list(store.all()):
-                    self._wake(ObjectChange(where, None, obj, live=False), Lane.BACKLOG)
+                    self._wake(ObjectChange(where, None, obj, live=False), Priority.BACKLOG)
 
-    def _wake(self, change: Change, lane: Lane) -> None:
+    def _wake(self, change: Change, lane: Priority) -> None:
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         seen = self.snapshot()
-        for feature in self.concerned(change):
+        for feature in self.features_watching(change):
             try:
                 keys = tuple(feature.keys_for(change, seen))
             except Exception:  # one feature's mistake about one object must not end the others
                 log.exception("wakes failed", extra={"feature": feature.name})
-                self.metrics.wakes_failed(feature.name)
+                self.metrics.mapping_failed(feature.name)
                 continue
             for key in keys:
                 self.queue.add((feature.name, key), lane, deletion_seen=deletion)
 
-    def concerned(self, change: Change) -> Iterable[Feature]:
+    def features_watching(self, change: Change) -> Iterable[Feature]:
         """The features that watch what changed; facts concern everyone."""
         if isinstance(change, FactChange):
             return self.features.values()
@@ -216,7 +223,7 @@ class Reconciler:
         watching = self._watchers.get(type(change.object), ())
         return [feature for feature, of in watching if not of.isdisjoint(roles)]
 
-    def _wake_owner(self, change: Change, lane: Lane) -> None:
+    def _wake_owner(self, change: Change, lane: Priority) -> None:
         """What we own and somebody touched is looked at again by whoever owns it."""
         if not isinstance(change, ObjectChange):
             return
@@ -224,9 +231,11 @@ class Reconciler:
             owner = owner_of(obj) if obj is not None else None
             if owner is not None and owner.feature in self.features:
                 item = (owner.feature, owner.key)
-                news = lane is Lane.FRESH and not self.queue.is_busy(item)  # neither old nor ours
+                news = lane is Priority.FRESH and not self.queue.is_processing(
+                    item
+                )  # neither old nor ours
                 if owner.serves == SHARED and news:
-                    self._patience.others_wrote()
+                    self._patience.record_others_write()
                 self.queue.add(item, lane)
 
     def _wake_waiting(self, change: Change) -> None:
@@ -249,12 +258,12 @@ class Reconciler:
         match change.before, change.after:
             case _, Departed():
                 for item in self.owned.items():
-                    self.queue.add(item, Lane.BACKLOG)
+                    self.queue.add(item, Priority.BACKLOG)
             case _, Leadership(member):
-                self.reconsider(member)
+                self.enqueue_owners_in(member)
             case ClusterState(_, before), ClusterState(cluster, after) if before != after:
                 self._wake_by_all_of(cluster)
-                self.reconsider(cluster)
+                self.enqueue_owners_in(cluster)
             case _:
                 return
 
@@ -263,25 +272,25 @@ class Reconciler:
         again: set[Item] = set()
         if isinstance(change, FactChange):
             if isinstance(change.after, ClusterState | KindServed):
-                again = self._patience.reconsider(change.after.cluster)
+                again = self._patience.enqueue_owners_in(change.after.cluster)
         elif isinstance(change.object, Namespace):
-            again = self._patience.reconsider(change.where, change.object.metadata.name)
+            again = self._patience.enqueue_owners_in(change.where, change.object.metadata.name)
         self._add_all(again)
 
     def _notice_brakes(self) -> None:
         seen = self.snapshot()
-        paused = pause_of(seen, self._system_namespace)
+        paused = pause_reason(seen, self._system_namespace)
         if paused != self.paused:
             self.paused = paused
             log.warning("writes paused" if paused else "writes resumed", extra={"why": paused})
             self._add_all(self._braked)
-        self._suspicion.lift(lifted_holds(seen, self._system_namespace))
+        self._suspicion.lift(allowed_mass_deletions(seen, self._system_namespace))
 
     def _add_all(self, items: set[Item]) -> None:
         again = sorted(items)
         items.clear()
         for item in again:
-            self.queue.add(item, Lane.BACKLOG)
+            self.queue.add(item, Priority.BACKLOG)
 
     async def _dispatch(self) -> None:
         slots, breath = self._slots, _loop_time()
@@ -305,7 +314,7 @@ class Reconciler:
                     await asyncio.sleep(0)
                     breath = _loop_time()
 
-    def _planned(self, turn: Turn) -> Work | None:
+    def _planned(self, turn: Dequeued) -> PlannedWork | None:
         """Plan a key; gives what is left to do where that takes any time: few do."""
         try:
             work = self._plan(turn)
@@ -317,7 +326,7 @@ class Reconciler:
         self._conclude(work, [])
         return None
 
-    async def _carry_out(self, work: Work, slot: Slot) -> None:
+    async def _carry_out(self, work: PlannedWork, slot: Permit) -> None:
         try:
             with self.metrics.applying(work.item[0]):
                 written = await self._writer.carry_out(work.actions, slot.ended)
@@ -329,7 +338,7 @@ class Reconciler:
         finally:
             self.queue.done(work.item)
 
-    def _sent(self, written: Written) -> None:
+    def _sent(self, written: WriteReport) -> None:
         self.metrics.written(written)
         if written.result != "Fenced" and not isinstance(written.error, Unreachable):
             self._slots.answered(written.action.where)
@@ -338,19 +347,19 @@ class Reconciler:
         told = {"feature": item[0], "key": str(item[1])}
         log.error("plan failed", exc_info=error, extra=told)
         self.metrics.plan_failed(item[0])
-        self.queue.add_after(item, self._patience.after_crash(item))
+        self.queue.add_after(item, self._patience.delay_after_error(item))
 
-    def _conclude(self, work: Work, written: list[Written]) -> None:
+    def _conclude(self, work: PlannedWork, written: list[WriteReport]) -> None:
         """See to what comes after a plan and its writes."""
         item, plan = work.item, work.plan
-        self._outcomes.tell(item, work.wanted, written, {place_of(a) for a in work.actions})
-        retry = self._patience.learn(item, written)
+        self._outcomes.tell(item, work.wanted, written, {target_ref(a) for a in work.actions})
+        retry = self._patience.record(item, written)
         for delay in (retry, plan.again_after):
             if delay is not None:
                 self.queue.add_after(item, delay)
         self._patience.recovered(item)
 
-    def _plan(self, turn: Turn) -> Work | None:
+    def _plan(self, turn: Dequeued) -> PlannedWork | None:
         """What a key wants, and what of it may be written now; None while too little is known."""
         item = (name, key) = turn.item
         feature = self.features.get(name)
@@ -361,12 +370,12 @@ class Reconciler:
         if home is None or not home.listed:
             self._waiting.setdefault(seen.local, set()).add(item)
             return None
-        for broker in unread_brakes(seen):
+        for broker in brokers_to_read(seen):
             self._waiting.setdefault(broker, set()).add(item)
             return None
         with self.metrics.planning(item, SLOW_PLAN):
             plan = feature.plan(key, seen)
-            owned = written_there(self.owned.of(name, key), self._makes[name], seen)
+            owned = managed_objects(self.owned.of(name, key), self._makes[name], seen)
             wanted = diff(name, key, plan, owned, seen)
         for waited_for in wanted.waiting_for | wanted.blocked_by:
             self._waiting.setdefault(waited_for, set()).add(item)
@@ -374,7 +383,7 @@ class Reconciler:
             self._questions.ask(item, plan.questions, self._start)
         if wanted.unreadable:
             self.queue.add_after(item, UNREADABLE)
-        return Work(item, plan, wanted, self._allowed(turn, wanted))
+        return PlannedWork(item, plan, wanted, self._allowed(turn, wanted))
 
     def _is_ending(self, action: Action) -> bool:
         """Whether an action is about what we deleted already: its end wakes who cares."""
@@ -382,20 +391,20 @@ class Reconciler:
             action.where, action.base
         )
 
-    def _allowed(self, turn: Turn, wanted: Diff) -> list[Action]:
+    def _allowed(self, turn: Dequeued, wanted: Diff) -> list[Action]:
         """What may be written now: not while paused, not too soon, not suspiciously much."""
         actions = [a for a in wanted.actions if not self._is_ending(a)]
         if actions:
             roles = {name: c.roles for name, c in self.informers.connections.items()}
-            require_declared(actions, self.features[turn.item[0]].watches, roles)
+            require_declared_writes(actions, self.features[turn.item[0]].watches, roles)
         if self.paused:
             self._braked.add(turn.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
-        wished, actions = actions, self._patience.ripe(turn.item, actions, self.queue.add_after)
-        self.queue.hurry(turn.item, bool(actions) or not are_left_to_others(wished))
+        wished, actions = actions, self._patience.due(turn.item, actions, self.queue.add_after)
+        self.queue.set_urgent(turn.item, bool(actions) or not only_deferrable(wished))
         if turn.deletion_seen or not actions:
             return actions
-        lifted = lifted_holds(self.snapshot(), self._system_namespace)
+        lifted = allowed_mass_deletions(self.snapshot(), self._system_namespace)
         return self._suspicion.admitted(turn.item, actions, lifted, self._start)
 
 

@@ -38,7 +38,7 @@ FACTS: tuple[type[Fact], ...] = (
 """What one who takes over looks at beside objects."""
 
 
-class Work(Struct, frozen=True):
+class PlannedWork(Struct, frozen=True):
     """A key's plan, what differs from it, and what of that may be written now."""
 
     item: Item

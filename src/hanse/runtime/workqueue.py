@@ -30,21 +30,21 @@ CROWD = 500
 """As many waiting keys as make the longest coalescing."""
 
 
-class Lane(IntEnum):
+class Priority(IntEnum):
     """Fresh changes overtake a backlog: lists, restarts, retries."""
 
     FRESH = 0
     BACKLOG = 1
 
 
-class Turn(Struct, frozen=True):
+class Dequeued(Struct, frozen=True):
     """A key whose turn it is, and whether a deletion seen on a live watch is among its causes."""
 
     item: Item
     deletion_seen: bool
 
 
-class Queue:
+class WorkQueue:
     """The keys to plan. A key that is being worked on and wakes again comes back when it is done.
 
     While few keys are there a key's turn comes at once; under load it waits 20 to 100 ms, so that
@@ -55,9 +55,9 @@ class Queue:
         self._time = time
         self._due: list[tuple[float, int, Item]] = []
         self._ready: tuple[dict[Item, None], dict[Item, None]] = ({}, {})
-        self._waiting: dict[Item, tuple[float, Lane]] = {}
+        self._waiting: dict[Item, tuple[float, Priority]] = {}
         self._busy: set[Item] = set()
-        self._again: dict[Item, Lane] = {}
+        self._again: dict[Item, Priority] = {}
         self._deletions: set[Item] = set()
         self._unhurried: set[Item] = set()
         self._order = count()
@@ -68,12 +68,12 @@ class Queue:
         return len(self._ready[0]) + len(self._ready[1]) + len(self._again)
 
     @property
-    def crowd(self) -> float:
+    def load(self) -> float:
         """How many keys are due, as a share of what makes a crowd."""
         return min(len(self) / CROWD, 1.0)
 
     @property
-    def quiet(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether nothing is being done, is due, or is about to be within the coalescing time."""
         soon = self._time() + COALESCE_MOST
         return self.idle and not (self._due and self._due[0][0] <= soon)
@@ -83,34 +83,36 @@ class Queue:
         """Whether nothing is to be done now."""
         return not self._busy and not any(self._ready)
 
-    def add(self, item: Item, lane: Lane = Lane.FRESH, *, deletion_seen: bool = False) -> None:
+    def add(
+        self, item: Item, lane: Priority = Priority.FRESH, *, deletion_seen: bool = False
+    ) -> None:
         """Ask for a plan soon."""
         if deletion_seen:
             self._deletions.add(item)
         if item in self._busy:
             self._again[item] = min(lane, self._again.get(item, lane))
-        elif item in self._ready[Lane.BACKLOG] and lane is Lane.FRESH:
-            del self._ready[Lane.BACKLOG][item]
-            self._ready[Lane.FRESH][item] = None
-        elif item not in self._ready[Lane.FRESH] and item not in self._ready[Lane.BACKLOG]:
+        elif item in self._ready[Priority.BACKLOG] and lane is Priority.FRESH:
+            del self._ready[Priority.BACKLOG][item]
+            self._ready[Priority.FRESH][item] = None
+        elif item not in self._ready[Priority.FRESH] and item not in self._ready[Priority.BACKLOG]:
             self._wait(item, lane, UNHURRIED if item in self._unhurried else self._coalescing())
 
-    def hurry(self, item: Item, needed: bool) -> None:
+    def set_urgent(self, item: Item, needed: bool) -> None:
         """Whether a key that wakes is to be planned soon, or is left to gather what happens."""
         if needed:
             self._unhurried.discard(item)
         else:
             self._unhurried.add(item)
 
-    def is_busy(self, item: Item) -> bool:
+    def is_processing(self, item: Item) -> bool:
         """Whether a key is being worked on."""
         return item in self._busy
 
     def add_after(self, item: Item, delay: timedelta) -> None:
         """Ask for a plan later; an earlier wish stands."""
-        self._wait(item, Lane.BACKLOG, max(delay.total_seconds(), 0.0))
+        self._wait(item, Priority.BACKLOG, max(delay.total_seconds(), 0.0))
 
-    async def take(self) -> Turn:
+    async def take(self) -> Dequeued:
         """The next key, when there is one."""
         while True:
             self._promote()
@@ -146,7 +148,7 @@ class Queue:
         share = min(len(self._waiting) / CROWD, 1.0)
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share
 
-    def _wait(self, item: Item, lane: Lane, delay: float) -> None:
+    def _wait(self, item: Item, lane: Priority, delay: float) -> None:
         due = self._time() + delay
         known = self._waiting.get(item)
         if known is not None:
@@ -187,9 +189,9 @@ class Queue:
     def _until_next(self) -> float | None:
         return max(self._due[0][0] - self._time(), TICK) if self._due else None
 
-    def _begin(self, item: Item, ready: dict[Item, None]) -> Turn:
+    def _begin(self, item: Item, ready: dict[Item, None]) -> Dequeued:
         del ready[item]
         self._busy.add(item)
         deletion_seen = item in self._deletions
         self._deletions.discard(item)
-        return Turn(item, deletion_seen)
+        return Dequeued(item, deletion_seen)

@@ -30,7 +30,7 @@ from hanse.model.merging import merge
 from hanse.model.objects import ClusterObjectRef, Meta, Ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
-from hanse.runtime.compare import patch_is_needed
+from hanse.runtime.compare import patch_has_effect
 from tests.features.federation.given import (
     FEATURE,
     HERE,
@@ -252,5 +252,5 @@ def test_telling_twice_changes_nothing(
     second = tell(first, *facts, clusters=states, here=here, after=timedelta(seconds=later))
 
     (patch,) = second.patches
-    assert not patch_is_needed(patch.change, first)
+    assert not patch_has_effect(patch.change, first)
     assert second.events == ()

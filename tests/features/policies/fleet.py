@@ -35,8 +35,8 @@ from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
 from hanse.runtime.api import KubeApi
-from hanse.runtime.leaders import Leaders
-from hanse.runtime.leaving import leave, leave_by_force
+from hanse.runtime.leader_election import LeaderElections
+from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.reconciler import Reconciler
 from tests.support.world import Agent, World
 from tinykube.api import ApiServer
@@ -62,7 +62,7 @@ class FixedApi(KubeApi):
 class Supervisor(Reconciler):
     """A supervisor's engine and its part in elections, or the crown that it is given."""
 
-    leaders: Leaders | None = None
+    leaders: LeaderElections | None = None
 
 
 class Guarded:
@@ -188,7 +188,7 @@ class Realm(World):
             reconciler.fence(self.crowns[cluster])
             return reconciler
         identity = f"{cluster}_{self._starts}"
-        reconciler.leaders = Leaders(
+        reconciler.leaders = LeaderElections(
             reconciler.informers, identity, clock=self.clock, random=self.random
         )
         reconciler.fence(reconciler.leaders)
@@ -235,7 +235,7 @@ class Realm(World):
     def _stand(self, cluster: str, reconciler: Supervisor, member: str) -> None:
         way = self.network.transport(cluster, member, InProcess(self.clusters[member]))
         if reconciler.leaders is not None:
-            reconciler.leaders.stand(member, Client(way))
+            reconciler.leaders.contend(member, Client(way))
 
     @asynccontextmanager
     async def agents_running(self) -> AsyncIterator["Realm"]:
@@ -274,9 +274,9 @@ class Realm(World):
             reconciler = agent.reconciler
             assert isinstance(reconciler, Supervisor)
             if reconciler.leaders is not None:
-                await reconciler.leaders.withdraw(member)
+                await reconciler.leaders.resign(member)
             if member in reconciler.informers.connections:
-                await leave_by_force(reconciler, member)
+                await force_leave(reconciler, member)
 
     def add(self, member: str) -> None:
         """Let every supervisor take a member in."""

@@ -18,7 +18,7 @@ from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.runtime.outside import Outside
+from hanse.runtime.external import Outside
 from hanse.runtime.reconciler import Reconciler
 from tests.dns.fleet import NXDOMAIN, imported, piece
 from tests.features.publishing.servers import ZONE, Theirs, name_server

@@ -27,7 +27,7 @@ from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot, Writes
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.fleet import imported, piece
 from tests.dns.test_stateful import HOME, SHARES, SPACE, WIDE, parts, shares
 from tests.support.builders import cluster, snapshot, stored
@@ -128,7 +128,7 @@ def persons(name: str = NAME) -> DNSEndpoint:
 def ours() -> DNSEndpoint:
     (desired,) = services().plan(WEB, seen()).desired
     assert isinstance(desired.object, DNSEndpoint)
-    return stamped(desired.object, Owner("publishing", WEB, "lubeck"))
+    return with_owner(desired.object, Owner("publishing", WEB, "lubeck"))
 
 
 def test_a_persons_own_endpoint_of_the_same_name_is_told_of() -> None:

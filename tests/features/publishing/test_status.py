@@ -28,7 +28,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Writes
 from hanse.runtime.compare import status_difference
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.fleet import imported, piece
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH
@@ -71,7 +71,7 @@ def name(text: str = NAME) -> PublishedName:
 
 
 def made_by(city: str, obj: PublishedName, key: Key = WEB) -> PublishedName:
-    return stamped(obj, Owner("publishing", key, city))
+    return with_owner(obj, Owner("publishing", key, city))
 
 
 def all_made(plan: Plan) -> list[PublishedName]:

@@ -35,7 +35,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, Object, OwnerReference, 
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.diff import Create, diff
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH
@@ -66,7 +66,7 @@ def record(owned: bool = True, **shares: int) -> StatefulSetShares:
         shares=tuple(Share(name=c, replicas=n) for c, n in shares.items()), service="etcd"
     )
     shared = Owner("statefulsets", SHARES, "")
-    return stored(stamped(StatefulSetShares(metadata=meta, spec=spec), shared))
+    return stored(with_owner(StatefulSetShares(metadata=meta, spec=spec), shared))
 
 
 def part(name: str, share: int, **fields: Any) -> StatefulSetPart:
@@ -226,7 +226,7 @@ def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
     submitted = door(3, persistent_volume_claim_retention_policy=policy)
     (own,) = sets_in(seen(submitted, record(lubeck=2), part(HERE, 2)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
     (kept,) = sets_in(seen(submitted, record(bergen=3), here=[standing]))
 
@@ -250,7 +250,7 @@ def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
     service = stored(headless("etcd", SHOP))
     marks = {"statefulsets.hanse.dev/set": "store"}
     service = replace(service, metadata=replace(service.metadata, labels=marks))
-    copy = stored(stamped(service, Owner("statefulsets", LOCAL, HERE)))
+    copy = stored(with_owner(service, Owner("statefulsets", LOCAL, HERE)))
 
     assert plan(LOCAL, seen(told, here=[copy])) == Plan(
         kept=(ClusterObjectRef(BROKER, ref_of(told)),)
@@ -261,7 +261,7 @@ def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
 
 def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
     lost = plan(LOCAL, seen(here=[standing]))
     (again,) = [d.object for d in lost.desired if isinstance(d.object, StatefulSetPart)]
@@ -275,7 +275,7 @@ def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> No
 
 def test_while_the_garbage_collector_decides_everything_stays() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
     stays = plan(LOCAL, seen(record(lubeck=2), here=[standing]))
     assert stays == Plan(kept=(ClusterObjectRef(HERE, ref_of(standing)),))
@@ -289,7 +289,7 @@ def test_the_next_cluster_waits_for_those_before_it() -> None:
     old, new = door(2, marks), door(2, marks, image="etcd:9")
     shares = record(hamburg=1, lubeck=1)
     (own,) = sets_in(seen(old, shares, part(HERE, 1)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
     target = revision_of("store", new.spec.template)
 
     (waiting,) = sets_in(seen(new, shares, part("hamburg", 1), here=[standing]))
@@ -319,7 +319,7 @@ def test_an_address_that_comes_late_or_changes_is_told_at_the_door() -> None:
         for d in plan(LOCAL, seen(*at_door)).desired
         if isinstance(d.object, Service) and d.where == HERE and d.object.name != "etcd"
     ]
-    owned = stamped(made, Owner("statefulsets", LOCAL, HERE))
+    owned = with_owner(made, Owner("statefulsets", LOCAL, HERE))
 
     def told(*addresses: str) -> list[tuple[str, ...]]:
         ingress = tuple(LoadBalancerIngress(ip=a) for a in addresses)
@@ -351,7 +351,7 @@ def own_set(snap: Snapshot) -> StatefulSet:
 
 def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now() -> None:
     made = own_set(seen(door(1), record(lubeck=1), part(HERE, 1)))
-    standing = stored(stamped(made, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(made, Owner("statefulsets", LOCAL, HERE)))
     changed = door(9, MAYBE, image="etcd:9")
 
     grown = own_set(seen(changed, record(lubeck=3), here=[standing]))

@@ -13,7 +13,7 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import Meta
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.features.statefulsets.test_decisions import (
     BROKER,
     FEATURE,
@@ -35,7 +35,7 @@ from tests.support.time import EPOCH
 def running(uid: str) -> StatefulSet:
     """The StatefulSet that runs here of a set."""
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    return stored(stamped(own, Owner("statefulsets", LOCAL, HERE)), uid=uid)
+    return stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)), uid=uid)
 
 
 def ended(days: float, **fields: Any) -> StatefulSetPart:

@@ -8,7 +8,7 @@ from hanse.model.objects import ClusterObjectRef, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.diff import diff
-from hanse.runtime.ownership import Owner, stamped
+from hanse.runtime.ownership import Owner, with_owner
 from tests.features.statefulsets.test_decisions import (
     BROKER,
     FEATURE,
@@ -38,7 +38,7 @@ def newer_record() -> StatefulSetShares:
 
 def test_newer_shares_are_neither_written_nor_followed() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
     snap = seen(door(9), newer_record(), here=[standing])
 
     assert plan(SHARES, snap) == Plan(kept=(ClusterObjectRef(BROKER, ref_of(newer_record())),))
@@ -58,8 +58,8 @@ def test_lost_shares_are_not_rebuilt_without_a_report_that_we_cannot_read() -> N
 
 def test_our_own_newer_report_stays_with_all_it_stands_for() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
-    told = stored(stamped(newer_part(HERE, 2), Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
+    told = stored(with_owner(newer_part(HERE, 2), Owner("statefulsets", LOCAL, HERE)))
 
     for at_broker in ([door(6), record(lubeck=1), told], [told]):
         snap = seen(*at_broker, here=[standing])
@@ -72,7 +72,7 @@ def test_our_own_newer_report_stays_with_all_it_stands_for() -> None:
 
 def test_what_is_held_of_a_set_that_is_gone_is_looked_at_when_the_broker_was_read() -> None:
     (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(stamped(own, Owner("statefulsets", LOCAL, HERE)))
+    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
     read = FactChange(None, cluster(BROKER, Role.BROKER))
 
     assert LOCAL in set(FEATURE.keys_for(read, seen(here=[standing])))

@@ -18,7 +18,7 @@ async def serving(reconciler: Reconciler, listener: socket.socket) -> AsyncItera
         yield
 
 
-def why_not_ready(reconciler: Reconciler) -> str:
+def not_ready_reason(reconciler: Reconciler) -> str:
     """What is missing for the agent to serve; empty when nothing is.
 
     Only its own cluster counts: an agent serves without a broker, and catches up later.
@@ -50,6 +50,6 @@ def _sign(phase: Phase) -> str:
 
 
 def _readiness(reconciler: Reconciler) -> Readiness:
-    missing = why_not_ready(reconciler)
+    missing = not_ready_reason(reconciler)
     lines = [*report(reconciler), f"not ready: {missing}" if missing else "ready"]
     return Readiness(ready=not missing, text="\n".join(lines))

@@ -24,7 +24,7 @@ READS = 3
 """How often a list is read anew because of our own writes meanwhile."""
 
 
-class System(Protocol):
+class ExternalSystem(Protocol):
     """What an adapter does; it raises `Unreachable` and the other errors of `hanse.kube.errors`.
 
     Objects are whole: `update` replaces one. A system without versions of its own may leave
@@ -44,19 +44,21 @@ class System(Protocol):
 
 
 @runtime_checkable
-class ReadsOne(Protocol):
+class SupportsRead(Protocol):
     """What an adapter also does where a list costs much: it gives one object, or `NotFound`."""
 
     async def read(self, kind: type[K], name: str) -> K: ...
 
 
-EVERY = timedelta(seconds=30)
+POLL_INTERVAL = timedelta(seconds=30)
 
 
-class Outside:
+class ExternalApi:
     """An outside system as the engine's `Api`: polled, and compared first."""
 
-    def __init__(self, system: System, every: Callable[[], timedelta] = lambda: EVERY) -> None:
+    def __init__(
+        self, system: ExternalSystem, every: Callable[[], timedelta] = lambda: POLL_INTERVAL
+    ) -> None:
         self._system = system
         self._every = every
         self._random = Random()  # noqa: S311 - spreads retries, guards nothing
@@ -111,7 +113,7 @@ class Outside:
         return Listed(chosen, listed.resource_version)
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
-        if isinstance(self._system, ReadsOne):
+        if isinstance(self._system, SupportsRead):
             return self._versioned(await self._system.read(kind, name))
         for obj in (await self._listed(kind)).objects:
             if (obj.metadata.namespace, obj.metadata.name) == (namespace, name):

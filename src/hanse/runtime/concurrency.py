@@ -14,14 +14,14 @@ HELD = timedelta(seconds=1)
 before nobody waits for it."""
 
 
-class Slot:
+class Permit:
     """One key's place among those worked on, given back when it is done or takes too long.
 
     It is done as soon as only clusters are left that answer nobody.
     """
 
-    def __init__(self, slots: "Slots", clusters: Iterable[ClusterId]) -> None:
-        self._slots: Slots | None = slots
+    def __init__(self, slots: "ConcurrencyLimit", clusters: Iterable[ClusterId]) -> None:
+        self._slots: ConcurrencyLimit | None = slots
         self._left = set(clusters)
         loop = asyncio.get_running_loop()
         self._alarm = loop.call_later(HELD.total_seconds(), self._took_long)
@@ -49,7 +49,7 @@ class Slot:
         self.give_back()
 
 
-class Slots:
+class ConcurrencyLimit:
     """The places there are, and the clusters that are not worth one."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
@@ -62,9 +62,9 @@ class Slots:
         """Wait until a place is free; whoever waited takes it by `take`."""
         await self.free.acquire()
 
-    def take(self, clusters: Iterable[ClusterId]) -> Slot:
+    def take(self, clusters: Iterable[ClusterId]) -> Permit:
         """The place of a key that writes to these clusters."""
-        return Slot(self, clusters)
+        return Permit(self, clusters)
 
     def answered(self, cluster: ClusterId) -> None:
         """A cluster has answered, whatever it said."""

@@ -14,7 +14,7 @@ class UndeclaredWrite(Exception):
     """A feature plans a write that its watches do not declare: a mistake in the feature."""
 
 
-def require_declared(
+def require_declared_writes(
     actions: Iterable[Action], watches: Iterable[Watch], roles: dict[str, frozenset[Role]]
 ) -> None:
     """Stop a plan that would need rights nobody gave it."""
@@ -31,12 +31,12 @@ def require_declared(
             raise UndeclaredWrite(f"{verb} of {ref_of(obj)} in {action.where} is not declared")
 
 
-def made_by(feature: Feature) -> tuple[Watch, ...]:
+def managed_watches(feature: Feature) -> tuple[Watch, ...]:
     """The watches of what a feature makes."""
     return tuple(watch for watch in feature.watches if Writes.OBJECTS in watch.writes)
 
 
-def written_there(
+def managed_objects(
     owned: Iterable[tuple[ClusterId, Owner, Object]], makes: Sequence[Watch], snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
     """What a key owns, by the ways on which its feature writes.
@@ -70,7 +70,7 @@ def _covers(watch: Watch, obj: Object) -> bool:
     return watch.namespace in ("", meta.namespace) and watch.name in ("", meta.name)
 
 
-def watchers_of(
+def features_by_kind(
     features: Sequence[Feature],
 ) -> dict[type[Object], list[tuple[Feature, frozenset[Role]]]]:
     """For each kind, the features that watch it, and in clusters of which roles."""

@@ -42,7 +42,7 @@ class _Turns:
         return cluster_of(candidate) in self._rivals()
 
 
-class Leaders:
+class LeaderElections:
     """Stands for election in members, and in its own cluster among the agent's replicas.
 
     Without a lease of its own the agent is taken to be the only one.
@@ -80,7 +80,7 @@ class Leaders:
                 for task in self._tasks.values():
                     task.cancel()
 
-    def holds(self, member: ClusterId | None) -> bool:
+    def may_write(self, member: ClusterId | None) -> bool:
         """Whether a write is ours to send now: as the leader of a member, or as this agent."""
         if self._own is not None and not self._own.may_write():
             return False
@@ -89,7 +89,7 @@ class Leaders:
         elector = self._electors.get(member)
         return elector is not None and elector.may_write()
 
-    def stand(self, member: ClusterId, client: Client, rivals: Rivals | None = None) -> None:
+    def contend(self, member: ClusterId, client: Client, rivals: Rivals | None = None) -> None:
         """Stand for election in a connected member; who stands there already goes on doing so.
 
         `rivals` says which clusters' agents should rather lead it: they are given a little time
@@ -115,7 +115,7 @@ class Leaders:
         """Where we stand for election."""
         return frozenset(self._electors)
 
-    async def withdraw(self, member: ClusterId) -> None:
+    async def resign(self, member: ClusterId) -> None:
         """Stand no longer in a member; a lease that is ours is given back."""
         task = self._tasks.pop(member, None)
         if task is not None:
@@ -124,7 +124,9 @@ class Leaders:
         self._electors.pop(member, None)
         self._informers.drop_fact(Leadership, member)
 
-    def stand_at_home(self, client: Client, namespace: str, tell: Callable[[bool], None]) -> None:
+    def contend_among_replicas(
+        self, client: Client, namespace: str, tell: Callable[[bool], None]
+    ) -> None:
         """Be one of several replicas: `tell` says when this one is to work and when not."""
         assert self._group is not None, "elections run while the agent does"
         self._own = self._elector(client, namespace, AGENT)

@@ -42,6 +42,6 @@ class AddressProvider:
             raise OSError("its answer is not JSON") from None
 
 
-def address_providers(told: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:
+def network_providers(told: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:
     """A provider for each type of network that has one."""
     return {f"network-{type_}": AddressProvider(url) for type_, url in told}

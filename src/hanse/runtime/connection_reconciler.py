@@ -39,8 +39,8 @@ from hanse.model.facts import (
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.runtime.api import KubeApi
-from hanse.runtime.leaders import Leaders
-from hanse.runtime.leaving import leave, leave_by_force, places_in
+from hanse.runtime.leader_election import LeaderElections
+from hanse.runtime.leaving import force_leave, leave, owned_refs
 from hanse.runtime.ownership import owner_of, sources_of
 from hanse.runtime.reconciler import Reconciler
 
@@ -50,13 +50,13 @@ DOUBT = timedelta(seconds=5)
 """How long it takes until it counts that all clusters are gone at once."""
 
 
-class Dial(Protocol):
+class TransportFactory(Protocol):
     """Makes the way to a cluster; credentials are asked for at each request."""
 
     def __call__(self, cluster: ClusterId, credentials: Credentials, /) -> Transport: ...
 
 
-def over_http(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # noqa: ARG001 - a `Dial`
+def http_transport(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # noqa: ARG001 - a `TransportFactory`
     """The way to a cluster by its URL."""
     return HttpTransport(credentials)
 
@@ -94,16 +94,16 @@ class ConnectionReconciler:
     def __init__(
         self,
         reconciler: Reconciler,
-        leaders: Leaders,
+        elections: LeaderElections,
         home: Client,
         guides: Sequence[ConnectionSource],
         *,
-        dial: Dial = over_http,
+        dial: TransportFactory = http_transport,
         random: Random,
     ) -> None:
         self._reconciler = reconciler
         self._informers = reconciler.informers
-        self._leaders = leaders
+        self._elections = elections
         self._home = home
         self._guides = tuple(guides)
         self._dial = dial
@@ -146,7 +146,7 @@ class ConnectionReconciler:
                 if type(change.object) in self._kinds:
                     self._news.ring()
             case FactChange(Leadership(member, ours=True), _):
-                self._led[member] = tuple(places_in(self._reconciler, member))
+                self._led[member] = tuple(owned_refs(self._reconciler, member))
                 self._news.ring()
             case FactChange():
                 if isinstance(change.fact, ClusterState | Leadership):
@@ -158,8 +158,8 @@ class ConnectionReconciler:
             if self._reconciler.active:
                 await self._follow_guides(group)
             else:
-                for member in self._leaders.members:
-                    await self._leaders.withdraw(member)
+                for member in self._elections.members:
+                    await self._elections.resign(member)
             await self._news.since(heard)
             await asyncio.sleep(0)  # so that changes that come together are one
 
@@ -250,7 +250,7 @@ class ConnectionReconciler:
             text = f"{way.cluster!r} is something else here; give the cluster another id"
             return InvalidConnection(guide.name, way.cluster, way.field, "NameTaken", text)
         try:
-            access_by(way.credentials)
+            cluster_access(way.credentials)
         except BadCredentials as error:
             return InvalidConnection(
                 guide.name, way.cluster, way.field, "BadCredentials", str(error)
@@ -301,12 +301,12 @@ class ConnectionReconciler:
         if connection.roles != way.roles | led | home:
             self._informers.set_roles(cluster, way.roles | led | home)
         if way.stands:
-            self._leaders.stand(cluster, road.client, lambda: road.way.rivals)
-        elif cluster in self._leaders.members:
-            await self._leaders.withdraw(cluster)
+            self._elections.contend(cluster, road.client, lambda: road.way.rivals)
+        elif cluster in self._elections.members:
+            await self._elections.resign(cluster)
 
     def _new_road(self, cluster: ClusterId, way: ClusterConnection) -> ManagedConnection:
-        access = access_by(way.credentials)
+        access = cluster_access(way.credentials)
         if cluster == self._informers.local:
             return ManagedConnection(way, access, self._home, None)
         handed = Handed(access)
@@ -317,7 +317,7 @@ class ConnectionReconciler:
 
     def _mend(self, road: ManagedConnection, way: ClusterConnection) -> None:
         """Hand changed credentials on; streams begin anew only where they could not go on."""
-        cluster, access = way.cluster, access_by(way.credentials)
+        cluster, access = way.cluster, cluster_access(way.credentials)
         before, road.way, road.access = road.access, way, access
         if road.handed is None or access == before:
             return
@@ -325,7 +325,7 @@ class ConnectionReconciler:
         state = self._informers.facts.get(ClusterState, cluster)
         moved = access.endpoint != before.endpoint
         if moved or state is None or state.phase is not Phase.SYNCED:
-            self._informers.reopen(cluster)
+            self._informers.restart_informers(cluster)
         log.info("way changed", extra={"cluster": cluster, "server": access.endpoint.url})
 
     async def _stay(self, cluster: ClusterId) -> None:
@@ -352,21 +352,21 @@ class ConnectionReconciler:
             )
 
     async def _take_leave(self, cluster: ClusterId) -> None:
-        await leave(self._reconciler, cluster, lambda: self._leaders.withdraw(cluster))
+        await leave(self._reconciler, cluster, lambda: self._elections.resign(cluster))
         self.known.pop(cluster, None)
         self._partings.pop(cluster, None)
         log.info("cluster left", extra={"cluster": cluster})
 
     async def _part_by_force(self, cluster: ClusterId) -> None:
         await self._stay(cluster)
-        await self._leaders.withdraw(cluster)
-        await leave_by_force(self._reconciler, cluster, self._led.pop(cluster, ()))
+        await self._elections.resign(cluster)
+        await force_leave(self._reconciler, cluster, self._led.pop(cluster, ()))
         self.known.pop(cluster, None)
 
     async def _let_go(self, cluster: ClusterId) -> None:
         """Go without a word: what was written there is others' to look after."""
         await self._stay(cluster)
-        await self._leaders.withdraw(cluster)
+        await self._elections.resign(cluster)
         if cluster == self._informers.local:
             self._informers.set_roles(cluster, {Role.LOCAL})
         else:
@@ -389,7 +389,7 @@ def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
     return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)
 
 
-def access_by(credentials: ServerCredentials | KubeconfigCredentials) -> Access:
+def cluster_access(credentials: ServerCredentials | KubeconfigCredentials) -> Access:
     """What an entrance comes to; raises `BadCredentials` for what may not be or cannot be read."""
     match credentials:
         case ServerCredentials(server, ca, token, certificate, key):
