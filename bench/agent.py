@@ -64,7 +64,7 @@ def told_by(agent: Agent, *ways: Counted) -> Told:
         cpu=time.process_time(),
         resident=resident(),
         most_resident=most_resident(),
-        quiet=agent.reconciler.queue.quiet,
+        quiet=agent.reconciler.queue.is_settled,
         objects=sum(
             len(store)
             for several in agent.reconciler.informers.stores.values()

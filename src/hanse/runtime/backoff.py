@@ -136,7 +136,7 @@ class BackoffTracker:
         """Take in that another agent wrote something shared: they are at work, one by one."""
         self._others_wrote_at = self._time()
 
-    def reconsider(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
+    def forget_refusals(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
         """Forget what a cluster refused, there or in one of its namespaces; gives who wished it."""
         if not self._refusals:
             return set()

@@ -272,9 +272,9 @@ class Reconciler:
         again: set[Item] = set()
         if isinstance(change, FactChange):
             if isinstance(change.after, ClusterState | KindServed):
-                again = self._patience.enqueue_owners_in(change.after.cluster)
+                again = self._patience.forget_refusals(change.after.cluster)
         elif isinstance(change.object, Namespace):
-            again = self._patience.enqueue_owners_in(change.where, change.object.metadata.name)
+            again = self._patience.forget_refusals(change.where, change.object.metadata.name)
         self._add_all(again)
 
     def _notice_brakes(self) -> None:

@@ -125,7 +125,7 @@ async def test_of_two_replicas_only_the_one_that_works_stands_and_the_other_take
     await asyncio.sleep(30)
     lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
     assert lease.spec.holder_identity == "lubeck_a"
-    assert scenario.agent("lubeck/b").leaders.members == frozenset()
+    assert scenario.agent("lubeck/b").elections.members == frozenset()
 
     await scenario.kill_agent("lubeck/a")
 
