@@ -25,7 +25,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import Meta
 
 VALID = condition("Valid", True, "Valid")
-READY = condition("Ready", True, "Exported")
+READY = condition("EndpointCount", True, "Exported")
 AGREED = condition("Conflict", False, "NoConflicts")
 
 
@@ -88,7 +88,9 @@ def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> N
 
 def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
     missing = condition("Valid", False, "NoService", "there is no Service web here")
-    pending = condition("Ready", False, "Pending", "it is exported when the Service is created")
+    pending = condition(
+        "EndpointCount", False, "Pending", "it is exported when the Service is created"
+    )
 
     (seen,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
 

@@ -11,8 +11,8 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
 
-POSITIVE_CONDITIONS = ("Valid", "Ready", SETTINGS, "AddressesAllowed", "ImportedHere")
-CONFLICT = "Conflict"
+POSITIVE_CONDITIONS = ("Valid", "EndpointCount", SETTINGS, "AddressesAllowed", "ImportedHere")
+CONFLICT = "ExportConflict"
 
 
 class ClusterServices(Struct, frozen=True):
