@@ -18,7 +18,7 @@ from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.runtime.external import Outside
+from hanse.runtime.external import ExternalApi
 from hanse.runtime.reconciler import Reconciler
 from tests.dns.fleet import NXDOMAIN, imported, piece
 from tests.features.publishing.servers import ZONE, Theirs, name_server
@@ -47,7 +47,7 @@ def world_of(theirs: Theirs) -> World:
 @asynccontextmanager
 async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Reconciler]:
     reconciler = world.reconciler("lubeck")
-    outside = Outside(theirs.ours(), every=lambda: timedelta(seconds=0.2))
+    outside = ExternalApi(theirs.ours(), every=lambda: timedelta(seconds=0.2))
     reconciler.informers.join(NAME_SERVER, {Role.OUTSIDE}, outside)
     async with reconciler.running():
         yield reconciler

@@ -27,7 +27,7 @@ from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Writes
-from hanse.runtime.compare import status_difference
+from hanse.runtime.compare import status_patch
 from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.fleet import imported, piece
 from tests.support.builders import cluster, snapshot, stored
@@ -180,8 +180,8 @@ def test_the_leader_leaves_alone_what_publishers_tell_in_its_followers() -> None
     told = host((replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH),))
     later = replace(host(), status=replace(host().status, up="0/1"))
 
-    assert status_difference(host(), told) == {}
-    assert status_difference(later, told) == {"status": {"up": "0/1"}}
+    assert status_patch(host(), told) == {}
+    assert status_patch(later, told) == {"status": {"up": "0/1"}}
 
 
 def test_the_agent_asks_for_the_right_to_tell() -> None:
