@@ -102,7 +102,7 @@ class Crown:
         self.members: set[str] = set()
         """Where this supervisor may write, whatever it believes itself."""
 
-    def holds(self, member: str | None) -> bool:
+    def may_write(self, member: str | None) -> bool:
         return member is None or member in self.members
 
 
