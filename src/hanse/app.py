@@ -18,7 +18,7 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
-from hanse.features.federation.webhooks import HOOKS as MEMBERSHIP_HOOKS
+from hanse.features.federation.webhooks import WEBHOOKS as MEMBERSHIP_HOOKS
 from hanse.features.gslb.avi import CONTROLLER, controller_said, refresh_said
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions

@@ -4,7 +4,7 @@ import pytest
 
 from hanse.features.admission.configuration import NAME
 from hanse.features.federation.feature import Membership
-from hanse.features.federation.webhooks import HOOKS
+from hanse.features.federation.webhooks import WEBHOOKS
 from hanse.kube.errors import ApiError, KubeError
 from hanse.kube.request import MERGE_PATCH, Request
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
@@ -25,7 +25,7 @@ def features() -> Features:
 
 @pytest.fixture
 def hooks() -> tuple[Hook, ...]:
-    return HOOKS
+    return WEBHOOKS
 
 
 @pytest.fixture

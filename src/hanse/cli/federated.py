@@ -9,8 +9,8 @@ from hanse.cli.exported import all_of, cluster_id
 from hanse.cli.federated_seen import Holding, Seen, seen_in
 from hanse.cli.looking import PATIENCE
 from hanse.cli.tables import table
-from hanse.features.federated.names import US as FEDERATING
-from hanse.features.machines.names import US as SERVING_MACHINES
+from hanse.features.federated.names import DOMAIN as FEDERATING
+from hanse.features.machines.names import DOMAIN as SERVING_MACHINES
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError

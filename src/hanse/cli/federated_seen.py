@@ -7,20 +7,20 @@ from msgspec import Struct
 
 from hanse.cli.checks import Finding
 from hanse.features.federated.names import CLUSTER, FEDERATED
-from hanse.features.federated.names import US as FEDERATING
-from hanse.features.federated.status import MEMBERSHIP
-from hanse.features.federated.status import NAME as TAKEN
-from hanse.features.machines.names import OF_MACHINES
-from hanse.features.machines.names import US as SERVING_MACHINES
-from hanse.features.machines.status import NAME as TAKEN_FROM_MACHINES
-from hanse.features.machines.status import SERVED
+from hanse.features.federated.names import DOMAIN as FEDERATING
+from hanse.features.federated.status import FEDERATED_CONDITION
+from hanse.features.federated.status import NAME_FREE_CONDITION as TAKEN
+from hanse.features.machines.names import DOMAIN as SERVING_MACHINES
+from hanse.features.machines.names import VM_SERVICE
+from hanse.features.machines.status import NAME_FREE_CONDITION as TAKEN_FROM_MACHINES
+from hanse.features.machines.status import SERVED_CONDITION
 from hanse.model.conditions import find
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
 from hanse.model.objects import ClusterId
 
-_TROUBLES = (MEMBERSHIP, TAKEN, TAKEN_FROM_MACHINES, SERVED)
+_TROUBLES = (FEDERATED_CONDITION, TAKEN, TAKEN_FROM_MACHINES, SERVED_CONDITION)
 
 
 class Holding(Struct, frozen=True):
@@ -177,7 +177,7 @@ def _ready(place: tuple[str, str], held: Holding) -> dict[ClusterId, int]:
 def _machines(held: Holding) -> Iterator[MachinesSeen]:
     for service in held.services:
         meta = service.metadata
-        if OF_MACHINES in meta.annotations:
+        if VM_SERVICE in meta.annotations:
             behind = {
                 e.target_ref.name
                 for piece in held.slices

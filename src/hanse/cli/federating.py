@@ -18,7 +18,7 @@ from hanse.cli.oops import Oops, Trouble
 from hanse.cli.reaching import reached
 from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
-from hanse.features.federation.members import ABANDONED, CA, TOKEN, why_bad_url
+from hanse.features.federation.members import ABANDONED, CA, TOKEN, server_url_error
 from hanse.kube.access import Access, Endpoint, Fixed, Identity
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
@@ -213,7 +213,7 @@ async def _members(others: Sequence[Party], wish: Membership) -> dict[str, Membe
 async def _server(wish: Membership) -> str:
     endpoint = (await wish.member.credentials.access()).endpoint
     server = wish.server or endpoint.url
-    if why := why_bad_url(server):
+    if why := server_url_error(server):
         raise Oops(f"--server {server!r} {why}")
     return server
 

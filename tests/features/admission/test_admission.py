@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.admission.certificate import AUTHORITY, CERTIFICATE, kept_in
-from hanse.features.admission.configuration import NAME, hosts_of
+from hanse.features.admission.certificate import AUTHORITY, CERTIFICATE, read_certificate
+from hanse.features.admission.configuration import NAME, certificate_hosts
 from hanse.features.admission.feature import KEY, PROVIDER, Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.model.facts import Answer, Fact, Role
@@ -86,7 +86,7 @@ def test_the_certificate_comes_first_and_then_those_who_are_told_to_trust_it() -
 
     steps = {type(d.object).__name__: d.step for d in plan.desired}
     assert steps == {"Secret": 0, "ValidatingWebhookConfiguration": 1}
-    assert kept_in(wanted(plan, Secret)) is not None
+    assert read_certificate(wanted(plan, Secret)) is not None
 
 
 def test_what_must_be_answered_spares_the_namespaces_in_which_an_agent_is_mended() -> None:
@@ -112,7 +112,7 @@ def test_a_young_certificate_is_left_as_it_is() -> None:
 
 def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile() -> None:
     secret = stored(first_secret())
-    kept = kept_in(secret)
+    kept = read_certificate(secret)
     assert kept is not None
     old = feature().plan(KEY, sight(secret, after=YEAR * 0.7))
     (question,) = old.questions
@@ -131,11 +131,11 @@ def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile() -> None
 
 def test_the_authority_before_the_last_is_trusted_no_longer() -> None:
     first = stored(first_secret())
-    kept = kept_in(first)
+    kept = read_certificate(first)
     assert kept is not None
     later = sight(first, facts=(answer(replaces=kept.digest, after=YEAR * 0.7),), after=YEAR * 0.7)
     second = stored(wanted(feature().plan(KEY, later), Secret))
-    again = kept_in(second)
+    again = read_certificate(second)
     assert again is not None
     last = sight(second, facts=(answer(replaces=again.digest, after=YEAR * 2),), after=YEAR * 2)
 
@@ -172,7 +172,7 @@ def test_configurations_stay_while_a_lost_certificate_is_made_anew() -> None:
 
 def test_without_a_url_the_api_server_goes_by_a_service() -> None:
     options = AdmissionOptions(enabled=True, namespace="hanse-system", port=9443)
-    hosts = hosts_of(options)
+    hosts = certificate_hosts(options)
 
     plan = feature(options).plan(KEY, sight(facts=(answer(hosts),)))
 
@@ -192,7 +192,7 @@ def test_without_a_url_the_api_server_goes_by_a_service() -> None:
     ],
 )
 def test_the_certificate_bears_the_host_of_the_url(url: str, host: str) -> None:
-    assert hosts_of(AdmissionOptions(enabled=True, url=url)) == host
+    assert certificate_hosts(AdmissionOptions(enabled=True, url=url)) == host
 
 
 def test_where_webhooks_are_off_nothing_is_wanted() -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.join_requests import Federated
-from hanse.features.federated.names import RECORDING, SERVING, topic_of
+from hanse.features.federated.names import RECORD_TOPIC, SERVICE_TOPIC, member_topic
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import (
     Backends,
     MemberPort,
     Record,
-    configmap_of,
-    joined_by,
+    read_record,
+    record_configmap,
 )
 from hanse.model.facts import ClusterState, Fact, Leadership, Phase, Role
 from hanse.model.keys import Key
@@ -137,7 +137,7 @@ def record(
 
 def kept(told: Record, *, age: float = 1) -> ConfigMap:
     """A record as its member holds it, some seconds old."""
-    return stored(configmap_of(told), age=age)
+    return stored(record_configmap(told), age=age)
 
 
 def member(name: ClusterId, *roles: Role, phase: Phase = Phase.SYNCED) -> ClusterState:
@@ -171,11 +171,11 @@ def planned(key: Key, view: Snapshot, options: FederatedOptions | None = None) -
 
 
 def recording(name: str = "web-here", member_: ClusterId = HERE, space: str = SHOP) -> Key:
-    return Key(topic_of(RECORDING, member_), name, space)
+    return Key(member_topic(RECORD_TOPIC, member_), name, space)
 
 
 def serving(member_: ClusterId = HERE, of: Federated = WEB) -> Key:
-    return Key(topic_of(SERVING, member_), of.name, of.namespace)
+    return Key(member_topic(SERVICE_TOPIC, member_), of.name, of.namespace)
 
 
 def wanted(plan: Plan, kind: type[K]) -> list[K]:
@@ -185,7 +185,7 @@ def wanted(plan: Plan, kind: type[K]) -> list[K]:
 
 def told_by(plan: Plan, where: ClusterId = HERE) -> list[Record]:
     """The records that a plan writes."""
-    found = [joined_by(stored(c), where) for c in wanted(plan, ConfigMap)]
+    found = [read_record(stored(c), where) for c in wanted(plan, ConfigMap)]
     return [j.record for j in found if j is not None]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hanse.features.federated.antrea import Held, Translated, translated
+from hanse.features.federated.antrea import AntreaManifests, MigratedObjects, antrea_manifests
 from hanse.model.kinds.federation import (
     NativePort,
     NativeService,
@@ -14,17 +14,17 @@ from hanse.model.objects import Meta
 from tests.features.federated.given import GLOBAL_MARK, NAMESPACED_MARK, SHOP, behind, service
 
 
-def made(result: Translated, kind: str) -> list[dict[str, Any]]:
+def made(result: AntreaManifests, kind: str) -> list[dict[str, Any]]:
     return [o for o in result.objects if o["kind"] == kind]
 
 
-def addresses(result: Translated) -> set[str]:
+def addresses(result: AntreaManifests) -> set[str]:
     slices = made(result, "EndpointSlice")
     return {a for s in slices for e in s["endpoints"] for a in e["addresses"]}
 
 
 def test_a_member_of_the_same_name_is_exported_as_it_is() -> None:
-    result = translated(Held((service("web"),)), SHOP)
+    result = antrea_manifests(MigratedObjects((service("web"),)), SHOP)
 
     assert [o["kind"] for o in result.objects] == ["ServiceExport"]
     assert result.objects[0]["apiVersion"] == "multicluster.x-k8s.io/v1alpha1"
@@ -32,7 +32,9 @@ def test_a_member_of_the_same_name_is_exported_as_it_is() -> None:
 
 
 def test_a_member_of_another_name_is_exported_by_a_service_with_its_selector() -> None:
-    result = translated(Held((service("web-here", selector={"app": "web"}),)), SHOP)
+    result = antrea_manifests(
+        MigratedObjects((service("web-here", selector={"app": "web"}),)), SHOP
+    )
 
     [one] = made(result, "Service")
     assert one["metadata"]["name"] == "web"
@@ -44,7 +46,7 @@ def test_a_member_that_no_selector_reaches_is_exported_with_its_endpoints() -> N
     elsewhere = service("web", space="yard", selector={"app": "web"})
     pods = behind("web", "10.2.0.1", "10.2.0.2", space="yard")
 
-    result = translated(Held((elsewhere,), (pods,)), SHOP)
+    result = antrea_manifests(MigratedObjects((elsewhere,), (pods,)), SHOP)
 
     [one] = made(result, "Service")
     assert "selector" not in one["spec"]
@@ -53,12 +55,12 @@ def test_a_member_that_no_selector_reaches_is_exported_with_its_endpoints() -> N
 
 
 def test_several_members_of_one_cluster_come_together() -> None:
-    held = Held(
+    held = MigratedObjects(
         (service("a", selector={"app": "a"}), service("b", selector={"app": "b"})),
         (behind("a", "10.2.0.1"), behind("b", "10.2.0.2")),
     )
 
-    result = translated(held, SHOP)
+    result = antrea_manifests(held, SHOP)
 
     assert addresses(result) == {"10.2.0.1", "10.2.0.2"}
     assert len(made(result, "ServiceExport")) == 1
@@ -73,7 +75,7 @@ def test_a_native_service_is_exported_at_its_interface() -> None:
         metadata=Meta(name="nic", namespace=SHOP), spec=NetworkInterfaceSpec(internal_ip="10.5.0.1")
     )
 
-    result = translated(Held(native=(native,), interfaces=(nic,)), SHOP)
+    result = antrea_manifests(MigratedObjects(native=(native,), interfaces=(nic,)), SHOP)
 
     assert addresses(result) == {"10.5.0.1"}
     assert made(result, "Service")[0]["spec"]["ports"][0]["port"] == 5432
@@ -82,7 +84,7 @@ def test_a_native_service_is_exported_at_its_interface() -> None:
 def test_a_namespaced_member_stays_in_its_namespace() -> None:
     yard = service("web", space="yard", marks={NAMESPACED_MARK: "all"}, selector={"app": "web"})
 
-    result = translated(Held((yard,)), SHOP)
+    result = antrea_manifests(MigratedObjects((yard,)), SHOP)
 
     assert [o["metadata"] for o in made(result, "ServiceExport")] == [
         {"name": "all", "namespace": "yard"}
@@ -90,6 +92,8 @@ def test_a_namespaced_member_stays_in_its_namespace() -> None:
 
 
 def test_what_joins_nothing_is_not_moved() -> None:
-    held = Held((service(marks={}), service(type="ExternalName", external_name="example.org")))
+    held = MigratedObjects(
+        (service(marks={}), service(type="ExternalName", external_name="example.org"))
+    )
 
-    assert translated(held, SHOP).objects == ()
+    assert antrea_manifests(held, SHOP).objects == ()

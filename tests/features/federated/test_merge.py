@@ -98,7 +98,7 @@ origins = st.builds(
     st.lists(ports, max_size=4, unique_by=lambda p: (p.port, p.protocol)),
     st.sampled_from(("web", "shop")),
 )
-members = st.lists(origins, max_size=4, unique_by=lambda o: o.whose)
+members = st.lists(origins, max_size=4, unique_by=lambda o: o.identity)
 
 
 @settings(max_examples=60)
@@ -127,10 +127,10 @@ def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> No
 def test_everybody_is_part_of_it_or_told_why_not(several: list[Origin]) -> None:
     together = merge(several)
 
-    assert {m.whose for m in together.members} | set(together.left_out) == {
-        o.whose for o in several
+    assert {m.identity for m in together.members} | set(together.left_out) == {
+        o.identity for o in several
     }
-    assert not {m.whose for m in together.members} & set(together.left_out)
+    assert not {m.identity for m in together.members} & set(together.left_out)
     served = {(p.protocol, p.port) for p in together.ports}
     assert served == {(p.protocol, p.port) for m in together.members for p in m.ports}
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.join_requests import Federated
-from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, HOSTNAME_SET
+from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, MANAGED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.facts import Departed, KindServed, Phase, WriteOutcome
@@ -363,7 +363,7 @@ def test_a_persons_outside_name_is_kept_and_gets_our_addresses() -> None:
     marks = marks_of(planned(serving(), view, options))
 
     assert marks[HOST] == "shop.example.com"
-    assert HOSTNAME_SET not in marks
+    assert MANAGED_HOSTNAME not in marks
     assert marks[f"{EXTERNAL_DNS[1]}/target"] == "10.1.0.1"
 
 
@@ -377,7 +377,7 @@ def test_our_own_outside_name_follows_the_template() -> None:
     options = FederatedOptions(hostname="{name}.new.example")
     marks = marks_of(planned(serving(), seen({HERE: [standing, *OURS[HERE]]}), options))
 
-    assert marks[HOST] == marks[HOSTNAME_SET] == "web.new.example"
+    assert marks[HOST] == marks[MANAGED_HOSTNAME] == "web.new.example"
 
 
 def served(kind: type[Object], where: str = HERE) -> KindServed:

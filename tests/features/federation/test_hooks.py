@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from hanse.features.federation.claims import Claims, claims_of
+from hanse.features.federation.claims import Claims, read_claims
 from hanse.features.federation.feature import Membership
-from hanse.features.federation.webhooks import ClaimHook, FederationHook
+from hanse.features.federation.webhooks import ClusterClaimWebhook, FederationWebhook
 from hanse.model.facts import Phase, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -73,25 +73,25 @@ HERE = claim(CLUSTER_ID, "lubeck")
     ],
 )
 def test_the_id_of_a_cluster_stays_while_a_federation_exists(asked: Review) -> None:
-    verdict = ClaimHook().review(asked, sight(HERE, federation()))
+    verdict = ClusterClaimWebhook().review(asked, sight(HERE, federation()))
 
     assert isinstance(verdict, Deny)
     assert "Federation league" in verdict.message
-    assert ClaimHook().review(asked, sight(HERE)) == Allow()
+    assert ClusterClaimWebhook().review(asked, sight(HERE)) == Allow()
 
 
 def test_other_claims_and_labels_of_the_id_may_change() -> None:
     seen = sight(HERE, federation())
     other = claim(CLUSTER_SET, "old")
 
-    assert ClaimHook().review(review("DELETE", before=other), seen) == Allow()
-    assert ClaimHook().review(review("UPDATE", HERE, HERE), seen) == Allow()
+    assert ClusterClaimWebhook().review(review("DELETE", before=other), seen) == Allow()
+    assert ClusterClaimWebhook().review(review("UPDATE", HERE, HERE), seen) == Allow()
 
 
 def test_a_second_id_beside_the_first_is_refused() -> None:
     twin = claim("twin", "oslo", "ID.k8s.io")
 
-    verdict = ClaimHook().review(review("CREATE", twin), sight(HERE))
+    verdict = ClusterClaimWebhook().review(review("CREATE", twin), sight(HERE))
 
     assert isinstance(verdict, Deny)
     assert "'lubeck' already" in verdict.message
@@ -100,7 +100,9 @@ def test_a_second_id_beside_the_first_is_refused() -> None:
 def test_another_claim_does_not_become_a_second_id() -> None:
     before, after = claim("other", "oslo"), claim("other", "oslo", CLUSTER_ID)
 
-    verdict = ClaimHook().review(review("UPDATE", after, before), sight(HERE, before, federation()))
+    verdict = ClusterClaimWebhook().review(
+        review("UPDATE", after, before), sight(HERE, before, federation())
+    )
 
     assert isinstance(verdict, Deny)
     assert "this cluster's id is 'lubeck' already" in verdict.message
@@ -111,24 +113,24 @@ def test_a_second_id_that_slipped_in_counts_for_nothing_and_may_go() -> None:
     last = claim("zzz", "oslo", CLUSTER_ID)
     seen = sight(HERE, twin, last, federation())
 
-    assert claims_of(seen, "lubeck") == Claims("lubeck", "", supervisor=False)
-    assert ClaimHook().review(review("DELETE", before=twin), seen) == Allow()
-    assert isinstance(ClaimHook().review(review("DELETE", before=HERE), seen), Deny)
+    assert read_claims(seen, "lubeck") == Claims("lubeck", "", supervisor=False)
+    assert ClusterClaimWebhook().review(review("DELETE", before=twin), seen) == Allow()
+    assert isinstance(ClusterClaimWebhook().review(review("DELETE", before=HERE), seen), Deny)
 
 
 def test_before_federations_were_read_the_answer_is_to_try_again() -> None:
     seen = sight(HERE, phase=Phase.CONNECTING)
 
     verdicts = [
-        ClaimHook().review(review("DELETE", before=HERE), seen),
-        FederationHook().review(review("CREATE", federation()), seen),
+        ClusterClaimWebhook().review(review("DELETE", before=HERE), seen),
+        FederationWebhook().review(review("CREATE", federation()), seen),
     ]
 
     assert [v.code for v in verdicts if isinstance(v, Deny)] == [503, 503]
 
 
 def test_a_cluster_has_one_federation() -> None:
-    verdict = FederationHook().review(
+    verdict = FederationWebhook().review(
         review("CREATE", federation(name="second")), sight(federation())
     )
 
@@ -162,7 +164,7 @@ def test_a_cluster_has_one_federation() -> None:
     ],
 )
 def test_a_bad_member_is_refused_by_its_field(members: tuple[Member, ...], field: str) -> None:
-    verdict = FederationHook().review(review("CREATE", federation(*members)), sight())
+    verdict = FederationWebhook().review(review("CREATE", federation(*members)), sight())
 
     assert isinstance(verdict, Deny)
     assert verdict.message.startswith(f"{field}: ")
@@ -171,7 +173,7 @@ def test_a_bad_member_is_refused_by_its_field(members: tuple[Member, ...], field
 def test_another_cluster_set_than_was_claimed_is_refused() -> None:
     seen = sight(claim(CLUSTER_SET, "league"))
 
-    verdict = FederationHook().review(review("CREATE", federation(cluster_set="other")), seen)
+    verdict = FederationWebhook().review(review("CREATE", federation(cluster_set="other")), seen)
 
     assert isinstance(verdict, Deny)
     assert verdict.message.startswith("spec.clusterSet: ")
@@ -190,7 +192,7 @@ def test_a_secret_that_will_not_do_is_warned_of(data: Any, word: str) -> None:
     secret = Secret(metadata=Meta(name="bergen", namespace=SYSTEM), data=data or {})
     seen = sight(*([secret] if data is not None else []))
 
-    verdict = FederationHook().review(review("CREATE", federation(member("bergen"))), seen)
+    verdict = FederationWebhook().review(review("CREATE", federation(member("bergen"))), seen)
 
     assert isinstance(verdict, Allow)
     (warning,) = verdict.warnings
@@ -201,11 +203,11 @@ def test_a_secret_that_will_not_do_is_warned_of(data: Any, word: str) -> None:
 def test_a_federation_that_stands_may_be_labelled_whatever_it_says() -> None:
     bad = federation(member("Bergen"))
 
-    assert FederationHook().review(review("UPDATE", bad, bad), sight(bad)) == Allow()
+    assert FederationWebhook().review(review("UPDATE", bad, bad), sight(bad)) == Allow()
 
 
 def test_hooks_ask_about_what_they_judge() -> None:
-    assert {a.groups for h in (ClaimHook(), FederationHook()) for a in h.asks} == {
+    assert {a.groups for h in (ClusterClaimWebhook(), FederationWebhook()) for a in h.asks} == {
         (GROUP,),
         ("about.k8s.io",),
     }

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import ABANDONED, connection_intents, why_bad_url
+from hanse.features.federation.claims import read_claims
+from hanse.features.federation.members import ABANDONED, connection_intents, server_url_error
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
@@ -35,7 +35,7 @@ from tests.support.builders import annotated, cluster, snapshot, stored
     ("value", "supervises"), [("true", True), ("", True), ("false", False), ("False", False)]
 )
 def test_a_supervisor_says_so_in_any_spelling(domain: str, value: str, supervises: bool) -> None:
-    claims = claims_of(sight(claim(f"supervisor.{domain}", value)), HERE)
+    claims = read_claims(sight(claim(f"supervisor.{domain}", value)), HERE)
 
     assert claims is not None
     assert claims.supervisor is supervises
@@ -47,7 +47,7 @@ def test_a_claim_may_be_named_by_its_field_in_capitals_and_by_a_property() -> No
     )
     seen = sight(claim("anything", "league", "clusterSet.k8s.io"), property_)
 
-    claims = claims_of(seen, HERE)
+    claims = read_claims(seen, HERE)
 
     assert claims is not None
     assert (claims.cluster_id, claims.cluster_set) == ("lubeck", "league")
@@ -157,4 +157,4 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
 
 @given(st.text(max_size=40))
 def test_no_text_whatever_breaks_the_reading_of_urls(text: str) -> None:
-    assert why_bad_url(text) or text.startswith(("http", "HTTP"))
+    assert server_url_error(text) or text.startswith(("http", "HTTP"))

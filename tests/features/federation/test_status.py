@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.features.federation.feature import FEDERATION
-from hanse.features.federation.members import GUIDE
+from hanse.features.federation.members import FEATURE_NAME
 from hanse.model.conditions import find
 from hanse.model.facts import (
     ClusterState,
@@ -112,7 +112,7 @@ def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
 def test_a_bad_way_is_told_with_its_field() -> None:
     membership = federation("bergen")
     bad = InvalidConnection(
-        GUIDE, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token"
+        FEATURE_NAME, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token"
     )
 
     plan = tell(membership, bad)
@@ -240,7 +240,10 @@ def test_telling_twice_changes_nothing(
     )
     facts: list[Fact] = [
         *(Leadership(m, h, 1, ours=h.startswith(HERE)) for m, h in holders.items()),
-        *(InvalidConnection(GUIDE, m, "spec.members[0].secret", "TokenMissing", "no") for m in bad),
+        *(
+            InvalidConnection(FEATURE_NAME, m, "spec.members[0].secret", "TokenMissing", "no")
+            for m in bad
+        ),
     ]
     if alive is not None:
         long_ago = EPOCH - timedelta(days=1)

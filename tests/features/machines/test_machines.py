@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.machines.machine import label_of
-from hanse.features.machines.names import ENTITY_SERVICE, MACHINE, OF_MACHINES
+from hanse.features.machines.machine import dns_label
+from hanse.features.machines.names import MACHINE, SERVICE_LABEL, VM_SERVICE
 from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
@@ -57,12 +57,12 @@ def test_a_tagged_machine_is_a_service(machine: Object) -> None:
     plan = planned(seen(machine))
 
     [service] = wanted(plan, Service)
-    assert OF_MACHINES in service.metadata.annotations
+    assert VM_SERVICE in service.metadata.annotations
     assert service.headless
     [piece] = wanted(plan, EndpointSlice)
     assert piece.metadata.labels["kubernetes.io/service-name"] == "db"
     assert addresses(plan) == ["10.7.0.1"]
-    assert [e.hostname for e in piece.endpoints or ()] == [label_of("m")]
+    assert [e.hostname for e in piece.endpoints or ()] == [dns_label("m")]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_federation_tags_are_carried_over_to_the_service() -> None:
     plan = planned(seen(ours(tags={TAG: "db", mark: "all-db", "team": "x"})))
 
     [service] = wanted(plan, Service)
-    assert service.metadata.annotations == {OF_MACHINES: "true", mark: "all-db"}
+    assert service.metadata.annotations == {VM_SERVICE: "true", mark: "all-db"}
 
 
 def test_a_service_that_must_lose_or_get_its_address_is_made_anew() -> None:
     headless = stored(
         Service(
-            metadata=Meta(name="db", namespace=SHOP, annotations={OF_MACHINES: "true"}),
+            metadata=Meta(name="db", namespace=SHOP, annotations={VM_SERVICE: "true"}),
             spec=ServiceSpec(cluster_ip="None"),
         )
     )
@@ -226,7 +226,7 @@ def test_an_entity_stands_for_each_machine_and_for_each_service() -> None:
         TAG: "db",
         "team": "x",
         MACHINE: "db-1",
-        ENTITY_SERVICE: "db",
+        SERVICE_LABEL: "db",
     }
     assert [(e.ip, e.name) for e in of_machine.spec.endpoints] == [("10.7.0.1", "db-1")]
     assert [(p.port, p.name) for p in of_machine.spec.ports] == [(5432, "sql")]
@@ -251,12 +251,12 @@ def test_a_machine_of_a_name_that_two_kinds_share_has_an_entity_for_each() -> No
 
 @given(st.text(min_size=1, max_size=80))
 def test_every_id_gives_a_name_that_a_service_may_have(text: str) -> None:
-    assert is_service_name(label_of(text))
+    assert is_service_name(dns_label(text))
 
 
 @given(st.text(min_size=1, max_size=12), st.text(min_size=1, max_size=12))
 def test_different_ids_give_different_names(one: str, other: str) -> None:
-    assert one == other or label_of(one) != label_of(other)
+    assert one == other or dns_label(one) != dns_label(other)
 
 
 def test_an_unknown_key_wants_nothing() -> None:

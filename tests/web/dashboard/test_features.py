@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.records import Backends, MemberPort, Record, configmap_of
+from hanse.features.federated.records import Backends, MemberPort, Record, record_configmap
 from hanse.features.gslb.feature import Gslb
 from hanse.features.networks.feature import Networks as NetworksFeature
 from hanse.features.networks.names import NETWORK, TENANT
@@ -67,7 +67,7 @@ def seen_by(feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Objec
 def record(where: str, *ready: str) -> Object:
     backends = (Backends("own", "IPv4", ready=ready),)
     told = Record(where, "Service", "shop", "web", "antrea-plus-system", "web", (MemberPort(80),))
-    return configmap_of(msgspec.structs.replace(told, backends=backends))
+    return record_configmap(msgspec.structs.replace(told, backends=backends))
 
 
 def test_a_federated_service_shows_its_member_services() -> None:

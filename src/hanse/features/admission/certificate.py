@@ -15,10 +15,10 @@ DIGEST = "webhooks.hanse.dev/digest"
 """What the Secret held when it was written: other content is somebody else's."""
 
 _END = b"-----END CERTIFICATE-----\n"
-LONGEST_SLEEP = timedelta(hours=12)
+MAX_REQUEUE = timedelta(hours=12)
 
 
-class Kept(Struct, frozen=True):
+class StoredCertificate(Struct, frozen=True):
     """A certificate that is in use."""
 
     secret: Secret
@@ -35,28 +35,32 @@ class Kept(Struct, frozen=True):
         return self.secret.metadata.annotations[DIGEST]
 
 
-def kept_in(secret: Secret | None) -> Kept | None:
+def read_certificate(secret: Secret | None) -> StoredCertificate | None:
     """The certificate in a Secret; None where it is not as it was written."""
     if secret is None:
         return None
     marks = secret.metadata.annotations
     if not {CERTIFICATE, KEY, AUTHORITY} <= secret.data.keys():
         return None
-    if marks.get(DIGEST) != digest_of(secret.data):
+    if marks.get(DIGEST) != secret_digest(secret.data):
         return None
     try:
         renew_after = datetime.fromisoformat(marks.get(RENEW_AFTER, ""))
     except ValueError:
         return None
-    return Kept(secret, marks.get(HOSTS, ""), renew_after) if renew_after.tzinfo else None
+    return (
+        StoredCertificate(secret, marks.get(HOSTS, ""), renew_after) if renew_after.tzinfo else None
+    )
 
 
-def is_due(kept: Kept, hosts: str, now: datetime) -> bool:
+def needs_renewal(stored: StoredCertificate, hosts: str, now: datetime) -> bool:
     """Whether another certificate is needed."""
-    return kept.hosts != hosts or now >= kept.renew_after
+    return stored.hosts != hosts or now >= stored.renew_after
 
 
-def secret_of(name: str, namespace: str, hosts: str, made: Wire, before: Kept | None) -> Secret:
+def certificate_secret(
+    name: str, namespace: str, hosts: str, made: Wire, before: StoredCertificate | None
+) -> Secret:
     """The Secret for a new certificate; the authority before it stays trusted for a time."""
     former = before.authority.partition(_END) if before is not None else (b"", b"", b"")
     data = {
@@ -64,12 +68,12 @@ def secret_of(name: str, namespace: str, hosts: str, made: Wire, before: Kept | 
         KEY: str(made["key"]).encode(),
         AUTHORITY: str(made["authority"]).encode() + former[0] + former[1],
     }
-    marks = {HOSTS: hosts, RENEW_AFTER: str(made["renewAfter"]), DIGEST: digest_of(data)}
+    marks = {HOSTS: hosts, RENEW_AFTER: str(made["renewAfter"]), DIGEST: secret_digest(data)}
     meta = Meta(name=name, namespace=namespace, annotations=marks)
     return Secret(metadata=meta, type="kubernetes.io/tls", data=data)
 
 
-def digest_of(data: dict[str, bytes]) -> str:
+def secret_digest(data: dict[str, bytes]) -> str:
     """What tells one content of a Secret from another, and nothing about it."""
     told = blake2b(digest_size=16)
     for name in (CERTIFICATE, KEY, AUTHORITY):

@@ -26,7 +26,7 @@ def webhooks(
     )
 
 
-def hosts_of(options: AdmissionOptions) -> str:
+def certificate_hosts(options: AdmissionOptions) -> str:
     """The names and addresses that the certificate bears, joined with commas."""
     if not options.url:
         service = f"{NAME}.{options.namespace}"

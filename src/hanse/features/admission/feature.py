@@ -6,13 +6,13 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from hanse.features.admission.certificate import (
-    LONGEST_SLEEP,
-    Kept,
-    is_due,
-    kept_in,
-    secret_of,
+    MAX_REQUEUE,
+    StoredCertificate,
+    certificate_secret,
+    needs_renewal,
+    read_certificate,
 )
-from hanse.features.admission.configuration import NAME, SERVICE_PORT, hosts_of, webhooks
+from hanse.features.admission.configuration import NAME, SERVICE_PORT, certificate_hosts, webhooks
 from hanse.features.admission.options import AdmissionOptions
 from hanse.model.facts import Answer, ClusterState, Role, age
 from hanse.model.keys import Key
@@ -32,7 +32,7 @@ PROVIDER = "certificate"
 AGENT = {"app.kubernetes.io/name": "hanse-agent"}
 """The label of the agent's pods."""
 
-FRESH = timedelta(minutes=1)
+ANSWER_MAX_AGE = timedelta(minutes=1)
 """How long a new certificate may take to be written; who deletes it later wants another one."""
 
 KEY = Key("webhooks")
@@ -71,21 +71,23 @@ class Admission:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
         if not self._options.enabled or not self._hooks:
             return Plan()
-        hosts = hosts_of(self._options)
-        kept = kept_in(snapshot.get(snapshot.local, Secret, NAME, self._options.namespace))
-        if kept is not None and not is_due(kept, hosts, snapshot.now):
-            rest = min(kept.renew_after - snapshot.now, LONGEST_SLEEP)
-            secret = _as_desired(kept.secret)
+        hosts = certificate_hosts(self._options)
+        stored = read_certificate(
+            snapshot.get(snapshot.local, Secret, NAME, self._options.namespace)
+        )
+        if stored is not None and not needs_renewal(stored, hosts, snapshot.now):
+            rest = min(stored.renew_after - snapshot.now, MAX_REQUEUE)
+            secret = _as_desired(stored.secret)
             return Plan(
                 self._desired(secret, snapshot), again_after=max(rest, timedelta(seconds=1))
             )
-        former = kept.digest if kept is not None else ""
+        former = stored.digest if stored is not None else ""
         call = Call(PROVIDER, (("hosts", hosts), ("replaces", former)))
-        question = Question(call, max_age=FRESH)
+        question = Question(call, max_age=ANSWER_MAX_AGE)
         answer = snapshot.fact(Answer, call.id)
-        if answer is None or answer.value is None or age(answer.at, snapshot.now) >= FRESH:
-            return Plan(self._as_it_stands(kept, snapshot), questions=(question,))
-        made = secret_of(NAME, self._options.namespace, hosts, answer.value, kept)
+        if answer is None or answer.value is None or age(answer.at, snapshot.now) >= ANSWER_MAX_AGE:
+            return Plan(self._as_it_stands(stored, snapshot), questions=(question,))
+        made = certificate_secret(NAME, self._options.namespace, hosts, answer.value, stored)
         return Plan(self._desired(made, snapshot), questions=(question,))
 
     def _desired(self, secret: Secret, snapshot: Snapshot) -> tuple[Desired, ...]:
@@ -107,10 +109,12 @@ class Admission:
             *(Desired(obj, snapshot.local, step=1) for obj in second),
         )
 
-    def _as_it_stands(self, kept: Kept | None, snapshot: Snapshot) -> tuple[Desired, ...]:
+    def _as_it_stands(
+        self, stored: StoredCertificate | None, snapshot: Snapshot
+    ) -> tuple[Desired, ...]:
         """What there is, until there is a certificate: nothing is taken away meanwhile."""
-        if kept is not None:
-            return self._desired(_as_desired(kept.secret), snapshot)
+        if stored is not None:
+            return self._desired(_as_desired(stored.secret), snapshot)
         found = [snapshot.get(snapshot.local, kind, NAME) for kind in _CONFIGURATIONS]
         return tuple(Desired(_as_desired(obj), snapshot.local) for obj in found if obj is not None)
 

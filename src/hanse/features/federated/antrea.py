@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from hanse.features.federated.join_requests import Federated, Joinable, wish_of
+from hanse.features.federated.join_requests import Federated, Joinable, join_request
 from hanse.model.kinds.core import Service, ServicePort
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
@@ -19,7 +19,7 @@ EXPORTS = "multicluster.x-k8s.io/v1alpha1"
 """The version that Antrea Multi-cluster reads."""
 
 
-class Held(Struct, frozen=True):
+class MigratedObjects(Struct, frozen=True):
     """What one cluster holds that takes part."""
 
     services: tuple[Service, ...] = ()
@@ -28,68 +28,70 @@ class Held(Struct, frozen=True):
     interfaces: tuple[NetworkInterface, ...] = ()
 
 
-class Translated(Struct, frozen=True):
+class AntreaManifests(Struct, frozen=True):
     """The objects to apply, and what a person should know about them."""
 
     objects: tuple[Wire, ...]
     notes: tuple[str, ...] = ()
 
 
-def translated(held: Held, namespace: str) -> Translated:
+def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
     """Everything for one cluster; global federated Services come together in a namespace."""
     objects: list[Wire] = []
     notes: list[str] = []
-    for of, members in sorted(_members(held, namespace).items()):
-        objects += _standing_for(of, members, held, notes)
+    for federated, members in sorted(_members(held, namespace).items()):
+        objects += _standing_for(federated, members, held, notes)
         objects.append(
             {
                 "apiVersion": EXPORTS,
                 "kind": "ServiceExport",
-                "metadata": {"name": of.name, "namespace": of.namespace},
+                "metadata": {"name": federated.name, "namespace": federated.namespace},
             }
         )
-    return Translated(tuple(objects), tuple(notes))
+    return AntreaManifests(tuple(objects), tuple(notes))
 
 
-def _members(held: Held, namespace: str) -> dict[Federated, list[Joinable]]:
+def _members(held: MigratedObjects, namespace: str) -> dict[Federated, list[Joinable]]:
     found: dict[Federated, list[Joinable]] = {}
     for obj in (*held.services, *held.native):
         if not isinstance(obj, Service | NativeService):
             continue
         if isinstance(obj, Service) and obj.spec.type == "ExternalName":
             continue
-        for of in wish_of(obj).joins:
-            place = Federated(namespace if of.namespace == SYSTEM else of.namespace, of.name)
+        for federated in join_request(obj).joins:
+            place = Federated(
+                namespace if federated.namespace == SYSTEM else federated.namespace, federated.name
+            )
             found.setdefault(place, []).append(obj)
     return found
 
 
 def _standing_for(
-    of: Federated, members: Sequence[Joinable], held: Held, notes: list[str]
+    federated: Federated, members: Sequence[Joinable], held: MigratedObjects, notes: list[str]
 ) -> Iterator[Wire]:
     """What must be there for the export to have something to export."""
     first = members[0]
     alone = len(members) == 1 and isinstance(first, Service)
-    here = first.metadata.namespace == of.namespace
-    if alone and here and first.metadata.name == of.name:
+    here = first.metadata.namespace == federated.namespace
+    if alone and here and first.metadata.name == federated.name:
         return
     if alone and here and isinstance(first, Service) and first.spec.selector:
-        yield _service(of, first.spec.ports, first.spec.selector)
+        yield _service(federated, first.spec.ports, first.spec.selector)
         return
     notes.append(
-        f"Service {of}: its endpoints are as they were when this was written, since no selector "
+        f"Service {federated}: its endpoints are as they were when this was written, since no selector "
         f"reaches {', '.join(_called(m) for m in members)}"
     )
-    yield _service(of, _union(members), {})
+    yield _service(federated, _union(members), {})
     for member in members:
-        yield from _endpoints(of, member, held)
+        yield from _endpoints(federated, member, held)
 
 
 def _called(member: Joinable) -> str:
     return f"{type(member).kind.name} {member.metadata.namespace}/{member.metadata.name}"
 
 
-def _service(of: Federated, ports: Iterable[ServicePort], selector: dict[str, str]) -> Wire:
+def _service(federated: Federated, ports: Iterable[ServicePort], selector: dict[str, str]) -> Wire:
     spec: Wire = {
         "ports": [
             {
@@ -104,7 +106,7 @@ def _service(of: Federated, ports: Iterable[ServicePort], selector: dict[str, st
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": of.name, "namespace": of.namespace},
+        "metadata": {"name": federated.name, "namespace": federated.namespace},
         "spec": {**spec, "selector": selector} if selector else spec,
     }
 
@@ -118,23 +120,26 @@ def _union(members: Iterable[Joinable]) -> Iterator[ServicePort]:
                 yield ServicePort(port=port.port, name=port.name, protocol=port.protocol)
 
 
-def _endpoints(of: Federated, member: Joinable, held: Held) -> Iterator[Wire]:
+def _endpoints(federated: Federated, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
     meta = member.metadata
     if isinstance(member, NativeService):
         for interface in held.interfaces:
-            whose = (interface.metadata.namespace, interface.metadata.name)
-            if whose == (meta.namespace, member.spec.network_interface):
-                yield _piece(of, f"{meta.namespace}/{meta.name}", _at(interface, member))
+            identity = (interface.metadata.namespace, interface.metadata.name)
+            if identity == (meta.namespace, member.spec.network_interface):
+                yield _piece(federated, f"{meta.namespace}/{meta.name}", _at(interface, member))
         return
-    for piece in held.slices:
-        labels = piece.metadata.labels
-        if (piece.metadata.namespace, labels.get(KUBE_SERVICE)) == (meta.namespace, meta.name):
-            told = to_wire(piece)
+    for endpoint_slice in held.slices:
+        labels = endpoint_slice.metadata.labels
+        if (endpoint_slice.metadata.namespace, labels.get(KUBE_SERVICE)) == (
+            meta.namespace,
+            meta.name,
+        ):
+            told = to_wire(endpoint_slice)
             told["endpoints"] = [
                 {"addresses": list(e.addresses), "conditions": {"ready": e.ready}}
-                for e in piece.endpoints or ()
+                for e in endpoint_slice.endpoints or ()
             ]
-            yield _piece(of, f"{meta.namespace}/{piece.metadata.name}", told)
+            yield _piece(federated, f"{meta.namespace}/{endpoint_slice.metadata.name}", told)
 
 
 def _at(interface: NetworkInterface, native: NativeService) -> Wire:
@@ -156,14 +161,14 @@ def _port_name(name: str, number: int, protocol: str) -> str:
     return name or f"{protocol.lower()}-{number}"
 
 
-def _piece(of: Federated, slot: str, told: Wire) -> Wire:
+def _piece(federated: Federated, slot: str, told: Wire) -> Wire:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": unique(of.name, slot, "moved"),
-            "namespace": of.namespace,
-            "labels": {KUBE_SERVICE: of.name},
+            "name": unique(federated.name, slot, "moved"),
+            "namespace": federated.namespace,
+            "labels": {KUBE_SERVICE: federated.name},
         },
         "addressType": told["addressType"],
         "endpoints": told["endpoints"],

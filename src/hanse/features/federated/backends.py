@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hanse.features.federated.merge import Number, named
-from hanse.features.federated.names import US
+from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
 from hanse.model.kinds.discovery import (
@@ -25,17 +25,17 @@ from hanse.model.plan import Question
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _behind(piece: EndpointSlice) -> Iterator[str]:
-    labels = piece.metadata.labels
-    if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != US:
-        yield f"{piece.metadata.namespace}/{labels[KUBE_SERVICE]}"
+def _behind(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    labels = endpoint_slice.metadata.labels
+    if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
+        yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
-BEHIND = Index(EndpointSlice, "federated-behind", _behind)
+BACKEND_SLICES = Index(EndpointSlice, "federated-behind", _behind)
 """The slices of Services that are not federated ones."""
 
 
-class Reach(Struct, frozen=True):
+class ResolvedBackends(Struct, frozen=True):
     """Where a member Service is reached, and what must be asked to know it better."""
 
     backends: tuple[Backends, ...] = ()
@@ -43,7 +43,7 @@ class Reach(Struct, frozen=True):
     again_after: timedelta | None = None
 
 
-def ports_of(service: Service) -> tuple[MemberPort, ...]:
+def service_ports(service: Service) -> tuple[MemberPort, ...]:
     """The ports of a member Service."""
     return tuple(
         MemberPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
@@ -51,41 +51,45 @@ def ports_of(service: Service) -> tuple[MemberPort, ...]:
     )
 
 
-def reached(
+def resolve_backends(
     service: Service, where: ClusterId, snapshot: Snapshot, before: Sequence[Backends] = ()
-) -> Reach:
+) -> ResolvedBackends:
     """Where other clusters reach a Service; `before` is what was told of it last."""
     spec = service.spec
     if spec.type == "LoadBalancer":
         return _load_balanced(service, snapshot, before)
     if spec.type == "NodePort":
-        return Reach(tuple(_by_nodes(service, where, snapshot)))
+        return ResolvedBackends(tuple(_by_nodes(service, where, snapshot)))
     if spec.external_ips:
-        return Reach(tuple(_by_addresses("external", spec.external_ips, _own_ports(service))))
-    return Reach(pods_of(service, where, snapshot))
+        return ResolvedBackends(
+            tuple(_by_addresses("external", spec.external_ips, _own_ports(service)))
+        )
+    return ResolvedBackends(pod_backends(service, where, snapshot))
 
 
-def pods_of(service: Service, where: ClusterId, snapshot: Snapshot) -> tuple[Backends, ...]:
+def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tuple[Backends, ...]:
     """The Service's own endpoints, slice by slice: a change of one pod changes one slice."""
     meta = service.metadata
-    slices = snapshot.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
+    slices = snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
     return tuple(
-        _from_slice(piece)
-        for piece in sorted(slices, key=lambda s: s.metadata.name)
-        if piece.address_type != "FQDN" and piece.endpoints
+        _from_slice(endpoint_slice)
+        for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name)
+        if endpoint_slice.address_type != "FQDN" and endpoint_slice.endpoints
     )
 
 
-def native_reached(native: NativeService, where: ClusterId, snapshot: Snapshot) -> Reach:
+def resolve_native_backends(
+    native: NativeService, where: ClusterId, snapshot: Snapshot
+) -> ResolvedBackends:
     """Where a native service is reached: at its interface."""
     meta, spec = native.metadata, native.spec
     interface = snapshot.get(where, NetworkInterface, spec.network_interface, meta.namespace)
     if interface is None:
-        return Reach()
+        return ResolvedBackends()
     ports = tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in native_ports(native)
     )
-    return Reach(tuple(_by_addresses("interface", (interface.address,), ports)))
+    return ResolvedBackends(tuple(_by_addresses("interface", (interface.address,), ports)))
 
 
 def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
@@ -99,7 +103,7 @@ def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
     )
 
 
-def why_unreached(native: NativeService, where: ClusterId, snapshot: Snapshot) -> str:
+def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapshot) -> str:
     """What keeps a native service from being reached; empty where nothing does, or nobody knows."""
     if not snapshot.listed(where, NetworkInterface):
         return ""
@@ -115,15 +119,15 @@ def why_unreached(native: NativeService, where: ClusterId, snapshot: Snapshot) -
     return ""
 
 
-def _from_slice(piece: EndpointSlice) -> Backends:
+def _from_slice(endpoint_slice: EndpointSlice) -> Backends:
     by_state: dict[str, set[str]] = {}
-    for endpoint in piece.endpoints or ():
+    for endpoint in endpoint_slice.endpoints or ():
         by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
     ready, draining = by_state.get("ready", set()), by_state.get("draining", set())
     return Backends(
-        slot=piece.metadata.name,
-        family=piece.address_type,
-        ports=piece.ports or (),
+        slot=endpoint_slice.metadata.name,
+        family=endpoint_slice.address_type,
+        ports=endpoint_slice.ports or (),
         ready=tuple(sorted(ready)),
         unready=tuple(sorted(by_state.get("unready", set()) - ready - draining)),
         draining=tuple(sorted(draining - ready)),
@@ -174,8 +178,8 @@ def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot
     meta = service.metadata
     return {
         endpoint.node_name
-        for piece in snapshot.by(where, BEHIND, f"{meta.namespace}/{meta.name}")
-        for endpoint in piece.endpoints or ()
+        for endpoint_slice in snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
+        for endpoint in endpoint_slice.endpoints or ()
         if endpoint.ready and endpoint.node_name
     }
 
@@ -194,7 +198,9 @@ def _node_addresses(node: Node) -> Iterator[str]:
                 break
 
 
-def _load_balanced(service: Service, snapshot: Snapshot, before: Sequence[Backends]) -> Reach:
+def _load_balanced(
+    service: Service, snapshot: Snapshot, before: Sequence[Backends]
+) -> ResolvedBackends:
     told: list[Backends] = []
     questions: list[Question] = []
     again: list[timedelta] = []
@@ -214,7 +220,7 @@ def _load_balanced(service: Service, snapshot: Snapshot, before: Sequence[Backen
                 told += _by_addresses(slot, found.addresses, ports)
             else:  # not known now: what was known stands
                 told += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
-    return Reach(tuple(told), tuple(questions), min(again, default=None))
+    return ResolvedBackends(tuple(told), tuple(questions), min(again, default=None))
 
 
 def _ingress_ports(service: Service, ingress: LoadBalancerIngress) -> tuple[EndpointPort, ...]:

@@ -6,7 +6,7 @@ from itertools import chain, zip_longest
 from msgspec import Struct
 
 from hanse.features.federated.join_requests import Federated
-from hanse.features.federated.names import EXTERNAL_DNS, HOSTNAME_SET
+from hanse.features.federated.names import EXTERNAL_DNS, MANAGED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Record
 from hanse.model.kinds.core import Service
@@ -20,44 +20,49 @@ MOST_TARGETS = 32
 TTL = 30
 
 
-class OutsideName(Struct, frozen=True):
+class ExternalHostname(Struct, frozen=True):
     """The name outside, and the annotations that say it."""
 
     hostname: str = ""
     marks: dict[str, str] = {}
 
 
-def outside_name(
-    of: Federated, records: Iterable[Record], standing: Service | None, options: FederatedOptions
-) -> OutsideName:
+def external_hostname(
+    federated: Federated,
+    records: Iterable[Record],
+    standing: Service | None,
+    options: FederatedOptions,
+) -> ExternalHostname:
     """A person's name as it stands, else a member's, else one by the template."""
     theirs = _of_a_person(standing.metadata.annotations if standing is not None else {})
     if theirs:
-        return OutsideName(next(iter(theirs.values())), theirs)
+        return ExternalHostname(next(iter(theirs.values())), theirs)
     copied = next((r.hostname for r in records if r.hostname), "")
-    template = options.hostname.replace("{name}", of.name).replace("{namespace}", of.namespace)
+    template = options.hostname.replace("{name}", federated.name).replace(
+        "{namespace}", federated.namespace
+    )
     hostname = copied or template
     if not hostname:
-        return OutsideName()
+        return ExternalHostname()
     marks = {f"{prefix}/hostname": hostname for prefix in EXTERNAL_DNS}
-    return OutsideName(hostname, {**marks, HOSTNAME_SET: hostname})
+    return ExternalHostname(hostname, {**marks, MANAGED_HOSTNAME: hostname})
 
 
 def _of_a_person(marks: dict[str, str]) -> dict[str, str]:
     """The annotations with names that we did not set; the newer prefix first."""
     names = [f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS)]
-    ours = marks.get(HOSTNAME_SET, "")
+    ours = marks.get(MANAGED_HOSTNAME, "")
     return {n: marks[n] for n in names if marks.get(n, "") not in ("", ours)}
 
 
-def target_marks(outside: OutsideName, targets: Sequence[str]) -> dict[str, str]:
+def target_annotations(outside: ExternalHostname, targets: Sequence[str]) -> dict[str, str]:
     """What lets ExternalDNS publish a ClusterIP Service at its members' real addresses."""
     if not outside.hostname or not targets:
         return {}
     return {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
 
 
-def targets_of(records: Sequence[Record]) -> tuple[str, ...]:
+def external_targets(records: Sequence[Record]) -> tuple[str, ...]:
     """Where members are reached from outside, each member in turn; a name only where no address is.
 
     An address cannot stand beside a name, which would be a CNAME.
@@ -74,7 +79,7 @@ def targets_of(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(names[:1])
 
 
-def dns_endpoint(of: Federated, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
+def dns_endpoint(federated: Federated, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
     """The same as records of their own, for those who let ExternalDNS read these."""
     by_type: dict[str, list[str]] = {}
     for target in targets:
@@ -84,7 +89,7 @@ def dns_endpoint(of: Federated, hostname: str, targets: Sequence[str]) -> DNSEnd
         )
     names = [name.strip() for name in hostname.split(",") if name.strip()]
     return DNSEndpoint(
-        metadata=Meta(name=unique("fed", of.name), namespace=of.namespace),
+        metadata=Meta(name=unique("fed", federated.name), namespace=federated.namespace),
         spec=DNSEndpointSpec(
             endpoints=tuple(
                 DNSRecord(dns_name=name, record_type=type_, record_ttl=TTL, targets=tuple(several))

@@ -2,21 +2,27 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.federated.backends import BEHIND
+from hanse.features.federated.backends import BACKEND_SLICES
 from hanse.features.federated.federated_service import plan_service
 from hanse.features.federated.join_requests import (
-    JOINING,
-    NATIVE,
+    JOINING_SERVICES,
+    NATIVE_SERVICES,
     Federated,
     Joinable,
-    wish_of,
+    join_request,
 )
 from hanse.features.federated.member_service import NATIVE_PREFIX, plan_record
-from hanse.features.federated.members import is_led, led, members, serving_key
-from hanse.features.federated.names import OF_NAMESPACE, RECORD, RECORDING, US, topic_of
+from hanse.features.federated.members import is_led, led_members, members, service_key
+from hanse.features.federated.names import (
+    DOMAIN,
+    RECORD,
+    RECORD_NAMESPACE,
+    RECORD_TOPIC,
+    member_topic,
+)
 from hanse.features.federated.options import FederatedOptions
-from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, joined_by
-from hanse.features.federated.slices import GENERATED
+from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, read_record
+from hanse.features.federated.slices import GENERATED_SLICES
 from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
@@ -44,11 +50,18 @@ class FederatedServices:
             indexes=(BY_SERVICE, BY_NAMESPACE),
             writes=Writes.OBJECTS,
         ),
-        Watch(Role.LED, Service, indexes=(JOINING,), writes=Writes.OBJECTS | Writes.STATUS),
-        Watch(Role.LED, EndpointSlice, indexes=(BEHIND, GENERATED), writes=Writes.OBJECTS),
+        Watch(
+            Role.LED, Service, indexes=(JOINING_SERVICES,), writes=Writes.OBJECTS | Writes.STATUS
+        ),
+        Watch(
+            Role.LED,
+            EndpointSlice,
+            indexes=(BACKEND_SLICES, GENERATED_SLICES),
+            writes=Writes.OBJECTS,
+        ),
         Watch(Role.LED, Node),
         Watch(Role.LED, Namespace),
-        Watch(Role.LED, NativeService, indexes=(NATIVE,), writes=Writes.STATUS),
+        Watch(Role.LED, NativeService, indexes=(NATIVE_SERVICES,), writes=Writes.STATUS),
         Watch(Role.LED, NetworkInterface),
         Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS),
         Watch(Role.LED, Group, writes=Writes.OBJECTS),
@@ -70,7 +83,7 @@ class FederatedServices:
                 return _woken_by_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        if key.topic.startswith(topic_of(RECORDING, "")):
+        if key.topic.startswith(member_topic(RECORD_TOPIC, "")):
             return plan_record(key, snapshot)
         return plan_service(key, snapshot, self._options)
 
@@ -85,12 +98,16 @@ def _woken_in(where: ClusterId, change: ObjectChange, snapshot: Snapshot) -> Ite
         case EndpointSlice():
             yield from _of_slice(obj, where, snapshot)
         case Node() if _says_anew(change):
-            yield from (_recording_key(s, where) for s in snapshot.by(where, JOINING, "NodePort"))
+            yield from (
+                _recording_key(s, where) for s in snapshot.by(where, JOINING_SERVICES, "NodePort")
+            )
         case NetworkInterface():
-            natives = snapshot.by(where, NATIVE, f"{meta.namespace}/{meta.name}")
+            natives = snapshot.by(where, NATIVE_SERVICES, f"{meta.namespace}/{meta.name}")
             yield from (key for native in natives for key in _of_joinable(native, where))
         case Namespace():
-            yield from (serving_key(of, where) for of in _federated_in(meta.name, snapshot))
+            yield from (
+                service_key(federated, where) for federated in _federated_in(meta.name, snapshot)
+            )
         case _:
             return
 
@@ -113,18 +130,18 @@ def _says_anew(change: ObjectChange) -> bool:
 
 
 def _of_joinable(obj: Joinable, where: ClusterId) -> Iterator[Key]:
-    wish = wish_of(obj)
+    wish = join_request(obj)
     if wish.any:
         yield _recording_key(obj, where)
-        for of in wish.joins:
-            yield serving_key(of, where)
+        for federated in wish.joins:
+            yield service_key(federated, where)
 
 
-def _of_slice(piece: EndpointSlice, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    labels = piece.metadata.labels
-    if labels.get(MANAGED_BY) == US or KUBE_SERVICE not in labels:
+def _of_slice(endpoint_slice: EndpointSlice, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    labels = endpoint_slice.metadata.labels
+    if labels.get(MANAGED_BY) == DOMAIN or KUBE_SERVICE not in labels:
         return
-    service = snapshot.get(where, Service, labels[KUBE_SERVICE], piece.metadata.namespace)
+    service = snapshot.get(where, Service, labels[KUBE_SERVICE], endpoint_slice.metadata.namespace)
     if service is not None:
         yield from _of_joinable(service, where)
 
@@ -132,21 +149,23 @@ def _of_slice(piece: EndpointSlice, where: ClusterId, snapshot: Snapshot) -> Ite
 def _woken_by_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """A record concerns its federated Service wherever we lead, and members that share it."""
     for told in (change.before, change.after):
-        of = _federated_by(told) if isinstance(told, ConfigMap) else None
-        if of is not None:
-            for member in led(snapshot):
-                yield serving_key(of, member)
-                yield from _members_of(of, member, snapshot)
+        federated = _federated_by(told) if isinstance(told, ConfigMap) else None
+        if federated is not None:
+            for member in led_members(snapshot):
+                yield service_key(federated, member)
+                yield from _members_of(federated, member, snapshot)
 
 
-def _members_of(of: Federated, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+def _members_of(federated: Federated, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The records of a member that have a say in a federated Service."""
-    for told in snapshot.by(member, BY_SERVICE, str(of)):
-        found = joined_by(told, member)
+    for told in snapshot.by(member, BY_SERVICE, str(federated)):
+        found = read_record(told, member)
         if found is not None:
             record = found.record
             prefix = NATIVE_PREFIX if record.kind == "NativeService" else ""
-            yield Key(topic_of(RECORDING, member), f"{prefix}{record.name}", record.namespace)
+            yield Key(
+                member_topic(RECORD_TOPIC, member), f"{prefix}{record.name}", record.namespace
+            )
 
 
 def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -158,7 +177,7 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         case WriteOutcome(place) if place.ref.kind == Service.kind and is_led(
             place.where, snapshot
         ):
-            yield serving_key(Federated(place.ref.namespace, place.ref.name), place.where)
+            yield service_key(Federated(place.ref.namespace, place.ref.name), place.where)
         case _:
             return
 
@@ -175,49 +194,51 @@ def _stands_otherwise(change: FactChange) -> bool:
 
 def _of_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """All that rests on a cluster: what it gives to others, and what it is given."""
-    ours = led(snapshot)
+    ours = led_members(snapshot)
     given = {_federated_by(told) for told in snapshot.all(cluster, ConfigMap)} - {None}
-    yield from (serving_key(of, m) for of in given if of is not None for m in ours)
+    yield from (
+        service_key(federated, m) for federated in given if federated is not None for m in ours
+    )
     if cluster in ours:
         yield from _all_in(cluster, snapshot)
 
 
 def _all_in(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """Every decision about a member that we lead."""
-    for service in snapshot.by(member, JOINING, ""):
+    for service in snapshot.by(member, JOINING_SERVICES, ""):
         yield _recording_key(service, member)
     for native in snapshot.all(member, NativeService):
         yield from _of_joinable(native, member)
-    for of in _all_federated(snapshot):
-        yield serving_key(of, member)
+    for federated in _all_federated(snapshot):
+        yield service_key(federated, member)
 
 
 def _all_federated(snapshot: Snapshot) -> set[Federated]:
     return {
-        of
+        federated
         for member in members(snapshot)
         for told in snapshot.all(member, ConfigMap)
-        if (of := _federated_by(told)) is not None
+        if (federated := _federated_by(told)) is not None
     }
 
 
 def _federated_in(namespace: str, snapshot: Snapshot) -> set[Federated]:
     return {
-        of
+        federated
         for member in members(snapshot)
         for told in snapshot.by(member, BY_NAMESPACE, namespace)
-        if (of := _federated_by(told)) is not None
+        if (federated := _federated_by(told)) is not None
     }
 
 
 def _federated_by(told: ConfigMap) -> Federated | None:
     labels = told.metadata.labels
-    if RECORD not in labels or OF_NAMESPACE not in labels:
+    if RECORD not in labels or RECORD_NAMESPACE not in labels:
         return None
-    return Federated(labels[OF_NAMESPACE], labels[RECORD])
+    return Federated(labels[RECORD_NAMESPACE], labels[RECORD])
 
 
 def _recording_key(obj: Joinable, member: ClusterId) -> Key:
     prefix = NATIVE_PREFIX if isinstance(obj, NativeService) else ""
     meta = obj.metadata
-    return Key(topic_of(RECORDING, member), f"{prefix}{meta.name}", meta.namespace)
+    return Key(member_topic(RECORD_TOPIC, member), f"{prefix}{meta.name}", meta.namespace)

@@ -5,37 +5,37 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.federated.backends import pods_of
+from hanse.features.federated.backends import pod_backends
 from hanse.features.federated.external_dns import (
     dns_endpoint,
-    outside_name,
-    target_marks,
-    targets_of,
+    external_hostname,
+    external_targets,
+    target_annotations,
 )
-from hanse.features.federated.groups import groups_of
+from hanse.features.federated.groups import address_groups
 from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.members import (
-    all_whole,
-    beyond_us,
+    all_records_complete,
+    has_complete_records,
     has_left,
     is_led,
-    is_whole,
-    joined,
+    list_records,
     serves,
+    unreadable_members,
 )
-from hanse.features.federated.merge import Merged, merge
-from hanse.features.federated.names import CLUSTER, FEDERATED, member_in
+from hanse.features.federated.merge import MergedService, merge
+from hanse.features.federated.names import CLUSTER, FEDERATED, topic_member
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Origin, Record
 from hanse.features.federated.slices import (
-    GENERATED,
-    Part,
-    addresses_in,
-    as_it_stands,
-    origin_of,
-    slices_of,
+    GENERATED_SLICES,
+    MemberEndpoints,
+    as_applied,
+    build_slices,
+    slice_addresses,
+    slice_origin,
 )
-from hanse.features.federated.status import NAME, name_taken, told
+from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, told
 from hanse.model.conditions import find
 from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
@@ -51,9 +51,9 @@ from hanse.model.snapshot import Snapshot
 class _Here(Struct, frozen=True):
     """One federated Service as it will be in one member."""
 
-    of: Federated
+    federated: Federated
     member: ClusterId
-    merged: Merged
+    merged: MergedService
     records: tuple[Record, ...]
     """Of members that are part of it, the first to join first."""
     slices: tuple[EndpointSlice, ...]
@@ -68,16 +68,18 @@ class _Here(Struct, frozen=True):
 
 def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
     """A federated Service in a member that we lead, as all records say."""
-    member = member_in(key.topic)
+    member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
-    of = Federated(key.namespace, key.name)
-    standing = snapshot.get(member, Service, of.name, of.namespace)
-    if not _has_place(of, member, snapshot):
+    federated = Federated(key.namespace, key.name)
+    standing = snapshot.get(member, Service, federated.name, federated.namespace)
+    if not _has_place(federated, member, snapshot):
         return Plan()
-    here = _gathered(of, member, snapshot, standing, options)
+    here = _gathered(federated, member, snapshot, standing, options)
     if not here.merged.members:
-        return _told_of_name(here, snapshot, "", Plan()) if all_whole(snapshot) else Plan()
+        return (
+            _told_of_name(here, snapshot, "", Plan()) if all_records_complete(snapshot) else Plan()
+        )
     if standing is not None and _must_be_made_anew(standing, here.merged):
         return Plan()
     desired = [
@@ -87,69 +89,73 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
     return _told_of_name(here, snapshot, _in_the_way(here, snapshot), Plan(tuple(desired)))
 
 
-def _has_place(of: Federated, member: ClusterId, snapshot: Snapshot) -> bool:
+def _has_place(federated: Federated, member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether the namespace is there; where it is not, the Service is left out."""
-    space = snapshot.get(member, Namespace, of.namespace)
+    space = snapshot.get(member, Namespace, federated.namespace)
     return space is not None and not space.terminating
 
 
 def _gathered(
-    of: Federated,
+    federated: Federated,
     member: ClusterId,
     snapshot: Snapshot,
     standing: Service | None,
     options: FederatedOptions,
 ) -> _Here:
-    known = {j.origin.whose: j for j in joined(of, snapshot)}
+    known = {j.origin.identity: j for j in list_records(federated, snapshot)}
     kept = [
-        (origin, piece)
-        for piece in snapshot.by(member, GENERATED, str(of))
-        if (origin := origin_of(piece)) is not None
-        and origin.whose not in known
-        and _is_out_of_sight(origin.cluster, of, snapshot)
+        (origin, endpoint_slice)
+        for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated))
+        if (origin := slice_origin(endpoint_slice)) is not None
+        and origin.identity not in known
+        and _is_out_of_sight(origin.cluster, federated, snapshot)
     ]
     merged = merge([*(j.origin for j in known.values()), *dict(kept)])
-    records = tuple(known[o.whose].record for o in merged.members if o.whose in known)
+    records = tuple(known[o.identity].record for o in merged.members if o.identity in known)
     names = merged.names
     slices = [
-        piece
+        endpoint_slice
         for origin in merged.members
-        if origin.whose in known
-        for piece in slices_of(
-            of,
-            _part(known[origin.whose].record, member, snapshot, origin),
+        if origin.identity in known
+        for endpoint_slice in build_slices(
+            federated,
+            _part(known[origin.identity].record, member, snapshot, origin),
             names,
             options.slice_size,
         )
     ]
     return _Here(
-        of=of,
+        federated=federated,
         member=member,
         merged=merged,
         records=records,
         slices=tuple(slices),
-        kept=tuple(as_it_stands(piece) for _, piece in kept),
+        kept=tuple(as_applied(endpoint_slice) for _, endpoint_slice in kept),
         standing=standing,
     )
 
 
-def _is_out_of_sight(cluster: ClusterId, of: Federated, snapshot: Snapshot) -> bool:
+def _is_out_of_sight(cluster: ClusterId, federated: Federated, snapshot: Snapshot) -> bool:
     """Whether what came from a cluster stands, since nobody can say that it ended."""
     if has_left(cluster, snapshot):
         return False
-    return not is_whole(cluster, snapshot) or cluster in beyond_us(of, snapshot)
+    return not has_complete_records(cluster, snapshot) or cluster in unreadable_members(
+        federated, snapshot
+    )
 
 
-def _part(record: Record, member: ClusterId, snapshot: Snapshot, joined_as: Origin) -> Part:
+def _part(
+    record: Record, member: ClusterId, snapshot: Snapshot, joined_as: Origin
+) -> MemberEndpoints:
     """A member Service's endpoints as this cluster reaches them: its own, by their pods."""
     if record.cluster == member and record.kind == "Service":
         local = snapshot.get(member, Service, record.name, record.namespace)
         if local is not None:
-            return Part(joined_as, pods_of(local, member, snapshot))
-    return Part(joined_as, record.backends)
+            return MemberEndpoints(joined_as, pod_backends(local, member, snapshot))
+    return MemberEndpoints(joined_as, record.backends)
 
 
-def _must_be_made_anew(standing: Service, merged: Merged) -> bool:
+def _must_be_made_anew(standing: Service, merged: MergedService) -> bool:
     """Whether the Service has an address and must have none, or the other way round."""
     return FEDERATED in standing.metadata.annotations and standing.headless == bool(merged.ports)
 
@@ -158,16 +164,16 @@ def _objects(
     here: _Here, snapshot: Snapshot, options: FederatedOptions
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
     """Each object with its step and whose observation it rests on."""
-    of, member = here.of, here.member
-    outside = outside_name(of, here.records, here.standing, options)
-    targets = targets_of(here.records)
-    yield _service(here, {**outside.marks, **target_marks(outside, targets)}), 0, {member}
-    for piece in here.everything:
-        yield piece, 1, {member, piece.metadata.annotations[CLUSTER]}
+    federated, member = here.federated, here.member
+    outside = external_hostname(federated, here.records, here.standing, options)
+    targets = external_targets(here.records)
+    yield _service(here, {**outside.marks, **target_annotations(outside, targets)}), 0, {member}
+    for endpoint_slice in here.everything:
+        yield endpoint_slice, 1, {member, endpoint_slice.metadata.annotations[CLUSTER]}
     if outside.hostname and targets and serves(member, DNSEndpoint, snapshot):
-        yield dns_endpoint(of, outside.hostname, targets), 1, {member}
+        yield dns_endpoint(federated, outside.hostname, targets), 1, {member}
     kinds = [kind for kind in (ClusterGroup, Group) if serves(member, kind, snapshot)]
-    for group in groups_of(of, addresses_in(here.everything), kinds):
+    for group in address_groups(federated, slice_addresses(here.everything), kinds):
         yield group, 1, {member}
 
 
@@ -175,8 +181,8 @@ def _service(here: _Here, marks: dict[str, str]) -> Service:
     ports = here.merged.ports
     return Service(
         metadata=Meta(
-            name=here.of.name,
-            namespace=here.of.namespace,
+            name=here.federated.name,
+            namespace=here.federated.namespace,
             annotations={FEDERATED: "true", **marks},
         ),
         spec=ServiceSpec(
@@ -193,7 +199,7 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
     if standing is None:
         return ""
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(here.member, ref_of(standing)))
-    told = find(standing.status.conditions, NAME) if outcome is None else None
+    told = find(standing.status.conditions, NAME_FREE_CONDITION) if outcome is None else None
     still = (
         told is not None
         and told.status == "False"
@@ -203,7 +209,7 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
         return ""
     first = here.merged.members[0]
     return (
-        f"this Service has the name of the federated Service {here.of}, which {first} joins: it is "
+        f"this Service has the name of the federated Service {here.federated}, which {first} joins: it is "
         "left alone, and the federated one is not in this cluster until one of them is renamed"
     )
 
@@ -211,5 +217,5 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
 def _told_of_name(here: _Here, snapshot: Snapshot, fault: str, plan: Plan) -> Plan:
     if here.standing is None:
         return plan
-    telling = told(here.standing, here.member, name_taken(here.standing, fault), snapshot)
+    telling = told(here.standing, here.member, name_conditions(here.standing, fault), snapshot)
     return replace(plan, patches=telling.patches, events=telling.events)

@@ -8,8 +8,8 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Object
 
 
-def groups_of(
-    of: Federated, addresses: Iterable[str], kinds: Iterable[type[Object]]
+def address_groups(
+    federated: Federated, addresses: Iterable[str], kinds: Iterable[type[Object]]
 ) -> Iterator[ClusterGroup | Group]:
     """The group for policies of a cluster, and the one for policies of the Service's namespace."""
     spec = GroupSpec(
@@ -20,11 +20,15 @@ def groups_of(
     )
     served = frozenset(kinds)
     if ClusterGroup in served:
-        yield ClusterGroup(metadata=Meta(name=cluster_group_name(of)), spec=spec)
+        yield ClusterGroup(metadata=Meta(name=cluster_group_name(federated)), spec=spec)
     if Group in served:
-        yield Group(metadata=Meta(name=of.name, namespace=of.namespace), spec=spec)
+        yield Group(metadata=Meta(name=federated.name, namespace=federated.namespace), spec=spec)
 
 
-def cluster_group_name(of: Federated) -> str:
+def cluster_group_name(federated: Federated) -> str:
     """`NAME` for a global federated Service, `NAME.NAMESPACE` for one of a namespace."""
-    return of.name if of.namespace == SYSTEM else f"{of.name}.{of.namespace}"
+    return (
+        federated.name
+        if federated.namespace == SYSTEM
+        else f"{federated.name}.{federated.namespace}"
+    )

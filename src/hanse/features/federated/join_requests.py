@@ -25,7 +25,7 @@ class Federated(Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Wish(Struct, frozen=True):
+class JoinRequest(Struct, frozen=True):
     """What an object asks for: federated Services to join, and names that cannot be."""
 
     joins: tuple[Federated, ...] = ()
@@ -36,11 +36,11 @@ class Wish(Struct, frozen=True):
         return bool(self.joins or self.faults)
 
 
-def wish_of(obj: Joinable) -> Wish:
+def join_request(obj: Joinable) -> JoinRequest:
     """What an object asks for; what we generate ourselves joins nothing."""
     marks = obj.metadata.annotations
     if FEDERATED in marks:
-        return Wish()
+        return JoinRequest()
     joins: dict[Federated, None] = {}
     faults: list[str] = []
     for mark, namespace in ((GLOBAL, SYSTEM), (NAMESPACED, obj.metadata.namespace)):
@@ -54,11 +54,11 @@ def wish_of(obj: Joinable) -> Wish:
                 f"annotation {spelling_in(marks, mark)}: {name[:63]!r} cannot be the name of a "
                 "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
             )
-    return Wish(tuple(joins), tuple(faults))
+    return JoinRequest(tuple(joins), tuple(faults))
 
 
 def _joining(obj: Any) -> Iterator[str]:
-    if wish_of(obj).any:
+    if join_request(obj).any:
         yield ""
         if isinstance(obj, Service):
             yield obj.spec.type
@@ -68,7 +68,7 @@ def _interface(native: NativeService) -> Iterator[str]:
     yield f"{native.metadata.namespace}/{native.spec.network_interface}"
 
 
-JOINING = Index(Service, "federated-joining", _joining)
+JOINING_SERVICES = Index(Service, "federated-joining", _joining)
 """Services that ask to join, all under the empty value and again by their type."""
-NATIVE = Index(NativeService, "federated-native", _interface)
+NATIVE_SERVICES = Index(NativeService, "federated-native", _interface)
 """Native services by the interface they listen on."""

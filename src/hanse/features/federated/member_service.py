@@ -3,25 +3,30 @@
 from collections.abc import Sequence
 
 from hanse.features.federated.backends import (
-    Reach,
+    ResolvedBackends,
     native_ports,
-    native_reached,
-    ports_of,
-    reached,
-    why_unreached,
+    resolve_backends,
+    resolve_native_backends,
+    service_ports,
+    unreachable_reason,
 )
-from hanse.features.federated.join_requests import Federated, Joinable, Wish, wish_of
-from hanse.features.federated.members import all_whole, is_led, joined
+from hanse.features.federated.join_requests import Federated, Joinable, JoinRequest, join_request
+from hanse.features.federated.members import all_records_complete, is_led, list_records
 from hanse.features.federated.merge import merge
-from hanse.features.federated.names import EXTERNAL_DNS, member_in
+from hanse.features.federated.names import EXTERNAL_DNS, topic_member
 from hanse.features.federated.records import (
     SCHEMA,
     Backends,
     Record,
-    configmap_of,
-    joined_by,
+    read_record,
+    record_configmap,
 )
-from hanse.features.federated.status import CONFLICT, forgotten, membership, told
+from hanse.features.federated.status import (
+    PROTOCOL_CONFLICT,
+    cleared_status,
+    membership_conditions,
+    told,
+)
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
@@ -39,32 +44,39 @@ NATIVE_PREFIX = "native."
 
 def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     """What the leader of a member says of one Service or native service there."""
-    member = member_in(key.topic)
+    member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
     obj = _member_service(key, member, snapshot)
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return Plan()
-    wish = wish_of(obj)
+    wish = join_request(obj)
     if not wish.any:
-        return forgotten(obj, member)
+        return cleared_status(obj, member)
     if isinstance(obj, Service) and obj.spec.type == "ExternalName":
-        return told(obj, member, membership(obj, [("ExternalName", NAME_ONLY)]), snapshot)
+        return told(
+            obj, member, membership_conditions(obj, [("ExternalName", NAME_ONLY)]), snapshot
+        )
     reach = _reach(obj, member, snapshot, _told_before(obj, wish, member, snapshot))
     desired = tuple(
         Desired(
-            configmap_of(_record(obj, of, member, reach)),
+            record_configmap(_record(obj, federated, member, reach)),
             member,
             sources=frozenset({member}),
             as_leader_of=member,
         )
-        for of in wish.joins
+        for federated in wish.joins
     )
     faults = [("InvalidName", text) for text in wish.faults]
-    if isinstance(obj, NativeService) and (why := why_unreached(obj, member, snapshot)):
+    if isinstance(obj, NativeService) and (why := unreachable_reason(obj, member, snapshot)):
         faults.append(("NoAddress", why))
     faults += _left_out(obj, wish.joins, member, snapshot)
-    telling = told(obj, member, membership(obj, faults, certain=all_whole(snapshot)), snapshot)
+    telling = told(
+        obj,
+        member,
+        membership_conditions(obj, faults, certain=all_records_complete(snapshot)),
+        snapshot,
+    )
     return Plan(
         desired,
         patches=telling.patches,
@@ -83,42 +95,44 @@ def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable
 
 def _reach(
     obj: Joinable, member: ClusterId, snapshot: Snapshot, before: Sequence[Backends]
-) -> Reach:
+) -> ResolvedBackends:
     if isinstance(obj, NativeService):
-        return native_reached(obj, member, snapshot)
-    return reached(obj, member, snapshot, before)
+        return resolve_native_backends(obj, member, snapshot)
+    return resolve_backends(obj, member, snapshot, before)
 
 
-def _record(obj: Joinable, of: Federated, member: ClusterId, reach: Reach) -> Record:
+def _record(
+    obj: Joinable, federated: Federated, member: ClusterId, reach: ResolvedBackends
+) -> Record:
     meta = obj.metadata
     return Record(
         cluster=member,
         kind="NativeService" if isinstance(obj, NativeService) else "Service",
         namespace=meta.namespace,
         name=meta.name,
-        of_namespace=of.namespace,
-        of_name=of.name,
-        ports=native_ports(obj) if isinstance(obj, NativeService) else ports_of(obj),
+        of_namespace=federated.namespace,
+        of_name=federated.name,
+        ports=native_ports(obj) if isinstance(obj, NativeService) else service_ports(obj),
         backends=reach.backends,
-        hostname=hostname_on(meta.annotations),
+        hostname=annotated_hostname(meta.annotations),
         schema=SCHEMA,
     )
 
 
-def hostname_on(marks: dict[str, str]) -> str:
+def annotated_hostname(marks: dict[str, str]) -> str:
     """The outside name that ExternalDNS would read, in either of its prefixes."""
     names = (marks.get(f"{prefix}/hostname", "").strip() for prefix in reversed(EXTERNAL_DNS))
     return next((name for name in names if name), "")
 
 
 def _told_before(
-    obj: Joinable, wish: Wish, member: ClusterId, snapshot: Snapshot
+    obj: Joinable, wish: JoinRequest, member: ClusterId, snapshot: Snapshot
 ) -> Sequence[Backends]:
     """The endpoints that the standing record tells, for what cannot be known now."""
-    for of in wish.joins:
-        name = configmap_of(_record(obj, of, member, Reach())).metadata.name
+    for federated in wish.joins:
+        name = record_configmap(_record(obj, federated, member, ResolvedBackends())).metadata.name
         standing = snapshot.get(member, ConfigMap, name, SYSTEM)
-        found = joined_by(standing, member) if standing is not None else None
+        found = read_record(standing, member) if standing is not None else None
         if found is not None:
             return found.record.backends
     return ()
@@ -128,10 +142,10 @@ def _left_out(
     obj: Joinable, joins: Sequence[Federated], member: ClusterId, snapshot: Snapshot
 ) -> list[tuple[str, str]]:
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
-    whose = (member, kind, obj.metadata.namespace, obj.metadata.name)
+    identity = (member, kind, obj.metadata.namespace, obj.metadata.name)
     faults: list[tuple[str, str]] = []
-    for of in joins:
-        fault = merge(j.origin for j in joined(of, snapshot)).left_out.get(whose)
+    for federated in joins:
+        fault = merge(j.origin for j in list_records(federated, snapshot)).left_out.get(identity)
         if fault:
-            faults.append((CONFLICT, f"left out of {of}: {fault}"))
+            faults.append((PROTOCOL_CONFLICT, f"left out of {federated}: {fault}"))
     return faults

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from hanse.features.federated.join_requests import Federated
-from hanse.features.federated.names import SERVING, topic_of
-from hanse.features.federated.records import BY_SERVICE, Joined, is_newer, joined_by
+from hanse.features.federated.names import SERVICE_TOPIC, member_topic
+from hanse.features.federated.records import BY_SERVICE, Joined, has_newer_schema, read_record
 from hanse.model.facts import ClusterState, Departed, KindServed, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
@@ -18,7 +18,7 @@ def is_led(member: ClusterId, snapshot: Snapshot) -> bool:
     return state is not None and Role.LED in state.roles and state.phase is not Phase.LEAVING
 
 
-def led(snapshot: Snapshot) -> list[ClusterId]:
+def led_members(snapshot: Snapshot) -> list[ClusterId]:
     """The members that we lead."""
     return [m for m in snapshot.clusters(Role.LED) if is_led(m, snapshot)]
 
@@ -30,7 +30,7 @@ def members(snapshot: Snapshot) -> Iterator[ClusterId]:
             yield state.cluster
 
 
-def is_whole(member: ClusterId, snapshot: Snapshot) -> bool:
+def has_complete_records(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a record that is not seen in a member is not there."""
     state = snapshot.fact(ClusterState, member)
     return (
@@ -41,9 +41,9 @@ def is_whole(member: ClusterId, snapshot: Snapshot) -> bool:
     )
 
 
-def all_whole(snapshot: Snapshot) -> bool:
+def all_records_complete(snapshot: Snapshot) -> bool:
     """Whether every member's records are known: before that, nobody can say that there are none."""
-    return all(is_whole(member, snapshot) for member in members(snapshot))
+    return all(has_complete_records(member, snapshot) for member in members(snapshot))
 
 
 def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
@@ -54,23 +54,23 @@ def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
     return state is not None and state.phase is Phase.LEAVING
 
 
-def joined(of: Federated, snapshot: Snapshot) -> list[Joined]:
+def list_records(federated: Federated, snapshot: Snapshot) -> list[Joined]:
     """Every sound record of one federated Service."""
     return [
         found
         for member in members(snapshot)
-        for told in snapshot.by(member, BY_SERVICE, str(of))
-        if (found := joined_by(told, member)) is not None
+        for told in snapshot.by(member, BY_SERVICE, str(federated))
+        if (found := read_record(told, member)) is not None
     ]
 
 
-def beyond_us(of: Federated, snapshot: Snapshot) -> frozenset[ClusterId]:
+def unreadable_members(federated: Federated, snapshot: Snapshot) -> frozenset[ClusterId]:
     """Members whose word on a federated Service is of a later version than we can read."""
     return frozenset(
         member
         for member in members(snapshot)
-        for told in snapshot.by(member, BY_SERVICE, str(of))
-        if is_newer(told)
+        for told in snapshot.by(member, BY_SERVICE, str(federated))
+        if has_newer_schema(told)
     )
 
 
@@ -80,6 +80,6 @@ def serves(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     return served is not None and served.served
 
 
-def serving_key(of: Federated, member: ClusterId) -> Key:
+def service_key(federated: Federated, member: ClusterId) -> Key:
     """The decision about one federated Service in one member."""
-    return Key(topic_of(SERVING, member), of.name, of.namespace)
+    return Key(member_topic(SERVICE_TOPIC, member), federated.name, federated.namespace)

@@ -16,7 +16,7 @@ Number = tuple[Protocol, int]
 MOST_OF_A_PORT_NAME = 63
 
 
-class Merged(Struct, frozen=True):
+class MergedService(Struct, frozen=True):
     """What all members agree on."""
 
     ports: tuple[ServicePort, ...] = ()
@@ -31,7 +31,7 @@ class Merged(Struct, frozen=True):
         return {(p.protocol, p.port): p.name for p in self.ports}
 
 
-def merge(origins: Iterable[Origin]) -> Merged:
+def merge(origins: Iterable[Origin]) -> MergedService:
     """The union of ports by protocol and number; whoever joins later gives way."""
     members: list[Origin] = []
     left_out: dict[tuple[str, str, str, str], str] = {}
@@ -40,13 +40,13 @@ def merge(origins: Iterable[Origin]) -> Merged:
     for origin in sorted(origins, key=lambda o: o.age):
         fault = _fault(origin, protocols)
         if fault:
-            left_out[origin.whose] = fault
+            left_out[origin.identity] = fault
             continue
         members.append(origin)
         for port in origin.ports:
             protocols.setdefault(port.port, (set(), origin))[0].add(port.protocol)
             ports.setdefault((port.protocol, port.port), port)
-    return Merged(named(ports.values()), tuple(members), left_out)
+    return MergedService(named(ports.values()), tuple(members), left_out)
 
 
 def _fault(origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]) -> str:

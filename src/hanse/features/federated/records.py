@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.federated.join_requests import Federated
-from hanse.features.federated.names import OF_NAMESPACE, RECORD
+from hanse.features.federated.names import RECORD, RECORD_NAMESPACE
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort
 from hanse.model.kinds.federation import SYSTEM
@@ -65,7 +65,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return (self.since, self.cluster, self.namespace, self.name, self.kind)
 
     @property
-    def whose(self) -> tuple[ClusterId, str, str, str]:
+    def identity(self) -> tuple[ClusterId, str, str, str]:
         return (self.cluster, self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     schema: int = 1
 
     @property
-    def of(self) -> Federated:
+    def federated(self) -> Federated:
         return Federated(self.of_namespace, self.of_name)
 
     def origin(self, since: datetime) -> Origin:
@@ -107,27 +107,29 @@ class Joined(Struct, frozen=True):
         return self.record.origin(self.since)
 
 
-def configmap_of(record: Record) -> ConfigMap:
+def record_configmap(record: Record) -> ConfigMap:
     """The record as it is written in its member."""
-    of = record.of
-    name = unique("fed", of.name, record.name, of.namespace, record.namespace, record.kind)
-    labels = {RECORD: of.name, OF_NAMESPACE: of.namespace}
+    federated = record.federated
+    name = unique(
+        "fed", federated.name, record.name, federated.namespace, record.namespace, record.kind
+    )
+    labels = {RECORD: federated.name, RECORD_NAMESPACE: federated.namespace}
     text = msgspec.json.encode(record, order="deterministic").decode()
     return ConfigMap(metadata=Meta(name=name, namespace=SYSTEM, labels=labels), data={MEMBER: text})
 
 
-def joined_by(told: ConfigMap, where: ClusterId) -> Joined | None:
+def read_record(told: ConfigMap, where: ClusterId) -> Joined | None:
     """What a ConfigMap in a member says, if it is a sound record of that member."""
     labels = told.metadata.labels
     record = _read(told.data.get(MEMBER, ""))
     if record is None or record.cluster != where:
         return None
-    if (labels.get(RECORD), labels.get(OF_NAMESPACE)) != (record.of_name, record.of_namespace):
+    if (labels.get(RECORD), labels.get(RECORD_NAMESPACE)) != (record.of_name, record.of_namespace):
         return None
     return Joined(record, told.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC))
 
 
-def is_newer(told: ConfigMap) -> bool:
+def has_newer_schema(told: ConfigMap) -> bool:
     """Whether a record is of a later version than we know: then its cluster is out of our sight."""
     try:
         return _versions.decode(told.data.get(MEMBER, "")).schema > SCHEMA
@@ -138,12 +140,12 @@ def is_newer(told: ConfigMap) -> bool:
 def _of_service(told: ConfigMap) -> Iterator[str]:
     labels = told.metadata.labels
     if RECORD in labels:
-        yield f"{labels.get(OF_NAMESPACE, '')}/{labels[RECORD]}"
+        yield f"{labels.get(RECORD_NAMESPACE, '')}/{labels[RECORD]}"
 
 
 BY_SERVICE = Index(ConfigMap, "federated-records", _of_service)
 BY_NAMESPACE = Index(
-    ConfigMap, "federated-namespaces", lambda c: [c.metadata.labels.get(OF_NAMESPACE, "")]
+    ConfigMap, "federated-namespaces", lambda c: [c.metadata.labels.get(RECORD_NAMESPACE, "")]
 )
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.features.federated.join_requests import Federated
 from hanse.features.federated.merge import Number
-from hanse.features.federated.names import CLUSTER, ORIGIN, US
+from hanse.features.federated.names import CLUSTER, DOMAIN, ORIGIN
 from hanse.features.federated.records import Backends, MemberPort, Origin
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -26,25 +26,25 @@ _UNREADY = EndpointConditions(ready=False)
 _DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
 
 
-def _generated(piece: EndpointSlice) -> Iterator[str]:
-    labels = piece.metadata.labels
-    if labels.get(MANAGED_BY) == US and KUBE_SERVICE in labels:
-        yield f"{piece.metadata.namespace}/{labels[KUBE_SERVICE]}"
+def _generated(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    labels = endpoint_slice.metadata.labels
+    if labels.get(MANAGED_BY) == DOMAIN and KUBE_SERVICE in labels:
+        yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
-GENERATED = Index(EndpointSlice, "federated-generated", _generated)
+GENERATED_SLICES = Index(EndpointSlice, "federated-generated", _generated)
 """The slices that we made, by their federated Service."""
 
 
-class Part(Struct, frozen=True):
+class MemberEndpoints(Struct, frozen=True):
     """A member Service's share of a federated Service in one cluster."""
 
     origin: Origin
     backends: tuple[Backends, ...]
 
 
-def slices_of(
-    of: Federated, part: Part, names: dict[Number, str], most: int
+def build_slices(
+    federated: Federated, part: MemberEndpoints, names: dict[Number, str], most: int
 ) -> Iterator[EndpointSlice]:
     """The slices of one member Service, with ports by the names of the federated Service."""
     for backends in part.backends:
@@ -59,24 +59,24 @@ def slices_of(
             for address in addresses
         ]
         for start in range(0, len(endpoints), most):
-            piece = tuple(endpoints[start : start + most])
-            meta = _meta(of, part.origin, f"{backends.slot} {start}", told)
+            endpoint_slice = tuple(endpoints[start : start + most])
+            meta = _meta(federated, part.origin, f"{backends.slot} {start}", told)
             yield EndpointSlice(
-                metadata=meta, address_type=backends.family, endpoints=piece, ports=ports
+                metadata=meta, address_type=backends.family, endpoints=endpoint_slice, ports=ports
             )
 
 
-def origin_of(piece: EndpointSlice) -> Origin | None:
+def slice_origin(endpoint_slice: EndpointSlice) -> Origin | None:
     """Whose a slice of ours is, as it says itself."""
     try:
-        return _decoder.decode(piece.metadata.annotations.get(ORIGIN, ""))
+        return _decoder.decode(endpoint_slice.metadata.annotations.get(ORIGIN, ""))
     except msgspec.DecodeError:
         return None
 
 
-def as_it_stands(piece: EndpointSlice) -> EndpointSlice:
+def as_applied(endpoint_slice: EndpointSlice) -> EndpointSlice:
     """A slice as we wrote it, to be kept while nobody can say anything new about it."""
-    meta = piece.metadata
+    meta = endpoint_slice.metadata
     return EndpointSlice(
         metadata=Meta(
             name=meta.name,
@@ -86,17 +86,17 @@ def as_it_stands(piece: EndpointSlice) -> EndpointSlice:
                 n: meta.annotations[n] for n in (CLUSTER, ORIGIN) if n in meta.annotations
             },
         ),
-        address_type=piece.address_type,
-        endpoints=piece.endpoints,
-        ports=piece.ports,
+        address_type=endpoint_slice.address_type,
+        endpoints=endpoint_slice.endpoints,
+        ports=endpoint_slice.ports,
     )
 
 
-def addresses_in(slices: Iterable[EndpointSlice], *, ready: bool = False) -> Iterator[str]:
+def slice_addresses(slices: Iterable[EndpointSlice], *, ready: bool = False) -> Iterator[str]:
     """Every address in slices of an address family; only ready ones, if asked so."""
-    for piece in slices:
-        if piece.address_type != "FQDN":
-            for endpoint in piece.endpoints or ():
+    for endpoint_slice in slices:
+        if endpoint_slice.address_type != "FQDN":
+            for endpoint in endpoint_slice.endpoints or ():
                 if endpoint.ready or not ready:
                     yield from endpoint.addresses
 
@@ -124,13 +124,13 @@ def _renamed(
     return tuple(served), tuple(told)
 
 
-def _meta(of: Federated, origin: Origin, slot: str, ports: tuple[MemberPort, ...]) -> Meta:
-    name = unique(of.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot)
+def _meta(federated: Federated, origin: Origin, slot: str, ports: tuple[MemberPort, ...]) -> Meta:
+    name = unique(federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot)
     told = msgspec.json.encode(msgspec.structs.replace(origin, ports=ports)).decode()
     return Meta(
         name=name,
-        namespace=of.namespace,
-        labels={KUBE_SERVICE: of.name, MANAGED_BY: US},
+        namespace=federated.namespace,
+        labels={KUBE_SERVICE: federated.name, MANAGED_BY: DOMAIN},
         annotations={CLUSTER: origin.cluster, ORIGIN: told},
     )
 

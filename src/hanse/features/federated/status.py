@@ -11,14 +11,14 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
-MEMBERSHIP = "Federated"
+FEDERATED_CONDITION = "Federated"
 """Of a member Service: whether it is part of what it asks to join."""
-CONFLICT = "ProtocolConflict"
-NAME = "FederatedNameFree"
+PROTOCOL_CONFLICT = "ProtocolConflict"
+NAME_FREE_CONDITION = "FederatedNameFree"
 """Of a Service that is in the way of a federated one, which has the same name."""
 
 
-def membership(
+def membership_conditions(
     obj: Joinable, faults: Sequence[tuple[str, str]], *, certain: bool = True
 ) -> list[Condition]:
     """What keeps a member out, as (reason, sentence); once told, also that it is mended.
@@ -27,19 +27,19 @@ def membership(
     """
     if faults:
         message = "; ".join(text for _, text in faults)[:32000]
-        return [condition(MEMBERSHIP, False, faults[0][0], message)]
-    before = find(obj.status.conditions, MEMBERSHIP)
-    if before is not None and (certain or before.reason != CONFLICT):
-        return [condition(MEMBERSHIP, True, "Joined")]
+        return [condition(FEDERATED_CONDITION, False, faults[0][0], message)]
+    before = find(obj.status.conditions, FEDERATED_CONDITION)
+    if before is not None and (certain or before.reason != PROTOCOL_CONFLICT):
+        return [condition(FEDERATED_CONDITION, True, "Joined")]
     return []
 
 
-def name_taken(service: Service, fault: str) -> list[Condition]:
+def name_conditions(service: Service, fault: str) -> list[Condition]:
     """What a Service is in the way of; once told, also that it no longer is."""
     if fault:
-        return [condition(NAME, False, "NameTaken", fault)]
-    if find(service.status.conditions, NAME) is not None:
-        return [condition(NAME, True, "Free")]
+        return [condition(NAME_FREE_CONDITION, False, "NameTaken", fault)]
+    if find(service.status.conditions, NAME_FREE_CONDITION) is not None:
+        return [condition(NAME_FREE_CONDITION, True, "Free")]
     return []
 
 
@@ -59,12 +59,12 @@ def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], snapshot:
     return Plan(patches=(Patch(place, change, "status", as_leader_of=where),), events=events)
 
 
-def forgotten(obj: Joinable, where: ClusterId) -> Plan:
+def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
     """Nothing is said any more of an object that asks for nothing."""
     standing = obj.status.conditions
-    if find(standing, MEMBERSHIP) is None:
+    if find(standing, FEDERATED_CONDITION) is None:
         return Plan()
-    left = [c for c in standing if c.type != MEMBERSHIP]
+    left = [c for c in standing if c.type != FEDERATED_CONDITION]
     change = {"status": {"conditions": msgspec.to_builtins(left)}}
     return Plan(
         patches=(Patch(ClusterObjectRef(where, ref_of(obj)), change, "status", as_leader_of=where),)

@@ -21,11 +21,11 @@ class Claims(Struct, frozen=True):
     supervisor: bool = False
 
 
-def claims_of(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
+def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
     """What a cluster claims; None while its claims were never read."""
     if not snapshot.listed(cluster, ClusterClaim):
         return None
-    said = said_by(cluster, snapshot)
+    said = claim_values(cluster, snapshot)
     told = {p.metadata.name: p.spec.value for p in snapshot.all(cluster, ClusterProperty)}
     supervisor = spelled(said, SUPERVISOR_MARK)
     return Claims(
@@ -35,7 +35,7 @@ def claims_of(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
     )
 
 
-def said_by(cluster: ClusterId, snapshot: Snapshot) -> dict[str, str]:
+def claim_values(cluster: ClusterId, snapshot: Snapshot) -> dict[str, str]:
     """What a cluster's claims say, by what they are about."""
     claims = sorted(snapshot.all(cluster, ClusterClaim), key=_rank)
     return {claim.about: claim.value for claim in claims}
@@ -46,7 +46,9 @@ def _rank(claim: ClusterClaim) -> tuple[bool, str]:
     return (claim.metadata.name == claim.about, claim.metadata.name)
 
 
-def supervisors(snapshot: Snapshot, members: tuple[ClusterId, ...]) -> tuple[ClusterId, ...]:
+def possible_supervisors(
+    snapshot: Snapshot, members: tuple[ClusterId, ...]
+) -> tuple[ClusterId, ...]:
     """The members that claim to supervise, and those that may, since they were never read."""
-    known = {member: claims_of(snapshot, member) for member in members}
+    known = {member: read_claims(snapshot, member) for member in members}
     return tuple(sorted(m for m, claims in known.items() if claims is None or claims.supervisor))

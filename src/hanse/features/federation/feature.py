@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.federation.inventory import known_clusters, plan_profile, plan_properties
-from hanse.features.federation.members import GUIDE, connection_intents
+from hanse.features.federation.members import FEATURE_NAME, connection_intents
 from hanse.features.federation.refusals import is_refusal
 from hanse.features.federation.status import plan_status
-from hanse.features.federation.tokens import held_for, plan_token
+from hanse.features.federation.tokens import clusters_with_tokens, plan_token
 from hanse.model.connections import ConnectionIntent
 from hanse.model.facts import (
     Abandonment,
@@ -36,7 +36,7 @@ _FACTS = (Abandonment, InvalidConnection, ClusterState, KindServed, Leadership, 
 class Membership:
     """Tells who is in the federation, and guides the agent to its members."""
 
-    name = GUIDE
+    name = FEATURE_NAME
     watches: tuple[Watch, ...] = (
         Watch(Role.LOCAL, Federation, writes=Writes.STATUS),
         Watch(Role.LOCAL, ClusterClaim),
@@ -85,7 +85,7 @@ def _all(snapshot: Snapshot) -> set[Key]:
         PROPERTIES,
         *_federations(snapshot),
         *(Key(PROFILE, cluster) for cluster in known_clusters(snapshot)),
-        *(Key(TOKEN, cluster) for cluster in held_for(snapshot)),
+        *(Key(TOKEN, cluster) for cluster in clusters_with_tokens(snapshot)),
     }
 
 

@@ -1,7 +1,7 @@
 """What other tools read: this cluster's properties (KEP-2149), and a profile of each cluster."""
 
-from hanse.features.federation.claims import claims_of, said_by
-from hanse.features.federation.members import federation_of
+from hanse.features.federation.claims import claim_values, read_claims
+from hanse.features.federation.members import current_federation
 from hanse.features.federation.status import reachable
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import ClusterState, KindServed
@@ -30,7 +30,7 @@ def plan_properties(snapshot: Snapshot) -> Plan:
     """A ClusterProperty beside each well-known ClusterClaim."""
     if not _is_served(snapshot, ClusterProperty):
         return Plan()
-    said = said_by(snapshot.local, snapshot)
+    said = claim_values(snapshot.local, snapshot)
     return Plan(
         tuple(
             Desired(
@@ -47,7 +47,7 @@ def plan_properties(snapshot: Snapshot) -> Plan:
 
 def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The clusters of the federation that this one knows of, itself among them."""
-    federation = federation_of(snapshot)
+    federation = current_federation(snapshot)
     if federation is None:
         return ()
     return tuple(sorted({snapshot.local, *(m.cluster_id for m in federation.spec.members)}))
@@ -73,7 +73,7 @@ def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
 def _properties(
     cluster: ClusterId, before: ClusterProfileStatus, snapshot: Snapshot
 ) -> tuple[ProfileProperty, ...]:
-    claims = claims_of(snapshot, cluster)
+    claims = read_claims(snapshot, cluster)
     if claims is None:
         return before.properties
     told = {about.CLUSTER_ID: claims.cluster_id, about.CLUSTER_SET: claims.cluster_set}

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from hanse.features.federation.claims import claims_of, supervisors
+from hanse.features.federation.claims import possible_supervisors, read_claims
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
@@ -22,7 +22,7 @@ from hanse.model.naming import CLUSTER_ID
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
-GUIDE = "membership"
+FEATURE_NAME = "membership"
 TOKEN = "token"  # noqa: S105 - the name of a key
 CA = "ca.crt"
 ABANDONED = "hanse.dev/abandoned"
@@ -31,7 +31,7 @@ ABANDONED = "hanse.dev/abandoned"
 _PEM = b"-----BEGIN CERTIFICATE-----"
 
 
-class Fault(Struct, frozen=True):
+class MemberFault(Struct, frozen=True):
     """What is wrong with a member's entry, and how to mend it."""
 
     field: str
@@ -39,7 +39,7 @@ class Fault(Struct, frozen=True):
     message: str
 
 
-def federation_of(snapshot: Snapshot) -> Federation | None:
+def current_federation(snapshot: Snapshot) -> Federation | None:
     """The federation of this cluster: of several, which the webhook refuses, the oldest."""
     found = [
         f for f in snapshot.all(snapshot.local, Federation) if f.metadata.deletion_timestamp is None
@@ -56,18 +56,22 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     """Every member by its way; who has no federation or is no supervisor goes nowhere."""
     if _is_unserved(snapshot):
         return tuple(_kept(snapshot))
-    federation = federation_of(snapshot)
-    claims = claims_of(snapshot, snapshot.local)
+    federation = current_federation(snapshot)
+    claims = read_claims(snapshot, snapshot.local)
     if federation is None or claims is None or not claims.supervisor:
         return tuple(_handed_over(snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
-    gone = [AbandonedCluster(c) for c in abandoned_in(federation) if c not in named]
+    gone = [AbandonedCluster(c) for c in abandoned_clusters(federation) if c not in named]
     if claims.cluster_id not in ("", snapshot.local):
         text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
         return tuple(
             InvalidConnection(
-                GUIDE, m.cluster_id, f"spec.members[{i}].clusterID", "ClusterIDMismatch", text
+                FEATURE_NAME,
+                m.cluster_id,
+                f"spec.members[{i}].clusterID",
+                "ClusterIDMismatch",
+                text,
             )
             for i, m in enumerate(members)
         )
@@ -76,10 +80,10 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     return (*ways, *_still_leaving(federation, snapshot), *gone)
 
 
-def left_over(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
+def leaving_members(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
     """Members that the status still tells of, since nobody has left them for good."""
     named = {member.cluster_id for member in federation.spec.members}
-    gone = abandoned_in(federation)
+    gone = abandoned_clusters(federation)
     for state in federation.status.members:
         cluster = state.cluster_id
         if cluster in named or cluster in gone or not state.secret:
@@ -90,14 +94,14 @@ def left_over(federation: Federation, snapshot: Snapshot) -> Iterator[MemberStat
 
 def _still_leaving(federation: Federation, snapshot: Snapshot) -> Iterator[LeavingCluster]:
     """An agent that starts anew goes on leaving what the one before it had begun to leave."""
-    for state in left_over(federation, snapshot):
+    for state in leaving_members(federation, snapshot):
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
         way = _direction(0, entry, (), snapshot, {state.cluster_id: ()})
         if isinstance(way, ClusterConnection):
             yield LeavingCluster(way)
 
 
-def abandoned_in(federation: Federation) -> tuple[ClusterId, ...]:
+def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
     """The clusters that a person gave up."""
     told = federation.metadata.annotations.get(ABANDONED, "")
     return tuple(name.strip() for name in told.split(",") if name.strip())
@@ -112,14 +116,14 @@ def _kept(snapshot: Snapshot) -> Iterator[InvalidConnection]:
     """Whoever removes the kind has not asked to leave anybody: every way stays as it is."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):
-        yield InvalidConnection(GUIDE, cluster, "kind", "KindNotServed", text)
+        yield InvalidConnection(FEATURE_NAME, cluster, "kind", "KindNotServed", text)
 
 
 def _handed_over(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
     """Who ceases to supervise leaves members to other supervisors; the last one withdraws."""
     connected = snapshot.clusters(Role.MEMBER)
     others = [c for c in connected if c != snapshot.local]
-    if any((claims := claims_of(snapshot, c)) is not None and claims.supervisor for c in others):
+    if any((claims := read_claims(snapshot, c)) is not None and claims.supervisor for c in others):
         for cluster in connected:
             yield ReleasedCluster(cluster)
 
@@ -132,15 +136,15 @@ def _direction(
     order: dict[ClusterId, tuple[ClusterId, ...]],
 ) -> ClusterConnection | InvalidConnection:
     cluster, field = member.cluster_id, f"spec.members[{index}]"
-    fault = why_bad(index, member, members)
+    fault = entry_fault(index, member, members)
     secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
     if fault is None and cluster != snapshot.local:  # home needs no Secret of itself
-        fault = why_bad_secret(index, member, secret)
+        fault = secret_fault(index, member, secret)
     if fault is not None:
-        return InvalidConnection(GUIDE, cluster, fault.field, fault.reason, fault.message)
+        return InvalidConnection(FEATURE_NAME, cluster, fault.field, fault.reason, fault.message)
     data = secret.data if secret is not None else {}
     token = data.get(TOKEN, b"").decode("ascii", "replace").strip()
-    said = claims_of(snapshot, cluster)
+    said = read_claims(snapshot, cluster)
     turns = order[cluster]
     return ClusterConnection(
         cluster,
@@ -152,26 +156,26 @@ def _direction(
     )
 
 
-def why_bad(index: int, member: Member, members: tuple[Member, ...]) -> Fault | None:
+def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> MemberFault | None:
     """What is wrong with an entry as it stands, whatever its Secret holds."""
     field = f"spec.members[{index}]"
     earlier = members[:index]
     if not CLUSTER_ID.fullmatch(member.cluster_id):
         text = f"{member.cluster_id[:70]!r} is no DNS label; use small letters, digits and dashes"
-        return Fault(f"{field}.clusterID", "InvalidClusterID", text)
+        return MemberFault(f"{field}.clusterID", "InvalidClusterID", text)
     if member.cluster_id in {m.cluster_id for m in earlier}:
         text = f"{member.cluster_id!r} is named twice; give each member an id of its own"
-        return Fault(f"{field}.clusterID", "DuplicateClusterID", text)
-    if why := why_bad_url(member.server):
-        return Fault(f"{field}.server", "InvalidServer", f"{member.server[:100]!r} {why}")
+        return MemberFault(f"{field}.clusterID", "DuplicateClusterID", text)
+    if why := server_url_error(member.server):
+        return MemberFault(f"{field}.server", "InvalidServer", f"{member.server[:100]!r} {why}")
     twin = next((m for m in earlier if m.server.rstrip("/") == member.server.rstrip("/")), None)
     if twin is not None:
         text = f"{member.server!r} is also the server of {twin.cluster_id!r}; each has its own"
-        return Fault(f"{field}.server", "DuplicateServer", text)
+        return MemberFault(f"{field}.server", "DuplicateServer", text)
     return None
 
 
-def why_bad_url(server: str) -> str:
+def server_url_error(server: str) -> str:
     """Why a URL cannot be an API server's; empty when it can."""
     try:
         parts = urlsplit(server)
@@ -194,21 +198,23 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def why_bad_secret(index: int, member: Member, secret: Secret | None) -> Fault | None:
+def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFault | None:
     """What is wrong with a member's Secret."""
     field, name = f"spec.members[{index}].secret", f"Secret {SYSTEM}/{member.secret}"
     if secret is None:
         text = f"{name} does not exist; make it with the keys {TOKEN} and {CA}"
-        return Fault(field, "SecretMissing", text)
+        return MemberFault(field, "SecretMissing", text)
     token = secret.data.get(TOKEN, b"").strip()
     if not token:
         text = f"{name} has no key {TOKEN}; put the token of the member's ServiceAccount there"
-        return Fault(field, "TokenMissing", text)
+        return MemberFault(field, "TokenMissing", text)
     if not token.isascii() or not token.decode("ascii").isprintable():
-        return Fault(field, "InvalidToken", f"{TOKEN} in {name} is not one line of text")
+        return MemberFault(field, "InvalidToken", f"{TOKEN} in {name} is not one line of text")
     ca = secret.data.get(CA, b"")
     if ca and _PEM not in ca:
-        return Fault(field, "InvalidCertificate", f"{CA} in {name} holds no certificate in PEM")
+        return MemberFault(
+            field, "InvalidCertificate", f"{CA} in {name} holds no certificate in PEM"
+        )
     return None
 
 
@@ -216,7 +222,7 @@ def _order(
     snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> dict[ClusterId, tuple[ClusterId, ...]]:
     """For each member, who should lead it, best first: itself, or supervisors in turn."""
-    able = supervisors(snapshot, members)
+    able = possible_supervisors(snapshot, members)
     order: dict[ClusterId, tuple[ClusterId, ...]] = {}
     children = 0
     for member in members:

@@ -11,7 +11,7 @@ from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.federation import Federation
 from hanse.model.snapshot import Snapshot
 
-WRITTEN = "MembersWritten"
+MEMBERS_WRITTEN = "MembersWritten"
 
 PATIENCE = timedelta(seconds=10)
 """How long a refusal may last before people are told: kinds and rights come late, too."""
@@ -23,27 +23,29 @@ _TOLD_ELSEWHERE = (AntreaNetworkPolicy.kind, ClusterNetworkPolicy.kind)
 """Kinds that tell in records of their own where they are blocked, and why."""
 
 
-class Writing(Struct, frozen=True):
+class RefusalReport(Struct, frozen=True):
     """What is to be told of refused writes, if anything is, and when to look again."""
 
     told: tuple[Condition, ...] = ()
     again_after: timedelta | None = None
 
 
-def writing(federation: Federation, snapshot: Snapshot) -> Writing:
+def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
     """Refusals that last; once told, also that there are none any more."""
     refused = sorted(_refused(snapshot), key=lambda o: str((o.place.where, o.place.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= PATIENCE]
     young = [PATIENCE - age(o.since, snapshot.now) for o in refused if o not in lasting]
-    before = find(federation.status.conditions, WRITTEN)
+    before = find(federation.status.conditions, MEMBERS_WRITTEN)
     if lasting:
-        return Writing((condition(WRITTEN, False, "WriteRefused", _text(lasting)),), _next(young))
+        return RefusalReport(
+            (condition(MEMBERS_WRITTEN, False, "WriteRefused", _text(lasting)),), _next(young)
+        )
     if before is None or before.status == "True":
-        return Writing(again_after=_next(young))
+        return RefusalReport(again_after=_next(young))
     wait = max(CERTAIN - _seen_for(snapshot), *young, timedelta(0))
     if wait > timedelta(0):
-        return Writing(again_after=wait)
-    return Writing((condition(WRITTEN, True, "AllWritten"),))
+        return RefusalReport(again_after=wait)
+    return RefusalReport((condition(MEMBERS_WRITTEN, True, "AllWritten"),))
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:

@@ -7,9 +7,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import GUIDE, abandoned_in, federation_of, left_over
-from hanse.features.federation.refusals import Writing, writing
+from hanse.features.federation.claims import read_claims
+from hanse.features.federation.members import (
+    FEATURE_NAME,
+    abandoned_clusters,
+    current_federation,
+    leaving_members,
+)
+from hanse.features.federation.refusals import RefusalReport, refusal_report
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import (
     Abandonment,
@@ -44,14 +49,14 @@ MOST_NAMES = 100
 def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     """The status as a patch, and an Event for each condition that turned bad."""
     standing = federation.status
-    chosen = federation_of(snapshot)
+    chosen = current_federation(snapshot)
     first = chosen is None or chosen.metadata.name == federation.metadata.name
     supervises = _supervises(snapshot)
     members = tuple(_member_states(federation, snapshot)) if first and supervises else ()
-    own = own_leader(snapshot, federation)
+    own = local_leader(snapshot, federation)
     leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
     wanted = list(_conditions(federation, members, own, snapshot) if first else _second(chosen))
-    refused = writing(federation, snapshot) if first and supervises else Writing()
+    refused = refusal_report(federation, snapshot) if first and supervises else RefusalReport()
     wanted += refused.told
     told = FederationStatus(
         leaders=tuple(leaders),
@@ -79,7 +84,7 @@ def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[Abandoned
     """What stayed behind in clusters that were given up; it is written down once, and stays."""
     named = {member.cluster_id for member in federation.spec.members}
     standing = {a.cluster_id: a for a in federation.status.abandoned}
-    for cluster in sorted(set(abandoned_in(federation)) - named):
+    for cluster in sorted(set(abandoned_clusters(federation)) - named):
         left = snapshot.fact(Abandonment, cluster)
         known = standing.get(cluster)
         if left is not None:
@@ -115,7 +120,7 @@ def _wire(status: FederationStatus) -> dict[str, object]:
 
 
 def _supervises(snapshot: Snapshot) -> bool:
-    claims = claims_of(snapshot, snapshot.local)
+    claims = read_claims(snapshot, snapshot.local)
     return claims is not None and claims.supervisor
 
 
@@ -128,7 +133,7 @@ def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[Membe
         )
         if told := _state(entry, standing.get(member.cluster_id), snapshot):
             yield told
-    for state in left_over(federation, snapshot):
+    for state in leaving_members(federation, snapshot):
         if told := _state(replace(state, leaving=True), state, snapshot):
             yield told
 
@@ -154,7 +159,9 @@ def reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
     """Whether a member answers; None while nobody knows."""
     state = snapshot.fact(ClusterState, cluster)
     if state is None:
-        return False if snapshot.fact(InvalidConnection, (GUIDE, cluster)) is not None else None
+        return (
+            False if snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster)) is not None else None
+        )
     match state.phase:
         case Phase.CONNECTING:
             return None
@@ -174,7 +181,7 @@ def _leader(cluster: ClusterId, before: str, reachable: bool, snapshot: Snapshot
     return "" if not reachable and before == snapshot.local else before
 
 
-class OwnLeader(Struct, frozen=True):
+class LocalLeader(Struct, frozen=True):
     """Who leads this cluster, or that nobody does, or that it is too early to say."""
 
     name: ClusterId = ""
@@ -183,7 +190,7 @@ class OwnLeader(Struct, frozen=True):
     """When to look again."""
 
 
-def own_leader(snapshot: Snapshot, federation: Federation) -> OwnLeader:
+def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
     """Who leads this cluster, by the Lease that its leader renews here.
 
     Leaders follow each other, and the first one comes, within seconds: what is told stands for as
@@ -197,24 +204,24 @@ def own_leader(snapshot: Snapshot, federation: Federation) -> OwnLeader:
     if lease is None:
         born = federation.metadata.creation_timestamp or snapshot.now
         known = snapshot.synced(snapshot.local, Lease)
-        return _nobody(born, last, snapshot) if known else OwnLeader(last, known=False)
+        return _nobody(born, last, snapshot) if known else LocalLeader(last, known=False)
     pulse = snapshot.fact(Liveness, (snapshot.local, SYSTEM, snapshot.local))
     holder = cluster_of(lease.spec.holder_identity)
     if pulse is None:  # just started: nobody has been watched for long enough
-        return OwnLeader(holder if was_led else "", known=False)
-    return OwnLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, snapshot)
+        return LocalLeader(holder if was_led else "", known=False)
+    return LocalLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, snapshot)
 
 
-def _nobody(since: datetime, last: str, snapshot: Snapshot) -> OwnLeader:
+def _nobody(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
     """Nobody leads, if that has been so for long enough."""
     rest = SUCCESSION - age(since, snapshot.now)
     if rest <= timedelta(0):
-        return OwnLeader()
-    return OwnLeader(last, known=False, patience=rest)
+        return LocalLeader()
+    return LocalLeader(last, known=False, patience=rest)
 
 
 def _conditions(
-    federation: Federation, members: tuple[MemberState, ...], own: OwnLeader, snapshot: Snapshot
+    federation: Federation, members: tuple[MemberState, ...], own: LocalLeader, snapshot: Snapshot
 ) -> Iterator[Condition]:
     faults = list(_faults(federation, snapshot))
     if faults:
@@ -250,7 +257,7 @@ def _reach(
 
 
 def _why_away(cluster: ClusterId, snapshot: Snapshot) -> str:
-    bad = snapshot.fact(InvalidConnection, (GUIDE, cluster))
+    bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"
     state = snapshot.fact(ClusterState, cluster)
@@ -259,23 +266,25 @@ def _why_away(cluster: ClusterId, snapshot: Snapshot) -> str:
 
 def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConnection]:
     """What is wrong with what people wrote, each with its field."""
-    claims = claims_of(snapshot, snapshot.local)
+    claims = read_claims(snapshot, snapshot.local)
     wanted = federation.spec.cluster_set
     if claims is not None and wanted and claims.cluster_set not in ("", wanted):
         text = f"{wanted!r}, but ClusterClaim clusterset.k8s.io says {claims.cluster_set!r}"
         yield InvalidConnection(
-            GUIDE, snapshot.local, "spec.clusterSet", "ClusterSetMismatch", text
+            FEATURE_NAME, snapshot.local, "spec.clusterSet", "ClusterSetMismatch", text
         )
     for index, member in enumerate(federation.spec.members):
-        bad = snapshot.fact(InvalidConnection, (GUIDE, member.cluster_id))
+        bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, member.cluster_id))
         if bad is not None:
             yield bad
             continue
-        said = claims_of(snapshot, member.cluster_id)
+        said = read_claims(snapshot, member.cluster_id)
         if said is not None and said.cluster_id not in ("", member.cluster_id):
             field = f"spec.members[{index}].clusterID"
             text = f"the cluster at {member.server} says that it is {said.cluster_id!r}"
-            yield InvalidConnection(GUIDE, member.cluster_id, field, "ClusterIDMismatch", text)
+            yield InvalidConnection(
+                FEATURE_NAME, member.cluster_id, field, "ClusterIDMismatch", text
+            )
 
 
 def _second(chosen: Federation | None) -> Iterator[Condition]:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import TOKEN, federation_of
+from hanse.features.federation.members import TOKEN, current_federation
 from hanse.model.bearer import claims_of as token_says
 from hanse.model.facts import Answer, ClusterState, Phase, age
 from hanse.model.kinds.core import Secret
@@ -23,16 +23,16 @@ from hanse.model.snapshot import Snapshot
 PROVIDER = "token"
 """Asks a member for a token of an account: gives `token`."""
 
-FRESH = timedelta(minutes=1)
+ANSWER_MAX_AGE = timedelta(minutes=1)
 """How long a new token may take to be written."""
 
-LATER = timedelta(minutes=10)
+RETRY_AFTER = timedelta(minutes=10)
 """When to try again where no token was to be had."""
 
 _ACCOUNT = "system:serviceaccount:"
 
 
-class Life(Struct, frozen=True):
+class TokenLifetime(Struct, frozen=True):
     """A token of a ServiceAccount that ends."""
 
     namespace: str
@@ -41,9 +41,9 @@ class Life(Struct, frozen=True):
     left: timedelta
 
 
-def held_for(snapshot: Snapshot) -> Iterator[ClusterId]:
+def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
     """The members that this cluster holds tokens for, and uses them."""
-    federation, claims = federation_of(snapshot), claims_of(snapshot, snapshot.local)
+    federation, claims = current_federation(snapshot), claims_of(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
         for member in federation.spec.members:
             if member.cluster_id != snapshot.local:
@@ -73,24 +73,24 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
             ("replaces", former),
         ),
     )
-    question = Question(call, max_age=LATER)
+    question = Question(call, max_age=RETRY_AFTER)
     answer = snapshot.fact(Answer, call.id)
     token = str((answer.value or {}).get("token", "")) if answer is not None else ""
-    if answer is None or not token or age(answer.at, snapshot.now) >= FRESH:
-        return Plan(questions=(question,), again_after=LATER)
+    if answer is None or not token or age(answer.at, snapshot.now) >= ANSWER_MAX_AGE:
+        return Plan(questions=(question,), again_after=RETRY_AFTER)
     change = {"data": {TOKEN: b64encode(token.encode()).decode()}}
     place = ClusterObjectRef(snapshot.local, ref_of(secret))
-    return Plan(patches=(Patch(place, change),), again_after=LATER)
+    return Plan(patches=(Patch(place, change),), again_after=RETRY_AFTER)
 
 
 def _entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
-    federation = federation_of(snapshot)
-    if federation is None or cluster not in held_for(snapshot):
+    federation = current_federation(snapshot)
+    if federation is None or cluster not in clusters_with_tokens(snapshot):
         return None
     return next((m for m in federation.spec.members if m.cluster_id == cluster), None)
 
 
-def _life(secret: Secret | None, snapshot: Snapshot) -> Life | None:
+def _life(secret: Secret | None, snapshot: Snapshot) -> TokenLifetime | None:
     """How long a token holds; None where it never ends, or tells nothing of itself."""
     if secret is None:
         return None
@@ -100,4 +100,6 @@ def _life(secret: Secret | None, snapshot: Snapshot) -> Life | None:
     namespace, _, account = said.subject.removeprefix(_ACCOUNT).partition(":")
     if not said.subject.startswith(_ACCOUNT) or not account:
         return None
-    return Life(namespace, account, said.expires - said.issued, said.expires - snapshot.now)
+    return TokenLifetime(
+        namespace, account, said.expires - said.issued, said.expires - snapshot.now
+    )

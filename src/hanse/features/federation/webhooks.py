@@ -2,8 +2,8 @@
 
 import msgspec
 
-from hanse.features.federation.claims import claims_of
-from hanse.features.federation.members import federation_of, why_bad, why_bad_secret
+from hanse.features.federation.claims import read_claims
+from hanse.features.federation.members import current_federation, entry_fault, secret_fault
 from hanse.model.facts import KindServed
 from hanse.model.kinds import about
 from hanse.model.kinds.core import Secret
@@ -24,7 +24,7 @@ RESERVED = ("broker",)
 _UNREAD = Deny("Hanse has not read the Federations of this cluster yet; try again", 503)
 
 
-class ClaimHook:
+class ClusterClaimWebhook:
     """The id of a cluster stays while a Federation goes by it."""
 
     name = "cluster-claims"
@@ -45,7 +45,7 @@ class ClaimHook:
             return Allow()
         if _is_unread(snapshot):
             return _UNREAD
-        federation = federation_of(snapshot)
+        federation = current_federation(snapshot)
         if federation is None:
             return Allow()
         done = "deleted" if review.operation == "DELETE" else f"changed from {before!r}"
@@ -53,7 +53,7 @@ class ClaimHook:
         return Deny(f"{text} {federation.metadata.name} exists; delete that Federation first")
 
 
-class FederationHook:
+class FederationWebhook:
     """A cluster has one Federation, and its members can be what they are said to be."""
 
     name = "federations"
@@ -62,7 +62,7 @@ class FederationHook:
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if review.operation == "CREATE" and _is_unread(snapshot):
             return _UNREAD
-        standing = federation_of(snapshot)
+        standing = current_federation(snapshot)
         if (
             review.operation == "CREATE"
             and standing is not None
@@ -82,7 +82,7 @@ class FederationHook:
 
 
 def _judged(wanted: Federation, snapshot: Snapshot) -> Allow | Deny:
-    claims = claims_of(snapshot, snapshot.local)
+    claims = read_claims(snapshot, snapshot.local)
     named = wanted.spec.cluster_set
     if claims is not None and named and claims.cluster_set not in ("", named):
         return Deny(
@@ -96,18 +96,18 @@ def _judged(wanted: Federation, snapshot: Snapshot) -> Allow | Deny:
         if member.cluster_id in RESERVED:
             field = f"spec.members[{index}].clusterID"
             return Deny(f"{field}: {member.cluster_id!r} means the broker; choose another id", 422)
-        if fault := why_bad(index, member, members):
+        if fault := entry_fault(index, member, members):
             return Deny(f"{fault.field}: {fault.message}", 422)
         secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
         away = member.cluster_id != snapshot.local
-        if away and (fault := why_bad_secret(index, member, secret)) is not None:
+        if away and (fault := secret_fault(index, member, secret)) is not None:
             warnings.append(f"{fault.field}: {fault.message}")
     return Allow(warnings=tuple(warnings))
 
 
 def _second_id(review: Review, after: str | None, snapshot: Snapshot) -> Allow | Deny:
     """Refuse another id beside the one there is."""
-    claims = claims_of(snapshot, snapshot.local)
+    claims = read_claims(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
     if after is None or not known or known == after:
         return Allow()
@@ -142,4 +142,4 @@ def _is_unread(snapshot: Snapshot) -> bool:
     return not absent and not snapshot.listed(snapshot.local, Federation)
 
 
-HOOKS = (ClaimHook(), FederationHook())
+WEBHOOKS = (ClusterClaimWebhook(), FederationWebhook())

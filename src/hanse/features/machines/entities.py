@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from hanse.features.machines.machine import Machine, Source, machine_of, offer_of
-from hanse.features.machines.names import ENTITY_SERVICE, MACHINE
-from hanse.features.machines.service import machines_of, union
+from hanse.features.machines.machine import Machine, Source, parse_machine, parse_service_tags
+from hanse.features.machines.names import MACHINE, SERVICE_LABEL
+from hanse.features.machines.service import list_machines, union
 from hanse.model.kinds.antrea import (
     EntityEndpoint,
     EntityPort,
@@ -28,11 +28,11 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
     """The entity of one machine, whether it is a Service or not."""
     if source is None:
         return Plan()
-    machine = machine_of(source)
-    offer = offer_of(machine)
-    labels = {**labels_of(machine.tags), MACHINE: _value(machine.name)}
+    machine = parse_machine(source)
+    offer = parse_service_tags(machine)
+    labels = {**valid_labels(machine.tags), MACHINE: _value(machine.name)}
     if offer.service:
-        labels[ENTITY_SERVICE] = offer.service
+        labels[SERVICE_LABEL] = offer.service
     entity = ExternalEntity(
         metadata=Meta(
             name=unique("vm", machine.name, str(machine.kind)),
@@ -52,7 +52,7 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
 
 def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEntity | None:
     """The entity of a VM Service: all its running machines at once."""
-    several = machines_of(name, namespace, snapshot)
+    several = list_machines(name, namespace, snapshot)
     endpoints = tuple(e for m, _ in several if m.running for e in _endpoints(m))
     if not endpoints:
         return None
@@ -60,7 +60,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
         metadata=Meta(
             name=unique("vm-service", name),
             namespace=namespace,
-            labels={ENTITY_SERVICE: name},
+            labels={SERVICE_LABEL: name},
         ),
         spec=ExternalEntitySpec(
             endpoints=endpoints,
@@ -73,7 +73,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
     )
 
 
-def labels_of(tags: Mapping[str, str]) -> dict[str, str]:
+def valid_labels(tags: Mapping[str, str]) -> dict[str, str]:
     """The tags that can be labels."""
     return {
         name: value

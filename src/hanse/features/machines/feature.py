@@ -5,9 +5,15 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from hanse.features.machines.entities import plan_machine, service_entity
-from hanse.features.machines.machine import BY_SERVICE, SOURCES, Source, machine_of, offer_of
+from hanse.features.machines.machine import (
+    BY_SERVICE,
+    SOURCES,
+    Source,
+    parse_machine,
+    parse_service_tags,
+)
 from hanse.features.machines.service import plan_service
-from hanse.features.machines.status import told_on_machine
+from hanse.features.machines.status import machine_status_plan
 from hanse.model.facts import KindServed, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
@@ -67,18 +73,18 @@ class Machines:
         plan = plan_machine(source, snapshot) if entities else Plan()
         if source is None:
             return plan
-        machine = machine_of(source)
-        offer = offer_of(machine)
+        machine = parse_machine(source)
+        offer = parse_service_tags(machine)
         if offer.service:
             return plan  # the Service's own decision tells how it went
-        telling = told_on_machine(machine, offer, "", snapshot)
+        telling = machine_status_plan(machine, offer, "", snapshot)
         return replace(plan, patches=telling.patches, events=telling.events)
 
 
 def _keys_of(obj: object) -> Iterator[Key]:
     if isinstance(obj, SOURCES):
         yield _machine_key(obj)
-        service = offer_of(machine_of(obj)).service
+        service = parse_service_tags(parse_machine(obj)).service
         if service:
             yield Key(SERVICE, service, obj.metadata.namespace)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct
 
-from hanse.features.machines.names import PORTS, SERVICE
+from hanse.features.machines.names import PORTS_TAG, SERVICE
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.discovery import family_of
 from hanse.model.kinds.federation import VirtualMachine
@@ -46,10 +46,10 @@ class Machine(Struct, frozen=True):
     @property
     def hostname(self) -> str:
         """The machine's name as part of a DNS name."""
-        return label_of(self.name)
+        return dns_label(self.name)
 
 
-class Offer(Struct, frozen=True):
+class ServiceTags(Struct, frozen=True):
     """What a machine's tags ask for: a Service's name, its ports, and what is wrong with them."""
 
     service: str = ""
@@ -57,7 +57,7 @@ class Offer(Struct, frozen=True):
     faults: tuple[str, ...] = ()
 
 
-def machine_of(source: Source) -> Machine:
+def parse_machine(source: Source) -> Machine:
     """A machine as its source describes it."""
     meta = source.metadata
     told: list[tuple[str, str]]
@@ -92,13 +92,13 @@ def machine_of(source: Source) -> Machine:
     )
 
 
-def offer_of(machine: Machine) -> Offer:
+def parse_service_tags(machine: Machine) -> ServiceTags:
     """What a machine's tags ask for; nothing where it is no Service."""
     wished = spelled(machine.tags, SERVICE)
     if wished is None:
-        return Offer()
+        return ServiceTags()
     faults: list[str] = []
-    name = wished or label_of(machine.id)
+    name = wished or dns_label(machine.id)
     if not is_service_name(name):
         faults.append(
             f"tag {spelling_in(machine.tags, SERVICE)}: {name[:63]!r} cannot be the name of a "
@@ -106,19 +106,19 @@ def offer_of(machine: Machine) -> Offer:
         )
         name = ""
     ports: list[Port] = []
-    for text in (spelled(machine.tags, PORTS) or "").split(","):
+    for text in (spelled(machine.tags, PORTS_TAG) or "").split(","):
         if text.strip():
             port = _port(text.strip())
             if port is None:
-                tag = spelling_in(machine.tags, PORTS)
+                tag = spelling_in(machine.tags, PORTS_TAG)
                 faults.append(f"tag {tag}: {text.strip()[:63]!r} is not like http:80/TCP")
             else:
                 ports.append(port)
-    return Offer(name, tuple(ports), tuple(faults))
+    return ServiceTags(name, tuple(ports), tuple(faults))
 
 
 def _service_of(source: Source) -> Iterator[str]:
-    service = offer_of(machine_of(source)).service
+    service = parse_service_tags(parse_machine(source)).service
     if service:
         yield f"{source.metadata.namespace}/{service}"
 
@@ -129,7 +129,7 @@ BY_SERVICE: dict[type[Source], Index[Any]] = {
 """Machines by the Service that they ask to be."""
 
 
-def label_of(text: str) -> str:
+def dns_label(text: str) -> str:
     """A text as a name that every API server takes; another text gives another name."""
     plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
     label = plain if plain[:1].isalpha() else f"vm-{plain}".rstrip("-")

@@ -2,17 +2,17 @@
 
 SERVICE = "svc"
 """The tag that makes a machine a Service, in any spelling of the domain: its value names it."""
-PORTS = "ports"
+PORTS_TAG = "ports"
 """The tag that tells its ports: `http:80/TCP,dns:53/UDP`."""
-FEDERATING = ("svc.global.federated", "svc.federated")
+FEDERATION_TAGS = ("svc.global.federated", "svc.federated")
 """Tags that stand as annotations on the VM Service, too."""
 
-OF_MACHINES = "vm.antreaplus.vmware-tanzu.com"
+VM_SERVICE = "vm.antreaplus.vmware-tanzu.com"
 """Annotation of every VM Service."""
 
-US = "machines.hanse.dev"
+DOMAIN = "machines.hanse.dev"
 
-MACHINE = f"{US}/machine"
+MACHINE = f"{DOMAIN}/machine"
 """Label of ExternalEntities: the machine that one stands for."""
-ENTITY_SERVICE = f"{US}/service"
+SERVICE_LABEL = f"{DOMAIN}/service"
 """Label of ExternalEntities: the VM Service that one belongs to."""

@@ -6,13 +6,13 @@ from hanse.features.machines.machine import (
     BY_SERVICE,
     SOURCES,
     Machine,
-    Offer,
     Port,
-    machine_of,
-    offer_of,
+    ServiceTags,
+    parse_machine,
+    parse_service_tags,
 )
-from hanse.features.machines.names import FEDERATING, OF_MACHINES, US
-from hanse.features.machines.status import told_on_machines, told_on_service
+from hanse.features.machines.names import DOMAIN, FEDERATION_TAGS, VM_SERVICE
+from hanse.features.machines.status import machines_status_plan, name_conflict_plan
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
@@ -35,22 +35,24 @@ MOST_ENDPOINTS = 100
 _READY = EndpointConditions(ready=True)
 
 
-def machines_of(service: str, namespace: str, snapshot: Snapshot) -> list[tuple[Machine, Offer]]:
+def list_machines(
+    service: str, namespace: str, snapshot: Snapshot
+) -> list[tuple[Machine, ServiceTags]]:
     """The machines that ask to be one Service, running or not, in one order."""
-    found: list[tuple[Machine, Offer]] = []
+    found: list[tuple[Machine, ServiceTags]] = []
     for kind in SOURCES:
         for source in snapshot.by(snapshot.local, BY_SERVICE[kind], f"{namespace}/{service}"):
-            machine = machine_of(source)
-            found.append((machine, offer_of(machine)))
+            machine = parse_machine(source)
+            found.append((machine, parse_service_tags(machine)))
     return sorted(found, key=lambda pair: (pair[0].name, pair[0].kind))
 
 
 def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     """The VM Service of one name; none where no machine asks for it any more."""
-    several = machines_of(key.name, key.namespace, snapshot)
+    several = list_machines(key.name, key.namespace, snapshot)
     standing = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if not several:
-        return told_on_service(standing, "", snapshot)
+        return name_conflict_plan(standing, "", snapshot)
     ports = union(offer.ports for _, offer in several)
     if standing is not None and _must_be_made_anew(standing, ports):
         return Plan()
@@ -58,11 +60,11 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     sources = frozenset({snapshot.local})
     desired = [Desired(_service(key, several, ports), snapshot.local, sources=sources)]
     desired += [
-        Desired(piece, snapshot.local, step=1, sources=sources)
-        for piece in _slices(key, running, ports)
+        Desired(endpoint_slice, snapshot.local, step=1, sources=sources)
+        for endpoint_slice in _slices(key, running, ports)
     ]
-    telling = told_on_machines(key, several, snapshot)
-    in_the_way = told_on_service(standing, several[0][0].name, snapshot)
+    telling = machines_status_plan(key, several, snapshot)
+    in_the_way = name_conflict_plan(standing, several[0][0].name, snapshot)
     return Plan(
         tuple(desired),
         patches=(*telling.patches, *in_the_way.patches),
@@ -92,16 +94,18 @@ def union(several: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
 
 def _must_be_made_anew(standing: Service, ports: Sequence[Port]) -> bool:
     """Whether a Service of ours has an address and must have none, or the other way round."""
-    return OF_MACHINES in standing.metadata.annotations and standing.headless == bool(ports)
+    return VM_SERVICE in standing.metadata.annotations and standing.headless == bool(ports)
 
 
-def _service(key: Key, several: Sequence[tuple[Machine, Offer]], ports: Sequence[Port]) -> Service:
+def _service(
+    key: Key, several: Sequence[tuple[Machine, ServiceTags]], ports: Sequence[Port]
+) -> Service:
     """Without ports the Service has no address of its own: its name leads to the machines."""
     return Service(
         metadata=Meta(
             name=key.name,
             namespace=key.namespace,
-            annotations={**_carried(machine for machine, _ in several), OF_MACHINES: "true"},
+            annotations={**_carried(machine for machine, _ in several), VM_SERVICE: "true"},
         ),
         spec=ServiceSpec(
             cluster_ip="" if ports else "None",
@@ -115,7 +119,7 @@ def _carried(machines: Iterable[Machine]) -> dict[str, str]:
     """The federation's tags of the first machine that has them."""
     marks: dict[str, str] = {}
     for machine in machines:
-        for name in (s for mark in FEDERATING for s in spellings(mark)):
+        for name in (s for mark in FEDERATION_TAGS for s in spellings(mark)):
             if name in machine.tags:
                 marks.setdefault(name, machine.tags[name])
     return marks
@@ -137,7 +141,7 @@ def _slices(
                 metadata=Meta(
                     name=unique(key.name, "vm", family, str(start)),
                     namespace=key.namespace,
-                    labels={KUBE_SERVICE: key.name, MANAGED_BY: US},
+                    labels={KUBE_SERVICE: key.name, MANAGED_BY: DOMAIN},
                 ),
                 address_type=family,
                 endpoints=tuple(endpoints[start : start + MOST_ENDPOINTS]),

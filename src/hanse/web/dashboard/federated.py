@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from hanse.features.federated.names import FEDERATED
-from hanse.features.federated.records import BY_SERVICE, Record, joined_by
+from hanse.features.federated.records import BY_SERVICE, Record, read_record
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
@@ -54,7 +54,7 @@ class Federated:
 def _records(key: str, sights: Sights) -> Iterable[Record]:
     for where in sights.clusters:
         for told in sights.by(where, BY_SERVICE, key):
-            joined = joined_by(told, where)
+            joined = read_record(told, where)
             if joined is not None:
                 yield joined.record
 
