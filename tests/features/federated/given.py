@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import RECORD_TOPIC, SERVICE_TOPIC, member_topic
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import (
     Backends,
     MemberPort,
-    Record,
+    MemberRecord,
     read_record,
     record_configmap,
 )
@@ -43,7 +43,7 @@ GLOBAL_MARK = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED_MARK = "svc.federated.antreaplus.vmware.com"
 HERE = "lubeck"
 SHOP = "shop"
-WEB = Federated(SYSTEM, "web")
+WEB = FederatedName(SYSTEM, "web")
 
 
 def service(
@@ -116,13 +116,13 @@ def record(
     ports: Sequence[MemberPort] = (MemberPort(port=80, name="http"),),
     name: str = "",
     space: str = SHOP,
-    federated: Federated = WEB,
+    federated: FederatedName = WEB,
     **fields: Any,
-) -> Record:
+) -> MemberRecord:
     """What a cluster's leader says of a member Service there."""
     served = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports)
     backends = (Backends("a", "IPv4", served, ready=tuple(addresses)),) if addresses else ()
-    return Record(
+    return MemberRecord(
         cluster=of,
         kind="Service",
         namespace=space,
@@ -135,7 +135,7 @@ def record(
     )
 
 
-def kept(told: Record, *, age: float = 1) -> ConfigMap:
+def kept(told: MemberRecord, *, age: float = 1) -> ConfigMap:
     """A record as its member holds it, some seconds old."""
     return stored(record_configmap(told), age=age)
 
@@ -174,7 +174,7 @@ def recording(name: str = "web-here", member_: ClusterId = HERE, space: str = SH
     return Key(member_topic(RECORD_TOPIC, member_), name, space)
 
 
-def serving(member_: ClusterId = HERE, of: Federated = WEB) -> Key:
+def serving(member_: ClusterId = HERE, of: FederatedName = WEB) -> Key:
     return Key(member_topic(SERVICE_TOPIC, member_), of.name, of.namespace)
 
 
@@ -183,7 +183,7 @@ def wanted(plan: Plan, kind: type[K]) -> list[K]:
     return [d.object for d in plan.desired if isinstance(d.object, kind)]
 
 
-def told_by(plan: Plan, where: ClusterId = HERE) -> list[Record]:
+def told_by(plan: Plan, where: ClusterId = HERE) -> list[MemberRecord]:
     """The records that a plan writes."""
     found = [read_record(stored(c), where) for c in wanted(plan, ConfigMap)]
     return [j.record for j in found if j is not None]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, MANAGED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort
@@ -121,7 +121,7 @@ def test_members_of_two_families_have_slices_of_each() -> None:
 
 
 def test_a_service_of_a_namespace_stands_only_where_that_is() -> None:
-    of = Federated("harbour", "web")
+    of = FederatedName("harbour", "web")
     told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of, space="harbour"))]}
 
     assert planned(serving(of=of), seen(told)) == Plan()
@@ -432,7 +432,7 @@ def test_a_federated_service_is_a_group_where_groups_are_served() -> None:
 
 
 def test_the_group_of_a_namespaced_service_tells_its_namespace() -> None:
-    of = Federated(SHOP, "web")
+    of = FederatedName(SHOP, "web")
     told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of))]}
     plan = planned(serving(of=of), seen(told, facts=[served(ClusterGroup), served(Group)]))
 

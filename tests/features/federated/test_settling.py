@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.federated.records import Backends, MemberPort, Record
+from hanse.features.federated.records import Backends, MemberPort, MemberRecord
 from hanse.model.facts import KindServed
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Protocol
@@ -19,7 +19,7 @@ PROTOCOLS: st.SearchStrategy[Protocol] = st.sampled_from(("TCP", "UDP"))
 
 
 @st.composite
-def records(draw: st.DrawFn, of: ClusterId) -> Record:
+def records(draw: st.DrawFn, of: ClusterId) -> MemberRecord:
     """A member Service with some ports and some endpoints of each family."""
     ports = draw(
         st.lists(

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.records import Backends, MemberPort, Record, record_configmap
+from hanse.features.federated.records import Backends, MemberPort, MemberRecord, record_configmap
 from hanse.features.gslb.feature import Gslb
 from hanse.features.networks.feature import Networks as NetworksFeature
 from hanse.features.networks.names import NETWORK, TENANT
@@ -66,7 +66,9 @@ def seen_by(feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Objec
 
 def record(where: str, *ready: str) -> Object:
     backends = (Backends("own", "IPv4", ready=ready),)
-    told = Record(where, "Service", "shop", "web", "antrea-plus-system", "web", (MemberPort(80),))
+    told = MemberRecord(
+        where, "Service", "shop", "web", "antrea-plus-system", "web", (MemberPort(80),)
+    )
     return record_configmap(msgspec.structs.replace(told, backends=backends))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from hanse.features.federated.join_requests import Federated, Joinable, join_request
+from hanse.features.federated.join_requests import FederatedName, Joinable, join_request
 from hanse.model.kinds.core import Service, ServicePort
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
@@ -51,15 +51,15 @@ def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
     return AntreaManifests(tuple(objects), tuple(notes))
 
 
-def _members(held: MigratedObjects, namespace: str) -> dict[Federated, list[Joinable]]:
-    found: dict[Federated, list[Joinable]] = {}
+def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[Joinable]]:
+    found: dict[FederatedName, list[Joinable]] = {}
     for obj in (*held.services, *held.native):
         if not isinstance(obj, Service | NativeService):
             continue
         if isinstance(obj, Service) and obj.spec.type == "ExternalName":
             continue
         for federated in join_request(obj).joins:
-            place = Federated(
+            place = FederatedName(
                 namespace if federated.namespace == SYSTEM else federated.namespace, federated.name
             )
             found.setdefault(place, []).append(obj)
@@ -67,7 +67,7 @@ def _members(held: MigratedObjects, namespace: str) -> dict[Federated, list[Join
 
 
 def _standing_for(
-    federated: Federated, members: Sequence[Joinable], held: MigratedObjects, notes: list[str]
+    federated: FederatedName, members: Sequence[Joinable], held: MigratedObjects, notes: list[str]
 ) -> Iterator[Wire]:
     """What must be there for the export to have something to export."""
     first = members[0]
@@ -79,8 +79,8 @@ def _standing_for(
         yield _service(federated, first.spec.ports, first.spec.selector)
         return
     notes.append(
-        f"Service {federated}: its endpoints are as they were when this was written, since no selector "
-        f"reaches {', '.join(_called(m) for m in members)}"
+        f"Service {federated}: its endpoints are as they were when this was written, since no "
+        f"selector reaches {', '.join(_called(m) for m in members)}"
     )
     yield _service(federated, _union(members), {})
     for member in members:
@@ -91,7 +91,9 @@ def _called(member: Joinable) -> str:
     return f"{type(member).kind.name} {member.metadata.namespace}/{member.metadata.name}"
 
 
-def _service(federated: Federated, ports: Iterable[ServicePort], selector: dict[str, str]) -> Wire:
+def _service(
+    federated: FederatedName, ports: Iterable[ServicePort], selector: dict[str, str]
+) -> Wire:
     spec: Wire = {
         "ports": [
             {
@@ -120,7 +122,7 @@ def _union(members: Iterable[Joinable]) -> Iterator[ServicePort]:
                 yield ServicePort(port=port.port, name=port.name, protocol=port.protocol)
 
 
-def _endpoints(federated: Federated, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
+def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
     meta = member.metadata
     if isinstance(member, NativeService):
         for interface in held.interfaces:
@@ -161,7 +163,7 @@ def _port_name(name: str, number: int, protocol: str) -> str:
     return name or f"{protocol.lower()}-{number}"
 
 
-def _piece(federated: Federated, slot: str, told: Wire) -> Wire:
+def _piece(federated: FederatedName, slot: str, told: Wire) -> Wire:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

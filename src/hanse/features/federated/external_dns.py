@@ -5,10 +5,10 @@ from itertools import chain, zip_longest
 
 from msgspec import Struct
 
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import EXTERNAL_DNS, MANAGED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
-from hanse.features.federated.records import Record
+from hanse.features.federated.records import MemberRecord
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import family_of
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
@@ -28,8 +28,8 @@ class ExternalHostname(Struct, frozen=True):
 
 
 def external_hostname(
-    federated: Federated,
-    records: Iterable[Record],
+    federated: FederatedName,
+    records: Iterable[MemberRecord],
     standing: Service | None,
     options: FederatedOptions,
 ) -> ExternalHostname:
@@ -62,7 +62,7 @@ def target_annotations(outside: ExternalHostname, targets: Sequence[str]) -> dic
     return {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
 
 
-def external_targets(records: Sequence[Record]) -> tuple[str, ...]:
+def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
     """Where members are reached from outside, each member in turn; a name only where no address is.
 
     An address cannot stand beside a name, which would be a CNAME.
@@ -79,7 +79,7 @@ def external_targets(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(names[:1])
 
 
-def dns_endpoint(federated: Federated, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
+def dns_endpoint(federated: FederatedName, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
     """The same as records of their own, for those who let ExternalDNS read these."""
     by_type: dict[str, list[str]] = {}
     for target in targets:

@@ -7,7 +7,7 @@ from hanse.features.federated.federated_service import plan_service
 from hanse.features.federated.join_requests import (
     JOINING_SERVICES,
     NATIVE_SERVICES,
-    Federated,
+    FederatedName,
     Joinable,
     join_request,
 )
@@ -156,7 +156,7 @@ def _woken_by_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
                 yield from _members_of(federated, member, snapshot)
 
 
-def _members_of(federated: Federated, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+def _members_of(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The records of a member that have a say in a federated Service."""
     for told in snapshot.by(member, BY_SERVICE, str(federated)):
         found = read_record(told, member)
@@ -177,7 +177,7 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         case WriteOutcome(place) if place.ref.kind == Service.kind and is_led(
             place.where, snapshot
         ):
-            yield service_key(Federated(place.ref.namespace, place.ref.name), place.where)
+            yield service_key(FederatedName(place.ref.namespace, place.ref.name), place.where)
         case _:
             return
 
@@ -213,7 +213,7 @@ def _all_in(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
         yield service_key(federated, member)
 
 
-def _all_federated(snapshot: Snapshot) -> set[Federated]:
+def _all_federated(snapshot: Snapshot) -> set[FederatedName]:
     return {
         federated
         for member in members(snapshot)
@@ -222,7 +222,7 @@ def _all_federated(snapshot: Snapshot) -> set[Federated]:
     }
 
 
-def _federated_in(namespace: str, snapshot: Snapshot) -> set[Federated]:
+def _federated_in(namespace: str, snapshot: Snapshot) -> set[FederatedName]:
     return {
         federated
         for member in members(snapshot)
@@ -231,11 +231,11 @@ def _federated_in(namespace: str, snapshot: Snapshot) -> set[Federated]:
     }
 
 
-def _federated_by(told: ConfigMap) -> Federated | None:
+def _federated_by(told: ConfigMap) -> FederatedName | None:
     labels = told.metadata.labels
     if RECORD not in labels or RECORD_NAMESPACE not in labels:
         return None
-    return Federated(labels[RECORD_NAMESPACE], labels[RECORD])
+    return FederatedName(labels[RECORD_NAMESPACE], labels[RECORD])
 
 
 def _recording_key(obj: Joinable, member: ClusterId) -> Key:

@@ -13,7 +13,7 @@ from hanse.features.federated.external_dns import (
     target_annotations,
 )
 from hanse.features.federated.groups import address_groups
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.members import (
     all_records_complete,
     has_complete_records,
@@ -26,7 +26,7 @@ from hanse.features.federated.members import (
 from hanse.features.federated.merge import MergedService, merge
 from hanse.features.federated.names import CLUSTER, FEDERATED, topic_member
 from hanse.features.federated.options import FederatedOptions
-from hanse.features.federated.records import Origin, Record
+from hanse.features.federated.records import MemberRecord, Origin
 from hanse.features.federated.slices import (
     GENERATED_SLICES,
     MemberEndpoints,
@@ -51,10 +51,10 @@ from hanse.model.snapshot import Snapshot
 class _Here(Struct, frozen=True):
     """One federated Service as it will be in one member."""
 
-    federated: Federated
+    federated: FederatedName
     member: ClusterId
     merged: MergedService
-    records: tuple[Record, ...]
+    records: tuple[MemberRecord, ...]
     """Of members that are part of it, the first to join first."""
     slices: tuple[EndpointSlice, ...]
     kept: tuple[EndpointSlice, ...]
@@ -71,7 +71,7 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
-    federated = Federated(key.namespace, key.name)
+    federated = FederatedName(key.namespace, key.name)
     standing = snapshot.get(member, Service, federated.name, federated.namespace)
     if not _has_place(federated, member, snapshot):
         return Plan()
@@ -89,14 +89,14 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
     return _told_of_name(here, snapshot, _in_the_way(here, snapshot), Plan(tuple(desired)))
 
 
-def _has_place(federated: Federated, member: ClusterId, snapshot: Snapshot) -> bool:
+def _has_place(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether the namespace is there; where it is not, the Service is left out."""
     space = snapshot.get(member, Namespace, federated.namespace)
     return space is not None and not space.terminating
 
 
 def _gathered(
-    federated: Federated,
+    federated: FederatedName,
     member: ClusterId,
     snapshot: Snapshot,
     standing: Service | None,
@@ -135,7 +135,7 @@ def _gathered(
     )
 
 
-def _is_out_of_sight(cluster: ClusterId, federated: Federated, snapshot: Snapshot) -> bool:
+def _is_out_of_sight(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
     """Whether what came from a cluster stands, since nobody can say that it ended."""
     if has_left(cluster, snapshot):
         return False
@@ -145,7 +145,7 @@ def _is_out_of_sight(cluster: ClusterId, federated: Federated, snapshot: Snapsho
 
 
 def _part(
-    record: Record, member: ClusterId, snapshot: Snapshot, joined_as: Origin
+    record: MemberRecord, member: ClusterId, snapshot: Snapshot, joined_as: Origin
 ) -> MemberEndpoints:
     """A member Service's endpoints as this cluster reaches them: its own, by their pods."""
     if record.cluster == member and record.kind == "Service":
@@ -209,8 +209,8 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
         return ""
     first = here.merged.members[0]
     return (
-        f"this Service has the name of the federated Service {here.federated}, which {first} joins: it is "
-        "left alone, and the federated one is not in this cluster until one of them is renamed"
+        f"this Service has the name of the federated Service {here.federated}, which {first} "
+        "joins: it is left alone, and the federated one is not in this cluster until one of them is renamed"
     )
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Object
 
 
 def address_groups(
-    federated: Federated, addresses: Iterable[str], kinds: Iterable[type[Object]]
+    federated: FederatedName, addresses: Iterable[str], kinds: Iterable[type[Object]]
 ) -> Iterator[ClusterGroup | Group]:
     """The group for policies of a cluster, and the one for policies of the Service's namespace."""
     spec = GroupSpec(
@@ -25,7 +25,7 @@ def address_groups(
         yield Group(metadata=Meta(name=federated.name, namespace=federated.namespace), spec=spec)
 
 
-def cluster_group_name(federated: Federated) -> str:
+def cluster_group_name(federated: FederatedName) -> str:
     """`NAME` for a global federated Service, `NAME.NAMESPACE` for one of a namespace."""
     return (
         federated.name

@@ -15,7 +15,7 @@ from hanse.model.spelling import spelled, spelling_in
 Joinable: TypeAlias = Service | NativeService
 
 
-class Federated(Struct, frozen=True, order=True):
+class FederatedName(Struct, frozen=True, order=True):
     """A federated Service, by the name that it has in every member."""
 
     namespace: str
@@ -28,7 +28,7 @@ class Federated(Struct, frozen=True, order=True):
 class JoinRequest(Struct, frozen=True):
     """What an object asks for: federated Services to join, and names that cannot be."""
 
-    joins: tuple[Federated, ...] = ()
+    joins: tuple[FederatedName, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
@@ -41,14 +41,14 @@ def join_request(obj: Joinable) -> JoinRequest:
     marks = obj.metadata.annotations
     if FEDERATED in marks:
         return JoinRequest()
-    joins: dict[Federated, None] = {}
+    joins: dict[FederatedName, None] = {}
     faults: list[str] = []
     for mark, namespace in ((GLOBAL, SYSTEM), (NAMESPACED, obj.metadata.namespace)):
         name = spelled(marks, mark)
         if name is None:
             continue
         if is_service_name(name):
-            joins[Federated(namespace, name)] = None
+            joins[FederatedName(namespace, name)] = None
         else:
             faults.append(
                 f"annotation {spelling_in(marks, mark)}: {name[:63]!r} cannot be the name of a "

@@ -10,14 +10,19 @@ from hanse.features.federated.backends import (
     service_ports,
     unreachable_reason,
 )
-from hanse.features.federated.join_requests import Federated, Joinable, JoinRequest, join_request
+from hanse.features.federated.join_requests import (
+    FederatedName,
+    Joinable,
+    JoinRequest,
+    join_request,
+)
 from hanse.features.federated.members import all_records_complete, is_led, list_records
 from hanse.features.federated.merge import merge
 from hanse.features.federated.names import EXTERNAL_DNS, topic_member
 from hanse.features.federated.records import (
     SCHEMA,
     Backends,
-    Record,
+    MemberRecord,
     read_record,
     record_configmap,
 )
@@ -102,10 +107,10 @@ def _reach(
 
 
 def _record(
-    obj: Joinable, federated: Federated, member: ClusterId, reach: ResolvedBackends
-) -> Record:
+    obj: Joinable, federated: FederatedName, member: ClusterId, reach: ResolvedBackends
+) -> MemberRecord:
     meta = obj.metadata
-    return Record(
+    return MemberRecord(
         cluster=member,
         kind="NativeService" if isinstance(obj, NativeService) else "Service",
         namespace=meta.namespace,
@@ -139,7 +144,7 @@ def _told_before(
 
 
 def _left_out(
-    obj: Joinable, joins: Sequence[Federated], member: ClusterId, snapshot: Snapshot
+    obj: Joinable, joins: Sequence[FederatedName], member: ClusterId, snapshot: Snapshot
 ) -> list[tuple[str, str]]:
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
     identity = (member, kind, obj.metadata.namespace, obj.metadata.name)

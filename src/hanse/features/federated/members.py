@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import SERVICE_TOPIC, member_topic
-from hanse.features.federated.records import BY_SERVICE, Joined, has_newer_schema, read_record
+from hanse.features.federated.records import BY_SERVICE, StoredRecord, has_newer_schema, read_record
 from hanse.model.facts import ClusterState, Departed, KindServed, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
@@ -54,7 +54,7 @@ def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
     return state is not None and state.phase is Phase.LEAVING
 
 
-def list_records(federated: Federated, snapshot: Snapshot) -> list[Joined]:
+def list_records(federated: FederatedName, snapshot: Snapshot) -> list[StoredRecord]:
     """Every sound record of one federated Service."""
     return [
         found
@@ -64,7 +64,7 @@ def list_records(federated: Federated, snapshot: Snapshot) -> list[Joined]:
     ]
 
 
-def unreadable_members(federated: Federated, snapshot: Snapshot) -> frozenset[ClusterId]:
+def unreadable_members(federated: FederatedName, snapshot: Snapshot) -> frozenset[ClusterId]:
     """Members whose word on a federated Service is of a later version than we can read."""
     return frozenset(
         member
@@ -80,6 +80,6 @@ def serves(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     return served is not None and served.served
 
 
-def service_key(federated: Federated, member: ClusterId) -> Key:
+def service_key(federated: FederatedName, member: ClusterId) -> Key:
     """The decision about one federated Service in one member."""
     return Key(member_topic(SERVICE_TOPIC, member), federated.name, federated.namespace)

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import RECORD, RECORD_NAMESPACE
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort
@@ -72,7 +72,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return f"{self.kind} {self.namespace}/{self.name} of {self.cluster}"
 
 
-class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One member Service of one federated Service, as its own cluster's leader sees it."""
 
     cluster: ClusterId
@@ -88,18 +88,18 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     schema: int = 1
 
     @property
-    def federated(self) -> Federated:
-        return Federated(self.of_namespace, self.of_name)
+    def federated(self) -> FederatedName:
+        return FederatedName(self.of_namespace, self.of_name)
 
     def origin(self, since: datetime) -> Origin:
         """The record without its endpoints."""
         return Origin(self.cluster, self.kind, self.namespace, self.name, since, self.ports)
 
 
-class Joined(Struct, frozen=True):
+class StoredRecord(Struct, frozen=True):
     """A record as it stands: since when, and what it says."""
 
-    record: Record
+    record: MemberRecord
     since: datetime
 
     @property
@@ -107,7 +107,7 @@ class Joined(Struct, frozen=True):
         return self.record.origin(self.since)
 
 
-def record_configmap(record: Record) -> ConfigMap:
+def record_configmap(record: MemberRecord) -> ConfigMap:
     """The record as it is written in its member."""
     federated = record.federated
     name = unique(
@@ -118,7 +118,7 @@ def record_configmap(record: Record) -> ConfigMap:
     return ConfigMap(metadata=Meta(name=name, namespace=SYSTEM, labels=labels), data={MEMBER: text})
 
 
-def read_record(told: ConfigMap, where: ClusterId) -> Joined | None:
+def read_record(told: ConfigMap, where: ClusterId) -> StoredRecord | None:
     """What a ConfigMap in a member says, if it is a sound record of that member."""
     labels = told.metadata.labels
     record = _read(told.data.get(MEMBER, ""))
@@ -126,7 +126,9 @@ def read_record(told: ConfigMap, where: ClusterId) -> Joined | None:
         return None
     if (labels.get(RECORD), labels.get(RECORD_NAMESPACE)) != (record.of_name, record.of_namespace):
         return None
-    return Joined(record, told.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC))
+    return StoredRecord(
+        record, told.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
+    )
 
 
 def has_newer_schema(told: ConfigMap) -> bool:
@@ -154,7 +156,7 @@ class _Version(Struct, frozen=True):
 
 
 @lru_cache(maxsize=8192)
-def _read(text: str) -> Record | None:
+def _read(text: str) -> MemberRecord | None:
     """One record is read by a plan for each member that is led, and whenever another changes."""
     if not text:
         return None
@@ -167,7 +169,7 @@ def _read(text: str) -> Record | None:
     return record if _is_sound(record) else None
 
 
-def _is_sound(record: Record) -> bool:
+def _is_sound(record: MemberRecord) -> bool:
     """Whether a Service can be made of it: what no API server took would hold up all others."""
     return (
         is_service_name(record.of_name)
@@ -176,5 +178,5 @@ def _is_sound(record: Record) -> bool:
     )
 
 
-_decoder = msgspec.json.Decoder(Record)
+_decoder = msgspec.json.Decoder(MemberRecord)
 _versions = msgspec.json.Decoder(_Version)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from hanse.features.federated.join_requests import Federated
+from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.merge import Number
 from hanse.features.federated.names import CLUSTER, DOMAIN, ORIGIN
 from hanse.features.federated.records import Backends, MemberPort, Origin
@@ -44,7 +44,7 @@ class MemberEndpoints(Struct, frozen=True):
 
 
 def build_slices(
-    federated: Federated, part: MemberEndpoints, names: dict[Number, str], most: int
+    federated: FederatedName, part: MemberEndpoints, names: dict[Number, str], most: int
 ) -> Iterator[EndpointSlice]:
     """The slices of one member Service, with ports by the names of the federated Service."""
     for backends in part.backends:
@@ -124,7 +124,9 @@ def _renamed(
     return tuple(served), tuple(told)
 
 
-def _meta(federated: Federated, origin: Origin, slot: str, ports: tuple[MemberPort, ...]) -> Meta:
+def _meta(
+    federated: FederatedName, origin: Origin, slot: str, ports: tuple[MemberPort, ...]
+) -> Meta:
     name = unique(federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot)
     told = msgspec.json.encode(msgspec.structs.replace(origin, ports=ports)).decode()
     return Meta(

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from hanse.features.federation.claims import claims_of
+from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import TOKEN, current_federation
 from hanse.model.bearer import claims_of as token_says
 from hanse.model.facts import Answer, ClusterState, Phase, age
@@ -43,7 +43,7 @@ class TokenLifetime(Struct, frozen=True):
 
 def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
     """The members that this cluster holds tokens for, and uses them."""
-    federation, claims = current_federation(snapshot), claims_of(snapshot, snapshot.local)
+    federation, claims = current_federation(snapshot), read_claims(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
         for member in federation.spec.members:
             if member.cluster_id != snapshot.local:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from hanse.features.federated.names import FEDERATED
-from hanse.features.federated.records import BY_SERVICE, Record, read_record
+from hanse.features.federated.records import BY_SERVICE, MemberRecord, read_record
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
@@ -51,7 +51,7 @@ class Federated:
         )
 
 
-def _records(key: str, sights: Sights) -> Iterable[Record]:
+def _records(key: str, sights: Sights) -> Iterable[MemberRecord]:
     for where in sights.clusters:
         for told in sights.by(where, BY_SERVICE, key):
             joined = read_record(told, where)
@@ -64,11 +64,11 @@ def _stands(where: ClusterId, namespace: str, name: str, sights: Sights) -> bool
     return found is not None and FEDERATED in found.metadata.annotations
 
 
-def _ready(record: Record) -> int:
+def _ready(record: MemberRecord) -> int:
     return sum(len(one.ready) for one in record.backends)
 
 
-def _part(record: Record) -> PartShown:
+def _part(record: MemberRecord) -> PartShown:
     ready = _ready(record)
     return PartShown(
         cluster=record.cluster,
