@@ -210,7 +210,8 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
     first = here.merged.members[0]
     return (
         f"this Service has the name of the federated Service {here.federated}, which {first} "
-        "joins: it is left alone, and the federated one is not in this cluster until one of them is renamed"
+        "joins: it is left alone, and the federated one is not in this cluster until one of them "
+        "is renamed"
     )
 
 
