@@ -82,10 +82,14 @@ class _Shelf:
 
 
 class Storage:
-    """One cluster's objects; `history` bounds the changes kept for each store."""
+    """One cluster's objects; `history` bounds the changes kept for each store.
 
-    def __init__(self, *, history: int = 4096) -> None:
+    A `mirror` holds the objects of another server and leaves them their resourceVersions.
+    """
+
+    def __init__(self, *, history: int = 4096, mirror: bool = False) -> None:
         self._history = history
+        self._mirror = mirror
         self._shelves: dict[str, _Shelf] = {}
         self._listeners: tuple[Listener, ...] = ()
         self._floor = 0
@@ -245,6 +249,8 @@ class Storage:
 
     def _stamp(self, obj: Object) -> Object:
         self._version += 1
+        if self._mirror:
+            return obj
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
 
     def _notify(self, change: Change) -> None:

@@ -1,32 +1,26 @@
-"""Addresses for Services of type LoadBalancer, from ranges of the cluster's own.
+"""Addresses for Services of type LoadBalancer, from ranges of the cluster's own."""
 
-It speaks to any API server, embedded or real, and keeps no state but what the Services say.
-"""
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address, ip_network
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import aclosing
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from random import Random
-
-from hanse.kube.client import Client
-from hanse.kube.request import Transport
-from hanse.kube.store import Name, Store, Transition
-from hanse.kube.watching import follow
-from hanse.model.kinds.core import Service
-from hanse.model.objects import Wire
-from tinykube.controllers.keyed import NameQueue
+from tinykube.controllers.contract import SERVICES, SETTLED, Key, Outcome, Patch, View
+from tinykube.controllers.objects import key_of, spec_of, status_of, uid_of
+from tinykube.resources import Object
+from tinykube.storage import Change
 
 CLASS = "sim.hanse.dev/load-balancer"
 
+Holder = tuple[Key, str]
+"""A Service by its key and uid."""
+
 
 class AddressBook:
-    """Who holds which address of some ranges; at most one holder each."""
+    """Which Service holds which address of some ranges; each address has at most one holder."""
 
     def __init__(self, ranges: Iterable[str]) -> None:
-        self._networks = [ip_network(one) for one in ranges]
-        self._holders: dict[str, str] = {}
-        self._held: dict[str, tuple[str, ...]] = {}
+        self._networks = [ip_network(cidr) for cidr in ranges]
+        self._holders: dict[str, Holder] = {}
+        self._held: dict[Holder, tuple[str, ...]] = {}
 
     def owns(self, address: str) -> bool:
         """Whether an address is of these ranges."""
@@ -36,148 +30,141 @@ class AddressBook:
             return False
         return any(parsed in network for network in self._networks)
 
-    def is_free(self, address: str, holder: str) -> bool:
+    def is_free(self, address: str, holder: Holder) -> bool:
         """Whether a holder has an address of these ranges, or may have it."""
         return self.owns(address) and self._holders.get(address, holder) == holder
 
-    def hold(self, holder: str, addresses: Sequence[str]) -> None:
+    def hold(self, holder: Holder, addresses: Sequence[str]) -> None:
         """Let a holder have exactly these addresses."""
         self.release(holder)
         self._held[holder] = tuple(addresses)
         self._holders.update(dict.fromkeys(addresses, holder))
 
-    def release(self, holder: str) -> bool:
-        """Take back all that a holder has; whether that was anything."""
+    def release(self, holder: Holder) -> bool:
+        """Take back all that a holder has; returns whether that was anything."""
         freed = self._held.pop(holder, ())
         for address in freed:
             del self._holders[address]
         return bool(freed)
 
+    def release_unless(self, exists: Callable[[Holder], bool]) -> None:
+        """Take back what holders have that no longer exist."""
+        for holder in [holder for holder in self._held if not exists(holder)]:
+            self.release(holder)
+
     def next_free(self, family: str) -> str:
-        """The first address of a family that nobody holds; empty when there is none."""
+        """The first address of a family that has no holder; empty when there is none."""
         for network in self._networks:
-            if _family(network) == family:
+            if f"IPv{network.version}" == family:
                 for address in network.hosts():
                     if str(address) not in self._holders:
                         return str(address)
         return ""
 
 
-def _family(network: IPv4Network | IPv6Network) -> str:
-    return f"IPv{network.version}"
+class LoadBalancerAddresses:
+    """Allocates addresses to Services and keeps those that their statuses show."""
+
+    name = "load-balancer"
+    follows = frozenset((SERVICES,))
+
+    def __init__(self, ranges: Sequence[str]) -> None:
+        self._book = AddressBook(ranges)
+        self._waiting: dict[Key, None] = {}
+        """The Services for which there was no address."""
+
+    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+        """Notes which addresses are held before any new one is allocated."""
+        service = change.object
+        key = key_of(SERVICES, service)
+        deleted = change.type == "DELETED"
+        if not deleted and is_served(service):
+            self._hold_observed(service, view)
+        else:
+            self._waiting.pop(key, None)
+            if self._book.release(holder_of(service)):
+                yield from self._waiting
+        if not deleted:
+            yield key
+
+    def reconcile(self, key: Key, view: View) -> Outcome:
+        service = view.get(SERVICES, key.namespace, key.name)
+        self._waiting.pop(key, None)
+        if service is None:
+            return SETTLED
+        wanted: tuple[str, ...] = ()
+        if is_served(service):
+            wanted = wanted_addresses(service, self._book)
+            if not wanted:
+                self._book.release_unless(lambda other: _exists(other, view))
+                wanted = wanted_addresses(service, self._book)
+            self._book.hold(holder_of(service), wanted)
+            if not wanted:
+                self._waiting[key] = None
+        return Outcome(status_patches(service, wanted, self._book))
+
+    def _hold_observed(self, service: Object, view: View) -> None:
+        holder = holder_of(service)
+        observed = [address for address in addresses_of(service) if self._book.owns(address)]
+        if not all(self._book.is_free(address, holder) for address in observed):
+            # after a restore the holder may be a Service that does not exist
+            self._book.release_unless(lambda other: _exists(other, view))
+        kept = [address for address in observed if self._book.is_free(address, holder)]
+        if kept:
+            self._book.hold(holder, kept)
 
 
-def is_served(service: Service) -> bool:
-    """Whether a Service asks for an address and names nobody else to give it."""
-    spec = service.spec
-    return spec.type == "LoadBalancer" and spec.load_balancer_class in ("", CLASS)
+def holder_of(service: Object) -> Holder:
+    return key_of(SERVICES, service), uid_of(service)
 
 
-def addresses_of(service: Service) -> tuple[str, ...]:
-    """The addresses that a Service says it has."""
-    ingress = service.status.load_balancer.ingress
-    return tuple(one.ip for one in ingress if one.ip)
+def _exists(holder: Holder, view: View) -> bool:
+    key, uid = holder
+    service = view.get(SERVICES, key.namespace, key.name)
+    return service is not None and uid_of(service) == uid and is_served(service)
 
 
-def wanted_addresses(service: Service, book: AddressBook) -> tuple[str, ...]:
-    """The addresses a Service should have: its own if they fit, the one it asks for, or new ones.
+def is_served(service: Object) -> bool:
+    """Whether a Service asks for an address and names no other class of load balancers."""
+    spec = spec_of(service)
+    ours = spec.get("loadBalancerClass", "") in ("", CLASS)
+    return spec.get("type") == "LoadBalancer" and ours
 
-    Empty when the one it asks for is not to be had, or the ranges are used up.
+
+def addresses_of(service: Object) -> tuple[str, ...]:
+    """The addresses in the status of a Service."""
+    ingress = (status_of(service).get("loadBalancer") or {}).get("ingress") or ()
+    return tuple(entry["ip"] for entry in ingress if entry.get("ip"))
+
+
+def wanted_addresses(service: Object, book: AddressBook) -> tuple[str, ...]:
+    """The addresses a Service gets: its own where they fit, the one it asks for, or new ones.
+
+    Empty when another Service holds the one it asks for, or the ranges are used up.
     """
-    uid = service.metadata.uid
-    asked = service.spec.load_balancer_ip
-    if asked:
-        return (asked,) if book.is_free(asked, uid) else ()
-    present = [one for one in addresses_of(service) if book.is_free(one, uid)]
+    holder, spec = holder_of(service), spec_of(service)
+    if asked := spec.get("loadBalancerIP"):
+        return (asked,) if book.is_free(asked, holder) else ()
+    present = [address for address in addresses_of(service) if book.is_free(address, holder)]
     found: list[str] = []
-    for family in service.spec.ip_families or ("IPv4",):
-        kept = (one for one in present if (":" in one) == (family == "IPv6"))
+    for family in spec.get("ipFamilies") or ("IPv4",):
+        kept = (address for address in present if (":" in address) == (family == "IPv6"))
         address = next(kept, "") or book.next_free(family)
         if address:
             found.append(address)
     return tuple(found)
 
 
-def status_change(service: Service, wanted: Sequence[str], book: AddressBook) -> Wire | None:
-    """The merge patch that gives a Service its addresses, or takes ours from it; None: neither."""
+def status_patches(service: Object, wanted: Sequence[str], book: AddressBook) -> tuple[Patch, ...]:
+    """The write that gives a Service its addresses or takes ours from it; none when it has them."""
     present = addresses_of(service)
     if is_served(service):
         if present == tuple(wanted):
-            return None
-        ingress = [{"ip": address, "ipMode": "VIP"} for address in wanted]
-    elif any(book.owns(address) for address in present):
-        if service.spec.type == "LoadBalancer":
-            return None  # another class serves it now, and says so itself
-        ingress = []
-    else:
-        return None
-    meta = {"resourceVersion": service.metadata.resource_version, "uid": service.metadata.uid}
-    return {"metadata": meta, "status": {"loadBalancer": {"ingress": ingress or None}}}
-
-
-class LoadBalancerAddresses:
-    """Gives and takes addresses for as long as it runs."""
-
-    def __init__(
-        self, transport: Transport, ranges: Sequence[str], *, random: Random | None = None
-    ) -> None:
-        self._client = Client(transport, field_manager="hanse-load-balancer")
-        self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
-        self._book = AddressBook(ranges)
-        self._services: Store[Service] = Store()
-        self._queue = NameQueue(self._random)
-        self._starving: set[Name] = set()
-
-    async def run(self) -> None:
-        """Run until cancelled; over Services that have their addresses it writes nothing."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(), name="load-balancer watch")
-            group.create_task(self._queue.serve(self._serve), name="load-balancer writes")
-
-    async def _follow(self) -> None:
-        async with aclosing(follow(self._client, Service, random=self._random)) as events:
-            async for event in events:
-                self._hear(list(self._services.take(event)))
-
-    def _hear(self, changes: Sequence[Transition[Service]]) -> None:
-        """Note what is held before anything new is given, the eldest first."""
-        for gone in (change.before for change in changes if change.after is None):
-            if gone is not None and self._book.release(gone.metadata.uid):
-                self._feed()
-        present = [change.after for change in changes if change.after is not None]
-        for service in sorted(present, key=_age):
-            standing = [one for one in addresses_of(service) if self._book.owns(one)]
-            uid = service.metadata.uid
-            if is_served(service) and standing and self._book.is_free(standing[0], uid):
-                self._book.hold(uid, [one for one in standing if self._book.is_free(one, uid)])
-        for service in present:
-            self._queue.add((service.namespace, service.name))
-
-    def _feed(self) -> None:
-        for name in self._starving:
-            self._queue.add(name)
-        self._starving.clear()
-
-    async def _serve(self, name: Name) -> None:
-        service = self._services.get(*name)
-        if service is None:
-            return
-        wanted: tuple[str, ...] = ()
-        if is_served(service):
-            wanted = wanted_addresses(service, self._book)
-            self._book.hold(service.metadata.uid, wanted)
-            if not wanted:
-                self._starving.add(name)
-        elif self._book.release(service.metadata.uid):
-            self._feed()
-        change = status_change(service, wanted, self._book)
-        if change is not None:
-            changed = await self._client.patch(
-                Service, service.name, service.namespace, change, subresource="status"
-            )
-            self._services.put(changed)
-
-
-def _age(service: Service) -> tuple[str, str, str]:
-    created = service.metadata.creation_timestamp
-    return (created.isoformat() if created else "", service.namespace, service.name)
+            return ()
+    elif spec_of(service).get("type") == "LoadBalancer":
+        return ()  # another class serves it, and writes its status
+    elif not any(book.owns(address) for address in present):
+        return ()
+    ingress = [{"ip": address, "ipMode": "VIP"} for address in wanted]
+    body = {"status": {"loadBalancer": {"ingress": ingress or None}}}
+    return (Patch(SERVICES, service, body, subresource="status"),)

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tinykube.api import ApiServer
 from tinykube.controllers.contract import Controller, Key, Outcome, Write
 from tinykube.controllers.events import Recorder
 from tinykube.controllers.objects import name_of, namespace_of
 from tinykube.controllers.observed import Observed
-from tinykube.controllers.writing import WriteError, Writer
+from tinykube.controllers.writing import ControlledApi, WriteError, Writer
 from tinykube.resources import Object
 from tinykube.storage import Change, Notice, Restored
 
@@ -40,7 +39,7 @@ class WorkLoop:
     same time. While nothing happens there is one waiting task and no timer.
     """
 
-    def __init__(self, api: ApiServer, controllers: Sequence[Controller]) -> None:
+    def __init__(self, api: ControlledApi, controllers: Sequence[Controller]) -> None:
         self._storage = api.storage
         self._view = Observed(api.storage, api.registry, api.clock)
         self._recorder = Recorder(api.clock)

@@ -1,11 +1,9 @@
 """The controllers of one embedded cluster, chosen by name and run together."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hanse.local.in_process import InProcess
 from tinykube.api import ApiServer
 from tinykube.controllers.accounts import NamespaceDefaults
 from tinykube.controllers.contract import Controller
@@ -25,10 +23,7 @@ from tinykube.controllers.scheduler import Scheduler
 from tinykube.controllers.service_ranges import ServiceRanges
 from tinykube.controllers.statefulset import StatefulSets
 from tinykube.controllers.volumes import Volumes
-from tinykube.users import CONTROLLERS as CONTROLLER_USER
 
-LOAD_BALANCER = "load-balancer"
-VOLUMES = "volumes"
 BROKER = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
 """What a cluster without workloads runs."""
 
@@ -45,8 +40,8 @@ ALL = BROKER | frozenset(
         "scheduler",
         "service-ranges",
         "statefulset",
-        LOAD_BALANCER,
-        VOLUMES,
+        "load-balancer",
+        "volumes",
     )
 )
 
@@ -74,10 +69,9 @@ class Controllers:
         unknown = which - ALL
         if unknown:
             raise ValueError(f"there is no controller named {', '.join(sorted(unknown))}")
-        self._api = api
-        self._which = which
         self._simulation = simulation or Simulation()
         nodes = Nodes(api.name, self._simulation.nodes, self._simulation.ranges)
+        volumes = Volumes()
         makers: Sequence[Callable[[], Controller]] = (
             Namespaces,
             lambda: NamespaceDefaults(root_ca),
@@ -93,25 +87,22 @@ class Controllers:
             EndpointSlices,
             LegacyEndpoints,
             ServiceRanges,
+            lambda: LoadBalancerAddresses(self._simulation.load_balancers),
+            lambda: volumes,
         )
         made = [make() for make in makers]
         chosen = [one for one in made if one.name in which]
-        self._first: list[Work] = (
-            [(nodes, key) for key in nodes.first_keys] if nodes.name in which else []
-        )
+        self._first: list[Work] = [
+            (controller, key)
+            for controller in (nodes, volumes)
+            if controller.name in which
+            for key in controller.first_keys
+        ]
         self._loop = WorkLoop(api, chosen)
 
     async def run(self) -> None:
         """Run until cancelled; a second start over the same objects writes nothing."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._loop.run(self._first), name="controllers")
-            transport = InProcess(self._api, CONTROLLER_USER)
-            if LOAD_BALANCER in self._which:
-                balancers = LoadBalancerAddresses(transport, self._simulation.load_balancers)
-                group.create_task(balancers.run(), name="load-balancer addresses")
-            if VOLUMES in self._which:
-                volumes = Volumes(transport, binds=True)
-                group.create_task(volumes.run(), name="volumes")
+        await self._loop.run(self._first)
 
     async def idle(self) -> None:
         """Wait until the controllers have nothing to do but wait for a time to come."""

@@ -1,12 +1,12 @@
 """Writes as requests to the cluster's own API, so that its validation and admission apply."""
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import msgspec
 from msgspec import Struct
 
-from tinykube.api import ApiServer
+from tinykube.clock import Clock
 from tinykube.controllers.contract import (
     Create,
     Delete,
@@ -17,9 +17,10 @@ from tinykube.controllers.contract import (
 )
 from tinykube.controllers.events import Recorder
 from tinykube.controllers.objects import name_of, namespace_of, uid_of
-from tinykube.request import MERGE_PATCH, Request, Response
-from tinykube.resources import Object, Resource
-from tinykube.users import CONTROLLERS
+from tinykube.request import MERGE_PATCH, Request, RequestLike, Response
+from tinykube.resources import Object, Registry, Resource
+from tinykube.storage import Storage
+from tinykube.users import CONTROLLERS, User
 
 _encode = msgspec.json.Encoder().encode
 
@@ -57,10 +58,25 @@ class WriteError(Exception):
         return self.code == 409 and self.reason != "AlreadyExists"
 
 
+class ControlledApi(Protocol):
+    """What controllers need of a cluster: its objects, what it serves, and a way to write."""
+
+    @property
+    def storage(self) -> Storage: ...
+
+    @property
+    def registry(self) -> Registry: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def send(self, request: RequestLike, user: User) -> Response: ...
+
+
 class Writer:
     """Sends the writes of one cluster's controllers, in order, until one is refused."""
 
-    def __init__(self, api: ApiServer, recorder: Recorder) -> None:
+    def __init__(self, api: ControlledApi, recorder: Recorder) -> None:
         self._api = api
         self._recorder = recorder
         self._resources: dict[str, Resource] = {}

@@ -1,21 +1,21 @@
 """What happens rarely: collisions, exhaustion, finalizers on pods, faults of the API."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from hanse.kube.request import Request, Response
-from hanse.local.in_process import InProcess
+from tinykube.api import ApiServer
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.loop import WorkLoop
 from tinykube.controllers.nodes import NodeRanges
 from tinykube.controllers.objects import fulfils
 from tinykube.controllers.suite import BROKER, Controllers, Simulation
+from tinykube.request import RequestLike, Response
 from tinykube.resources import Object
+from tinykube.users import User
 
-from .scenario import Cluster, cluster, ready_pods, workload
+from .scenario import cluster, ready_pods, workload
 from .test_services import address, endpoints, ready, service
 from .test_workloads import condition, image, is_rolled_out
 
@@ -184,29 +184,25 @@ async def test_an_unknown_controller_is_refused_by_name() -> None:
 
 
 class Failing:
-    """A way to a cluster on which the first writes fail."""
+    """A cluster whose first writes fail."""
 
-    def __init__(self, there: Cluster, failures: list[int]) -> None:
-        self._inner = InProcess(there.api)
+    def __init__(self, api: ApiServer, failures: list[int]) -> None:
+        self.storage, self.registry, self.clock = api.storage, api.registry, api.clock
+        self._api = api
         self._failures = failures
 
-    async def send(self, request: Request) -> Response:
-        if request.method == "PATCH" and self._failures:
+    async def send(self, request: RequestLike, user: User) -> Response:
+        if self._failures:
             return Response(self._failures.pop(0), b'{"message":"injected"}')
-        return await self._inner.send(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return await self._api.send(request, user)
 
 
 async def test_addresses_are_given_though_writes_fail_at_first() -> None:
     async with cluster(which=BROKER) as there:
         failures = [500, 409, 429, 503]
-        balancers = LoadBalancerAddresses(Failing(there, failures), ["198.19.0.0/24"])
-        running = asyncio.create_task(balancers.run())
+        balancers = LoadBalancerAddresses(["198.19.0.0/24"])
+        loop = WorkLoop(Failing(there.api, failures), [balancers])
+        running = asyncio.create_task(loop.run())
         await there.create(service("a", type="LoadBalancer"))
 
         await there.until(lambda: address(there, "a") == "198.19.0.1")
@@ -214,6 +210,22 @@ async def test_addresses_are_given_though_writes_fail_at_first() -> None:
         assert failures == []
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_restored_cluster_gives_its_addresses_again() -> None:
+    simulation = Simulation(load_balancers=("198.19.0.0/30",))
+    async with cluster(simulation=simulation) as there:
+        await there.create(service("a", type="LoadBalancer"))
+        await there.until(lambda: address(there, "a") == "198.19.0.1")
+        backup = there.api.storage.snapshot()
+        await there.create(service("b", type="LoadBalancer"))
+        await there.until(lambda: address(there, "b") == "198.19.0.2")
+
+        there.api.storage.restore(backup)
+        await there.create(service("c", type="LoadBalancer"))
+
+        await there.until(lambda: address(there, "c") == "198.19.0.2")
+        assert address(there, "a") == "198.19.0.1"
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.model.kinds.core import (
-    LoadBalancerIngress,
-    LoadBalancerStatus,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
-    Service,
-    ServiceSpec,
-    ServiceStatus,
-)
-from hanse.model.objects import Meta
 from tinykube.builtins import BUILTINS
 from tinykube.controllers.contract import Create, Delete, Patch, Replace, Tell
 from tinykube.controllers.events import Recorder
@@ -21,13 +11,14 @@ from tinykube.controllers.garbage import Owners
 from tinykube.controllers.garbage import decide as judge
 from tinykube.controllers.loadbalancer import (
     AddressBook,
-    status_change,
+    holder_of,
+    status_patches,
     wanted_addresses,
 )
 from tinykube.controllers.namespaces import Content, decide
 from tinykube.controllers.nodes import NodeRanges, node_status, plan_nodes
 from tinykube.controllers.objects import find_condition, name_of
-from tinykube.controllers.volumes import is_left, needs_volume, volume_for
+from tinykube.controllers.volumes import needs_volume, volume_for
 from tinykube.resources import Object
 
 from .builders import NOW, metadata, pod
@@ -108,27 +99,26 @@ def test_an_empty_namespace_is_let_go() -> None:
     assert write.object["spec"]["finalizers"] == ["hanse.dev/x"]
 
 
-def balanced(name: str, *addresses: str, **spec: str) -> Service:
-    ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
-    return Service(
-        metadata=Meta(name=name, namespace="shop", uid=name, resource_version="1"),
-        spec=ServiceSpec(type="LoadBalancer", **spec),  # type: ignore[arg-type]  # fields by name
-        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress)),
-    )
+def balanced(name: str, *addresses: str, **spec: str) -> Object:
+    return {
+        "metadata": metadata(name, namespace="shop"),
+        "spec": {"type": "LoadBalancer", **spec},
+        "status": {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}},
+    }
 
 
 def test_addresses_are_given_once_and_kept() -> None:
     book = AddressBook(["198.19.0.0/30"])
 
     first = wanted_addresses(balanced("a"), book)
-    book.hold("a", first)
+    book.hold(holder_of(balanced("a")), first)
     second = wanted_addresses(balanced("b"), book)
-    book.hold("b", second)
+    book.hold(holder_of(balanced("b")), second)
 
     assert (first, second) == (("198.19.0.1",), ("198.19.0.2",))
     assert wanted_addresses(balanced("c"), book) == ()
     assert wanted_addresses(balanced("a", "198.19.0.1"), book) == first
-    assert status_change(balanced("a", "198.19.0.1"), first, book) is None
+    assert status_patches(balanced("a", "198.19.0.1"), first, book) == ()
 
 
 @pytest.mark.parametrize(
@@ -143,42 +133,37 @@ def test_an_address_that_is_asked_for_is_given_if_it_can_be(
     asked: str, given: tuple[str, ...]
 ) -> None:
     book = AddressBook(["198.19.0.0/24"])
-    book.hold("other", ["198.19.0.1"])
+    book.hold(holder_of(balanced("other")), ["198.19.0.1"])
 
-    assert wanted_addresses(balanced("a", load_balancer_ip=asked), book) == given
+    assert wanted_addresses(balanced("a", loadBalancerIP=asked), book) == given
 
 
 def test_an_address_goes_with_the_type() -> None:
     book = AddressBook(["198.19.0.0/24"])
-    former = Service(
-        metadata=Meta(name="a", uid="a"),
-        status=balanced("a", "198.19.0.1").status,
-    )
+    former = balanced("a", "198.19.0.1", type="ClusterIP")
 
-    change = status_change(former, (), book)
+    (patch,) = status_patches(former, (), book)
 
-    assert change is not None
-    assert change["status"] == {"loadBalancer": {"ingress": None}}
+    assert patch.body["status"] == {"loadBalancer": {"ingress": None}}
 
 
 def test_another_class_is_left_alone() -> None:
-    foreign = balanced("a", "198.19.0.1", load_balancer_class="cloud.example/lb")
+    foreign = balanced("a", "198.19.0.1", loadBalancerClass="cloud.example/lb")
 
-    assert status_change(foreign, (), AddressBook(["198.19.0.0/24"])) is None
+    assert status_patches(foreign, (), AddressBook(["198.19.0.0/24"])) == ()
 
 
-def test_a_volume_lives_as_long_as_its_claim() -> None:
-    claim = PersistentVolumeClaim(
-        metadata=Meta(name="data-db-0", namespace="shop", uid="c1"),
-        spec=PersistentVolumeClaimSpec(access_modes=("ReadWriteOnce",)),
-    )
+def test_a_volume_is_reserved_for_its_claim() -> None:
+    claim: Object = {
+        "metadata": {"name": "data-db-0", "namespace": "shop", "uid": "c1"},
+        "spec": {"accessModes": ["ReadWriteOnce"]},
+    }
 
     volume = volume_for(claim)
 
     assert needs_volume(claim)
-    assert volume.name == "pvc-c1"
-    assert not is_left(volume, [claim])
-    assert is_left(volume, [])
+    assert name_of(volume) == "pvc-c1"
+    assert volume["spec"]["claimRef"]["uid"] == "c1"
 
 
 class StillClock:

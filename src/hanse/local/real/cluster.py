@@ -25,9 +25,8 @@ from hanse.local.real.config import (
 from hanse.local.real.errors import ClusterNotReady, ServerDied, SnapshotFailed
 from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
 from hanse.local.real.programs import API_SERVER, ETCD_SERVER, ETCDCTL, ETCDUTL, KWOK_CONTROLLER
+from hanse.local.real.provisioning import provision
 from hanse.local.real.server import ProcessGroup, Server, proportional_memory
-from tinykube.controllers.loadbalancer import LoadBalancerAddresses
-from tinykube.controllers.volumes import Volumes
 
 READY_PATIENCE = timedelta(seconds=120)
 """Ample even for a small machine that is busy with something else."""
@@ -119,10 +118,8 @@ class RealCluster:
                 return
             case Workloads():
                 balancers = [str(self.config.ranges.load_balancers)]
-                async with self._connected() as transport, asyncio.TaskGroup() as group:
-                    addresses = LoadBalancerAddresses(transport, balancers)
-                    group.create_task(addresses.run(), name="load-balancer addresses")
-                    group.create_task(Volumes(transport).run(), name="volumes")
+                async with self._connected() as transport:
+                    await provision(transport, balancers)
             case _:
                 assert_never(self.config.role)
 

@@ -1,0 +1,110 @@
+"""Load-balancer addresses and volumes for real clusters, by tinykube's controllers."""
+
+import asyncio
+from contextlib import aclosing
+from random import Random
+from typing import ClassVar
+
+from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import KubeError
+from hanse.kube.request import Request, Transport
+from hanse.kube.store import Store
+from hanse.kube.watching import follow
+from hanse.model.kinds.core import PersistentVolumeClaim, Service
+from hanse.model.objects import K, Kind, Object, Wire, to_wire
+from tinykube.builtins import BUILTINS
+from tinykube.controllers.loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.loop import Work, WorkLoop
+from tinykube.controllers.volumes import PERSISTENT_VOLUMES, STORAGE_CLASSES, Volumes
+from tinykube.failures import Refusal
+from tinykube.request import RequestLike, Response
+from tinykube.resources import Registry
+from tinykube.storage import Storage
+from tinykube.users import User
+
+
+class PersistentVolume(Object, frozen=True, kw_only=True):
+    """A piece of storage of one cluster."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+
+    spec: Wire = {}
+    status: Wire = {}
+
+
+class StorageClass(Object, frozen=True, kw_only=True):
+    """A class of storage that claims may name."""
+
+    kind: ClassVar[Kind] = Kind(
+        "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False
+    )
+
+
+_MIRRORED: tuple[tuple[str, type[Object]], ...] = (
+    ("services", Service),
+    ("persistentvolumeclaims", PersistentVolumeClaim),
+    (PERSISTENT_VOLUMES, PersistentVolume),
+    (STORAGE_CLASSES, StorageClass),
+)
+
+
+async def provision(transport: Transport, load_balancers: list[str]) -> None:
+    """Give Services addresses and claims volumes, until cancelled."""
+    cluster = _MirroredCluster(transport)
+    volumes = Volumes(binds=False)  # the controller manager does
+    loop = WorkLoop(cluster, (LoadBalancerAddresses(load_balancers), volumes))
+    first: list[Work] = [(volumes, key) for key in volumes.first_keys]
+    async with asyncio.TaskGroup() as group:
+        synced = [asyncio.Event() for _ in _MIRRORED]
+        for (store, kind), listed in zip(_MIRRORED, synced, strict=True):
+            group.create_task(cluster.follow(store, kind, listed), name=f"{store} watch")
+        for listed in synced:
+            await listed.wait()
+        group.create_task(loop.run(first), name="provisioning")
+
+
+class _MirroredCluster:
+    """A real cluster as tinykube's controllers see it: objects of a few kinds, and writes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.storage = Storage(history=0, mirror=True)
+        self.registry = Registry(BUILTINS)
+        self.clock = WallClock()
+        self._transport = transport
+        self._client = Client(transport)
+        self._random = Random()  # noqa: S311 - spreads retries, guards nothing
+
+    async def send(self, request: RequestLike, user: User) -> Response:  # noqa: ARG002 - the administrator writes
+        """Send a write; a server that cannot be reached answers 503."""
+        sent = Request(
+            request.method,
+            request.path,
+            request.query,
+            request.body,
+            request.content_type,
+        )
+        try:
+            response = await self._transport.send(sent)
+        except KubeError as error:
+            return Refusal(503, "ServiceUnavailable", str(error)).response
+        return Response(response.status, response.body, response.headers)
+
+    async def follow(self, store: str, kind: type[K], listed: asyncio.Event) -> None:
+        """Keep the objects of a kind up to date; `listed` is set after the first list."""
+        cache: Store[K] = Store()
+        async with aclosing(follow(self._client, kind, random=self._random)) as events:
+            async for event in events:
+                for change in cache.take(event):
+                    self._apply(store, change.before, change.after)
+                if cache.synced:
+                    listed.set()
+
+    def _apply(self, store: str, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is not None and before.metadata.uid == after.metadata.uid:
+            self.storage.replace(store, to_wire(after))
+            return
+        if before is not None:
+            self.storage.remove(store, before.namespace, before.name)
+        if after is not None:
+            self.storage.create(store, to_wire(after))
