@@ -365,7 +365,7 @@ class Schedule:
         ready = "False" if cluster in together.refused else "True"
         self._require(told.get("Valid") == "True", f"{cluster} {name} is told {told}")
         self._require(told.get("Ready") == ready, f"{cluster} {name} is told {told}")
-        conflict = find(export.status.conditions, "ExportConflict")
+        conflict = find(export.status.conditions, r"Conflict")
         reasons = ",".join(c.reason for c in together.conflicts[cluster]) or "NoConflicts"
         said = conflict.reason if conflict else ""
         self._require(said == reasons, f"{cluster} {name} is told {said}, not {reasons}")

@@ -89,10 +89,10 @@ def test_an_external_name_cannot_be_exported() -> None:
 
 
 def test_a_conflict_ends_with_the_service() -> None:
-    told = condition("ExportConflict", True, "PortConflict")
+    told = condition(r"Conflict", True, "PortConflict")
     before = replace(export(), status=ServiceExportStatus(conditions=(told,)))
 
-    assert conditions(plan(seen([before])))["ExportConflict"] == ("False", "NoConflicts")
+    assert conditions(plan(seen([before])))[r"Conflict"] == ("False", "NoConflicts")
 
 
 def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
@@ -130,7 +130,7 @@ def test_once_the_broker_has_it_an_export_is_valid_ready_and_without_conflict() 
     assert conditions(result) == {
         "Valid": ("True", "Valid"),
         "Ready": ("True", "Exported"),
-        "ExportConflict": ("False", "NoConflicts"),
+        r"Conflict": ("False", "NoConflicts"),
     }
 
 
@@ -174,13 +174,13 @@ def test_a_write_that_fails_is_told_after_a_second() -> None:
 
 
 def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
-    told = (condition("Ready", True, "Exported"), condition("ExportConflict", True, "PortConflict"))
+    told = (condition("Ready", True, "Exported"), condition(r"Conflict", True, "PortConflict"))
     before = replace(export(), status=ServiceExportStatus(conditions=told))
 
     result = plan(seen([before, service()], broker_phase=Phase.CONNECTING, after=99))
 
     assert conditions(result)["Ready"] == ("True", "Exported")
-    assert conditions(result)["ExportConflict"] == ("True", "PortConflict")
+    assert conditions(result)[r"Conflict"] == ("True", "PortConflict")
 
 
 @pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
@@ -244,7 +244,7 @@ def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Pl
 def test_differing_ports_are_a_conflict(profile: Profile) -> None:
     other = on_broker(record("bergen", port(81, "http"), age=9))
 
-    assert conditions(conflict_with(*other, profile=profile))["ExportConflict"] == (
+    assert conditions(conflict_with(*other, profile=profile))[r"Conflict"] == (
         "True",
         "PortConflict",
     )
@@ -255,7 +255,7 @@ def test_several_conflicts_are_told_together() -> None:
 
     told = conditions(conflict_with(*other))
 
-    assert told["ExportConflict"] == ("True", "LabelsConflict,PortConflict")
+    assert told[r"Conflict"] == ("True", "LabelsConflict,PortConflict")
 
 
 def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty() -> None:
@@ -263,7 +263,7 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
 
     assert conditions(result)["Valid"] == ("True", "Valid")
     assert conditions(result)["Ready"] == ("False", "Failed")
-    assert conditions(result)["ExportConflict"] == ("True", "TypeConflict")
+    assert conditions(result)[r"Conflict"] == ("True", "TypeConflict")
     [piece] = wanted(result, EndpointSlice)
     assert piece.endpoints == ()
     assert RECORD in piece.metadata.annotations
@@ -294,7 +294,7 @@ def test_our_own_old_record_is_no_other_export() -> None:
 
     result = plan(seen([export(), service(), backends()], stale, after=60))
 
-    assert conditions(result)["ExportConflict"] == ("False", "NoConflicts")
+    assert conditions(result)[r"Conflict"] == ("False", "NoConflicts")
     assert "Exported" not in str(conditions(result).get("Ready"))
 
 

@@ -109,7 +109,7 @@ class UnluckyWorld(World):
             assert all(endpoints for endpoints in held.values())
             export = await client.read(ServiceExport, "web", SHOP)
             told = {c.type: c.reason for c in export.status.conditions}
-            assert told == {"Valid": "Valid", "Ready": "Exported", "ExportConflict": "NoConflicts"}
+            assert told == {"Valid": "Valid", "Ready": "Exported", r"Conflict": "NoConflicts"}
 
 
 async def test_a_service_that_three_clusters_export_costs_23_writes_and_then_none() -> None:

@@ -55,7 +55,7 @@ API_SERVER = ("default", "kubernetes")
 NEVER_EXPORTED = "the API server's own Service is never exported"
 
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
-_AGREED = condition("ExportConflict", False, "NoConflicts", "all exports of this service agree")
+_AGREED = condition(r"Conflict", False, "NoConflicts", "all exports of this service agree")
 
 
 class _Case(Struct, frozen=True):
@@ -81,7 +81,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         return Plan()  # nothing desired: what was published is withdrawn
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if reasons := _why_not(key, service):
-        ended = (_AGREED,) if find(export.status.conditions, "ExportConflict") else ()
+        ended = (_AGREED,) if find(export.status.conditions, r"Conflict") else ()
         return told(export, snapshot, (*reasons, *ended))
     assert service is not None, "what can be exported is there"
     broker = broker_of(snapshot)
@@ -216,7 +216,7 @@ def _conflict(together: MergedImport, cluster: ClusterId) -> Condition:
     if not found:
         return _AGREED
     reasons = ",".join(c.reason for c in found)
-    return condition("ExportConflict", True, reasons, "; ".join(c.message for c in found)[:32000])
+    return condition(r"Conflict", True, reasons, "; ".join(c.message for c in found)[:32000])
 
 
 def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[Condition]:

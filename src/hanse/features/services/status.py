@@ -22,7 +22,7 @@ from hanse.model.snapshot import Snapshot
 SETTINGS = "SettingsValid"
 
 _QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"})
-_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("ExportConflict", "False")})
+_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), (r"Conflict", "False")})
 
 
 def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition]) -> Plan:

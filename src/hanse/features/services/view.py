@@ -11,8 +11,8 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
 
-POSITIVE_CONDITIONS = ("Valid", "EndpointCount", SETTINGS, "AddressesAllowed", "ImportedHere")
-CONFLICT = "ExportConflict"
+POSITIVE_CONDITIONS = ("Valid", r"Ready", SETTINGS, "AddressesAllowed", "ImportedHere")
+CONFLICT = r"Conflict"
 
 
 class ClusterServices(Struct, frozen=True):
