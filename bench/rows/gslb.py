@@ -22,8 +22,8 @@ from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
 from hanse.dns.updater import Feed
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.keys import everything
 from hanse.features.gslb.names import TERM, site_of
-from hanse.features.gslb.waking import everything
 from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.clock import WallClock
 from hanse.kube.events import Listed

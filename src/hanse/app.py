@@ -20,10 +20,10 @@ from hanse.features.federation.feature import Membership
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
 from hanse.features.federation.webhooks import WEBHOOKS as MEMBERSHIP_HOOKS
 from hanse.features.gslb.avi import CONTROLLER, controller_said, refresh_said
+from hanse.features.gslb.configuration import Bad
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.leadership import own_cluster
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.policy import Bad
-from hanse.features.gslb.standing import own_cluster
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hanse.features.gslb.policy import Bad, config_of
+from hanse.features.gslb.configuration import Bad, config_of
 from hanse.logs import set_level
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import Change, ObjectChange

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
 from hanse.cli.gslb_terms import first_to_demote
+from hanse.features.gslb.leadership import epoch_in
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,
@@ -13,7 +14,6 @@ from hanse.features.gslb.names import (
     TERM,
     VALID,
 )
-from hanse.features.gslb.standing import epoch_in
 from hanse.model.objects import Wire
 
 FINE = frozenset({VALID, ALL_CLIENTS, ALL_MEMBERS, FEDERATED, NOT_FEDERATING})

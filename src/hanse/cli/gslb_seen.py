@@ -11,9 +11,9 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
-from hanse.features.gslb.homes import COPIED
+from hanse.features.gslb.deletion import COPIED
+from hanse.features.gslb.leadership import epoch_in
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
-from hanse.features.gslb.standing import epoch_in
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport

@@ -1,7 +1,7 @@
 """Why a global host name is answered as it is: who serves, by which rule, and who does not."""
 
+from hanse.features.gslb.external_dns import serving_members
 from hanse.features.gslb.health import up_now
-from hanse.features.gslb.publishing import serving_members
 from hanse.features.gslb.zone import HASH, HOST, NEAR, GlobalZone
 from hanse.model.dns.records import Answer
 from hanse.model.dns.zones import View

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.deletion import COPIED
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.homes import COPIED
 from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, TERM, site_of
 from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import Answer, ClusterState, Fact, Phase, Role
 from hanse.model.kinds.apiextensions import (
     CustomResourceDefinition,

@@ -10,8 +10,8 @@ from random import Random
 
 import msgspec
 
+from hanse.features.gslb.deletion import COPIED
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.homes import COPIED
 from hanse.features.gslb.names import site_of
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster

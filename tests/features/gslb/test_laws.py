@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.hosts import service_for
+from hanse.features.gslb.leadership import Leading, standing_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.standing import Leading, standing_of
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import TrafficOverride, TrafficSplit

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from hanse.features.gslb.configuration import Bad, Config, config_of, policy_of, rule_for
 from hanse.features.gslb.names import UUID
-from hanse.features.gslb.policy import Bad, Config, config_of, policy_of, rule_for
 from hanse.model.kinds.avi import (
     AviGslbService,
     AviHealthMonitor,

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from hanse.features.gslb.avi import CONTROLLER, avi_objects
-from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.configuration import Config, config_of, fault_in_rule, policies_of
+from hanse.features.gslb.external_dns import endpoint_for
 from hanse.features.gslb.health import api_addresses, probes_of
 from hanse.features.gslb.hosts import (
     Nothing,
@@ -15,20 +16,19 @@ from hanse.features.gslb.hosts import (
     still_serving,
     written,
 )
-from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
-from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.policy import Config, config_of, fault_in_rule, policies_of
-from hanse.features.gslb.publishing import endpoint_for
-from hanse.features.gslb.standing import (
+from hanse.features.gslb.keys import host_key, woken
+from hanse.features.gslb.leadership import (
     GUIDE,
     Leading,
     own_cluster,
     standing_of,
     term_on,
 )
-from hanse.features.gslb.telling import taken_back, told_of_policy, told_of_rule
-from hanse.features.gslb.waking import host_key, woken
-from hanse.features.gslb.watching import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
+from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
+from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.replication import plan_federation
+from hanse.features.gslb.status import taken_back, told_of_policy, told_of_rule
+from hanse.features.gslb.watches import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
 from hanse.model.connections import (
     ClusterConnection,
     ConnectionIntent,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.features.gslb.inputs import SLICES
+from hanse.features.gslb.backends import SLICES
 from hanse.features.gslb.names import SECRET
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret, Service

@@ -6,12 +6,8 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.health import status_of
-from hanse.features.gslb.inputs import Found, found_in, objects_for, source_of
-from hanse.features.gslb.mapping import local_names
-from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
-from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.policy import (
+from hanse.features.gslb.backends import Found, found_in, objects_for, source_of
+from hanse.features.gslb.configuration import (
     Bad,
     fault_in_rule,
     monitors_named,
@@ -19,7 +15,11 @@ from hanse.features.gslb.policy import (
     policy_of,
     rule_for,
 )
-from hanse.features.gslb.standing import Leading
+from hanse.features.gslb.health import status_of
+from hanse.features.gslb.leadership import Leading
+from hanse.features.gslb.mapping import local_names
+from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
+from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import ClusterState, Phase
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.globalservice import (

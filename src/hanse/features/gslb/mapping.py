@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hanse.features.gslb.inputs import is_host
-from hanse.features.gslb.policy import Config, config_of
+from hanse.features.gslb.backends import is_host
+from hanse.features.gslb.configuration import Config, config_of
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot

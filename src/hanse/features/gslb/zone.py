@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.features.gslb.publishing import serving_members
-from hanse.features.gslb.watching import BY_ADDRESS
+from hanse.features.gslb.external_dns import serving_members
+from hanse.features.gslb.watches import BY_ADDRESS
 from hanse.model.dns.names import BadName, wire_name
 from hanse.model.dns.records import Answer, Choice, Node, Type, address, in_turn, together
 from hanse.model.dns.zones import View

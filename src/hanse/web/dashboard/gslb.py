@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hanse.features.gslb.standing import term_on
+from hanse.features.gslb.leadership import term_on
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown

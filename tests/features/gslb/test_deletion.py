@@ -1,8 +1,8 @@
 """What goes with its namespace or its kind was deleted by nobody: followers keep it."""
 
-from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import LED_BY, site_of
+from hanse.features.gslb.replication import plan_federation
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
@@ -21,7 +21,7 @@ from tests.features.gslb.fleet import (
     seen_by_leader,
     space,
 )
-from tests.features.gslb.test_standing import conditions
+from tests.features.gslb.test_leadership import conditions
 from tests.support.builders import annotated
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=3)

@@ -1,14 +1,6 @@
 """What the feature watches: at home, and in the clusters that it leads or balances."""
 
-from hanse.features.gslb.faults import (
-    ODD_GATEWAYS,
-    ODD_HTTPROUTES,
-    ODD_INGRESSES,
-    ODD_ROUTES,
-    ODD_SERVICES,
-)
-from hanse.features.gslb.homes import DEFINITIONS
-from hanse.features.gslb.inputs import (
+from hanse.features.gslb.backends import (
     HTTPROUTE_BACKENDS,
     HTTPROUTE_HOSTS,
     INGRESS_BACKENDS,
@@ -18,8 +10,16 @@ from hanse.features.gslb.inputs import (
     SERVICE_HOSTS,
     SLICES,
 )
+from hanse.features.gslb.configuration import RULES
+from hanse.features.gslb.deletion import DEFINITIONS
+from hanse.features.gslb.diagnostics import (
+    ODD_GATEWAYS,
+    ODD_HTTPROUTES,
+    ODD_INGRESSES,
+    ODD_ROUTES,
+    ODD_SERVICES,
+)
 from hanse.features.gslb.mapping import BY_GLOBAL_NAME, BY_LOCAL_NAME
-from hanse.features.gslb.policy import RULES
 from hanse.model.facts import Role
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.homes import (
+from hanse.features.gslb.configuration import monitor_names
+from hanse.features.gslb.deletion import (
     COPIED,
     LOOK_AGAIN,
     Intact,
@@ -14,6 +15,17 @@ from hanse.features.gslb.homes import (
     find_out,
     home_of,
     is_of_another_home,
+)
+from hanse.features.gslb.leadership import (
+    Leading,
+    Passive,
+    Taking,
+    Waiting,
+    misplaced,
+    misplaced_condition,
+    own_cluster,
+    standing_of,
+    term_on,
 )
 from hanse.features.gslb.names import (
     CONFIG_FEDERATION,
@@ -27,18 +39,6 @@ from hanse.features.gslb.names import (
     TERM,
     UUID,
     context_of,
-)
-from hanse.features.gslb.policy import monitor_names
-from hanse.features.gslb.standing import (
-    Leading,
-    Passive,
-    Taking,
-    Waiting,
-    misplaced,
-    misplaced_condition,
-    own_cluster,
-    standing_of,
-    term_on,
 )
 from hanse.model.facts import ClusterState, Role, WriteOutcome
 from hanse.model.keys import Key

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.gslb.copies import FEDERATION
-from hanse.features.gslb.faults import is_odd, is_written_for_hosts
-from hanse.features.gslb.inputs import INPUTS, full_host, hosts_of, led_to, usable
+from hanse.features.gslb.backends import INPUTS, full_host, hosts_of, led_to, usable
+from hanse.features.gslb.configuration import RULES, policies_of
+from hanse.features.gslb.diagnostics import is_odd, is_written_for_hosts
+from hanse.features.gslb.leadership import GUIDE
 from hanse.features.gslb.mapping import (
     BY_LOCAL_NAME,
     global_names,
@@ -12,9 +13,8 @@ from hanse.features.gslb.mapping import (
     local_name,
     names_given,
 )
-from hanse.features.gslb.policy import RULES, policies_of
-from hanse.features.gslb.standing import GUIDE
-from hanse.features.gslb.watching import BY_ADDRESS, BY_SOURCE
+from hanse.features.gslb.replication import FEDERATION
+from hanse.features.gslb.watches import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.ako import AkoHostRule

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hanse.features.gslb.hosts import connection_of, is_selected, is_unseen
-from hanse.features.gslb.inputs import (
+from hanse.features.gslb.backends import (
     addresses_told,
     bad_names,
     hosts_of,
@@ -18,9 +17,10 @@ from hanse.features.gslb.inputs import (
     names_told,
     usable,
 )
+from hanse.features.gslb.hosts import connection_of, is_selected, is_unseen
+from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import fault_in_mapping, is_mapped
 from hanse.features.gslb.names import context_of
-from hanse.features.gslb.standing import Leading
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor

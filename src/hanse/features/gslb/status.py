@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from hanse.features.gslb.avi import CONTROLLER
-from hanse.features.gslb.faults import MOST, Fault, faults_of, unwritten
+from hanse.features.gslb.configuration import Bad, Config, config_of, policies_of, policy_of
+from hanse.features.gslb.diagnostics import MOST, Fault, faults_of, unwritten
 from hanse.features.gslb.hosts import connection_of, is_unseen
+from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.policy import Bad, Config, config_of, policies_of, policy_of
-from hanse.features.gslb.standing import Leading
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     GlobalDeploymentPolicy,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hanse.features.gslb.copies import plan_federation
+from hanse.features.gslb.leadership import Leading, Passive, Taking, Waiting, standing_of
 from hanse.features.gslb.names import site_of
-from hanse.features.gslb.standing import Leading, Passive, Taking, Waiting, standing_of
+from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.snapshot import Snapshot

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from hanse.features.gslb.copies import plan_federation
 from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, UUID, site_of
+from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
@@ -20,7 +20,7 @@ from tests.features.gslb.fleet import (
     rule,
     seen_by_leader,
 )
-from tests.features.gslb.test_standing import conditions
+from tests.features.gslb.test_leadership import conditions
 from tests.support.builders import annotated
 from tests.support.time import EPOCH
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from hanse.features.gslb.homes import lost_home
+from hanse.features.gslb.deletion import lost_home
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hanse.features.gslb.backends import hosts_of
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.inputs import hosts_of
 from hanse.features.gslb.names import site_of
 from hanse.model.facts import Answer, Fact, WriteOutcome
 from hanse.model.keys import Key
