@@ -22,7 +22,7 @@ from hanse.dns.listeners import bound
 from hanse.dns.server import Served, serving
 from hanse.dns.updater import Feed
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.keys import everything
+from hanse.features.gslb.keys import all_keys
 from hanse.features.gslb.names import TERM, site_of
 from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.clock import WallClock
@@ -91,7 +91,7 @@ def _planned(snapshot: Snapshot) -> float:
     feature = Gslb()
     gc.collect()
     began = _cpu()
-    keys = [key for key in everything(snapshot) if key.topic == "host"]
+    keys = [key for key in all_keys(snapshot) if key.topic == "host"]
     for key in keys:
         assert feature.plan(key, snapshot).desired, "every host has members"
     return _cpu() - began

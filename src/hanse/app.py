@@ -19,10 +19,10 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
 from hanse.features.federation.webhooks import WEBHOOKS as MEMBERSHIP_HOOKS
-from hanse.features.gslb.avi import CONTROLLER, controller_said, refresh_said
-from hanse.features.gslb.configuration import Bad
+from hanse.features.gslb.avi import CONTROLLER, configured_controller, configured_refresh_interval
+from hanse.features.gslb.configuration import InvalidConfiguration
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.leadership import own_cluster
+from hanse.features.gslb.leadership import local_amko_cluster
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.machines.feature import Machines
 from hanse.features.networks.feature import Networks
@@ -336,11 +336,11 @@ class Agent:
     def _leading_controller(self) -> Controller | NoController:
         """The Avi controller to write to: of who leads, as its configuration has it now."""
         seen = self.reconciler.snapshot()
-        own = own_cluster(seen)
+        own = local_amko_cluster(seen)
         if own is None or not own.spec.is_leader:
             return NoController("this cluster does not lead")
-        said = controller_said(seen)
-        if isinstance(said, Bad):
+        said = configured_controller(seen)
+        if isinstance(said, InvalidConfiguration):
             return NoController(said.error)
         return Controller(
             f"https://{said.address}",
@@ -353,7 +353,7 @@ class Agent:
 
     def _refresh(self) -> timedelta:
         """How often the Avi controller is read, as this cluster's configuration has it now."""
-        return refresh_said(self.reconciler.snapshot()) or POLL_INTERVAL
+        return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.reconciler.snapshot(), BROKER).lease_duration

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hanse.features.gslb.configuration import Bad, config_of
+from hanse.features.gslb.configuration import InvalidConfiguration, read_configuration
 from hanse.logs import set_level
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import Change, ObjectChange
@@ -23,8 +23,10 @@ def following_log_level(reconciler: Reconciler) -> Iterator[None]:
 
     def on_change(change: Change) -> None:
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
-            config = config_of(reconciler.snapshot())
-            said = "INFO" if isinstance(config, Bad) else config.object.spec.log_level
+            config = read_configuration(reconciler.snapshot())
+            said = (
+                "INFO" if isinstance(config, InvalidConfiguration) else config.object.spec.log_level
+            )
             wanted = own if own <= logging.DEBUG else _LEVELS.get(said, own)
             if wanted != logging.getLogger().level:
                 set_level(wanted)

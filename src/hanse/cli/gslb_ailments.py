@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
 from hanse.cli.gslb_terms import first_to_demote
-from hanse.features.gslb.leadership import epoch_in
+from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,
@@ -54,7 +54,7 @@ def _several(leading: Sequence[Chart]) -> Finding:
 
 
 def _term(own: Wire) -> int:
-    return epoch_in((own["metadata"].get("annotations") or {}).get(TERM, ""))
+    return parse_epoch((own["metadata"].get("annotations") or {}).get(TERM, ""))
 
 
 def _is_whole(charts: Sequence[Chart]) -> bool:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.gslb_terms import first_to_demote
 from hanse.cli.tables import table
-from hanse.features.gslb.deletion import COPIED
-from hanse.features.gslb.leadership import epoch_in
+from hanse.features.gslb.deletion import REPLICATED_KINDS
+from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
@@ -88,7 +88,7 @@ class Seen(Struct, frozen=True):
                 pass
             case several:
                 names = " and ".join(several)
-                old = first_to_demote({s.name: epoch_in(s.epoch) for s in self.leaders})
+                old = first_to_demote({s.name: parse_epoch(s.epoch) for s in self.leaders})
                 found.append(f"{names} lead both; run `hanse gslb demote {old}`")
         found += silent
         found += [
@@ -113,7 +113,7 @@ async def _read(way: ClusterAccess) -> Site:
     try:
         async with asyncio.timeout(PATIENCE):
             clusters = await _list(client, AMKOCluster)
-            copied = [obj for kind in COPIED for obj in await _list(client, kind)]
+            copied = [obj for kind in REPLICATED_KINDS for obj in await _list(client, kind)]
             copies = {
                 f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
                 for obj in copied
@@ -197,7 +197,7 @@ def document(seen: Seen) -> dict[str, Any]:
                 "name": site.name,
                 "reachable": not site.unreachable,
                 "leads": site.leads,
-                "epoch": epoch_in(site.epoch),
+                "epoch": parse_epoch(site.epoch),
                 "inStep": seen.in_step(site),
                 "conditions": [
                     msgspec.to_builtins(c) for o in site.clusters for c in o.status.conditions

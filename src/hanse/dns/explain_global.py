@@ -1,7 +1,7 @@
 """Why a global host name is answered as it is: who serves, by which rule, and who does not."""
 
-from hanse.features.gslb.external_dns import serving_members
-from hanse.features.gslb.health import up_now
+from hanse.features.gslb.external_dns import list_serving_members
+from hanse.features.gslb.health import current_health
 from hanse.features.gslb.zone import HASH, HOST, NEAR, GlobalZone
 from hanse.model.dns.records import Answer
 from hanse.model.dns.zones import View
@@ -30,7 +30,7 @@ def global_answer(
 def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
     """The rule by which one of the members is chosen."""
     spec = service.spec
-    serving = serving_members(service, snapshot)
+    serving = list_serving_members(service, snapshot)
     if not serving:
         told = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
         return f"every member is down; what is answered then: {told.lower().replace('_', ' ')}"
@@ -44,10 +44,10 @@ def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
 
 def left_out_of(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
     """The members that are not told, and why."""
-    serving = {(m.cluster, m.address) for m in serving_members(service, snapshot)}
+    serving = {(m.cluster, m.address) for m in list_serving_members(service, snapshot)}
     return [
         (_named(member), LOWER if verdict.up else verdict.reason)
-        for member, verdict in up_now(service, snapshot)
+        for member, verdict in current_health(service, snapshot)
         if (member.cluster, member.address) not in serving
     ]
 

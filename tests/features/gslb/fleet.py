@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.gslb.deletion import COPIED
+from hanse.features.gslb.deletion import REPLICATED_KINDS
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import HOME as HOME_OF
 from hanse.features.gslb.names import LED_BY, TERM, site_of
@@ -111,7 +111,7 @@ def rule(host: str = HOST, name: str = "rule", **more: Any) -> GSLBHostRule:
 def marked(obj: K, mark: str) -> K:
     """The object as a copy that some leader wrote."""
     notes = {**obj.metadata.annotations, LED_BY: mark}
-    if isinstance(obj, COPIED):
+    if isinstance(obj, REPLICATED_KINDS):
         notes[HOME_OF] = "space/definition"
     return replace(obj, metadata=replace(obj.metadata, annotations=notes))
 
@@ -235,7 +235,7 @@ def found_at(snapshot: Snapshot, *instead: Object, without: str = "") -> list[An
 def _at_home(home: Sequence[Object]) -> list[Object]:
     """With a namespace and definitions, where a test says nothing of its own."""
     said = {o.metadata.name for o in home if isinstance(o, (Namespace, CustomResourceDefinition))}
-    usual = [space(), *(definition(kind) for kind in COPIED)]
+    usual = [space(), *(definition(kind) for kind in REPLICATED_KINDS)]
     return [*home, *(one for one in usual if one.metadata.name not in said)]
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 import msgspec
 
-from hanse.features.gslb.deletion import COPIED
+from hanse.features.gslb.deletion import REPLICATED_KINDS
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
 from hanse.model.kinds.globalservice import GlobalService
@@ -72,20 +72,22 @@ class Schedule:
     async def edit(self, cluster: str) -> None:
         """Somebody edits the policy where it is, be it the leader or not."""
         ttl = self.random.randrange(1, 1000)
-        listed = await self.sites.admin(cluster).list(COPIED[1], namespace=NAMESPACE)
+        listed = await self.sites.admin(cluster).list(REPLICATED_KINDS[1], namespace=NAMESPACE)
         for policy in listed.objects:
             change = {"spec": {"ttl": ttl}}
             await self.sites.admin(cluster).patch(
-                COPIED[1], policy.metadata.name, NAMESPACE, change
+                REPLICATED_KINDS[1], policy.metadata.name, NAMESPACE, change
             )
 
     async def drift(self, cluster: str) -> None:
         """Somebody deletes a follower's copy of the policy."""
         own = await self.sites.admin(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
         if not own.spec.is_leader and cluster != "lubeck":
-            listed = await self.sites.admin(cluster).list(COPIED[1], namespace=NAMESPACE)
+            listed = await self.sites.admin(cluster).list(REPLICATED_KINDS[1], namespace=NAMESPACE)
             for policy in listed.objects:
-                await self.sites.admin(cluster).delete(COPIED[1], policy.metadata.name, NAMESPACE)
+                await self.sites.admin(cluster).delete(
+                    REPLICATED_KINDS[1], policy.metadata.name, NAMESPACE
+                )
 
     async def restart(self, cluster: str) -> None:
         await self.scenario.testbed.restart_server(cluster)
@@ -114,7 +116,7 @@ class Schedule:
         return leader
 
     async def _has_policy(self, cluster: str) -> bool:
-        listed = await self.sites.admin(cluster).list(COPIED[1], namespace=NAMESPACE)
+        listed = await self.sites.admin(cluster).list(REPLICATED_KINDS[1], namespace=NAMESPACE)
         return bool(listed.objects)
 
     async def judge(self, leader: str) -> None:
@@ -137,7 +139,7 @@ class Schedule:
 
     async def _held(self, cluster: str) -> dict[str, object]:
         found: dict[str, object] = {}
-        kinds: tuple[type[Object], ...] = (*COPIED, GlobalService)
+        kinds: tuple[type[Object], ...] = (*REPLICATED_KINDS, GlobalService)
         for kind in kinds:
             listed = await self.sites.admin(cluster).list(kind, namespace=NAMESPACE)
             for obj in listed.objects:

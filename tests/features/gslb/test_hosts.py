@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.health import UNREADY, UNTRIED, target_of
+from hanse.features.gslb.health import UNREADY, UNTRIED, probe_target
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import Phase
@@ -315,7 +315,9 @@ def test_an_http_route_has_the_addresses_of_the_gateway_that_accepted_it() -> No
 
 
 def _health(member: GlobalMember, up: bool, host: str = HOST) -> Health:
-    return Health(target_of(member, member.monitors[0], host), up, EPOCH, "" if up else "refused")
+    return Health(
+        probe_target(member, member.monitors[0], host), up, EPOCH, "" if up else "refused"
+    )
 
 
 def test_a_member_is_down_until_its_probes_have_passed() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.hosts import service_for
-from hanse.features.gslb.leadership import Leading, standing_of
+from hanse.features.gslb.hosts import decide_host
+from hanse.features.gslb.leadership import Leading, leader_state
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalService
@@ -89,9 +89,9 @@ def test_the_order_in_which_objects_are_seen_decides_nothing(
     for order in list(permutations(range(len(fleet["hamburg"]))))[:4]:
         turned = {**fleet, "hamburg": [fleet["hamburg"][n] for n in order]}
         seen = seen_in(turned)
-        leading = standing_of(seen)
+        leading = leader_state(seen)
         assert isinstance(leading, Leading)
-        outcome = service_for(HOST, leading, seen, options)
+        outcome = decide_host(HOST, leading, seen, options)
         first = first or outcome
         assert outcome == first
 
@@ -102,9 +102,9 @@ def test_planning_again_over_what_was_written_wants_the_same(
     fleet: dict[str, list[Object]],
 ) -> None:
     planned = Gslb().plan(KEY, seen_in(fleet)).desired
-    written = [d.object for d in planned if d.where == HOME]
+    build_global_service = [d.object for d in planned if d.where == HOME]
 
-    again = Gslb().plan(KEY, seen_in(fleet, *written)).desired
+    again = Gslb().plan(KEY, seen_in(fleet, *build_global_service)).desired
 
     assert [(d.where, d.object) for d in again] == [(d.where, d.object) for d in planned]
 
@@ -134,15 +134,17 @@ def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Ob
 @given(fleets())
 @settings(max_examples=40, deadline=None)
 def test_who_does_not_lead_wants_everything_as_it_stands(fleet: dict[str, list[Object]]) -> None:
-    written = [d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME]
+    build_global_service = [
+        d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME
+    ]
     followers = [
         replace(o, spec=replace(o.spec, is_leader=False)) if type(o) is type(amko("x")) else o
         for o in fleet["lubeck"]
     ]
 
-    plan = Gslb().plan(KEY, seen_in({**fleet, "lubeck": followers}, *written))
+    plan = Gslb().plan(KEY, seen_in({**fleet, "lubeck": followers}, *build_global_service))
 
-    assert [d.object for d in plan.desired] == written
+    assert [d.object for d in plan.desired] == build_global_service
     assert (plan.removals, plan.patches) == ((), ())
 
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from hanse.features.gslb.leadership import Leading, Passive, Taking, Waiting, standing_of
+from hanse.features.gslb.leadership import (
+    Leading,
+    NotLeading,
+    StartingTerm,
+    Undecided,
+    leader_state,
+)
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
@@ -42,7 +48,7 @@ def test_a_leader_with_good_followers_tells_every_stage() -> None:
 
 
 def test_the_current_cluster_is_ignored_where_it_is_listed() -> None:
-    standing = standing_of(seen_by_leader([LEADER], FOLLOWERS))
+    standing = leader_state(seen_by_leader([LEADER], FOLLOWERS))
 
     assert isinstance(standing, Leading)
     assert standing.followers == (site_of("hamburg"), site_of("bergen"))
@@ -88,7 +94,7 @@ def test_two_objects_here_are_invalid_both() -> None:
     told = {p.place.ref.name: p.change["status"]["conditions"][0] for p in plan.patches}
     assert set(told) == {"amkocluster", "another"}
     assert {c["status"] for c in told.values()} == {"invalid AMKOCluster object"}
-    assert isinstance(standing_of(seen), Passive)
+    assert isinstance(leader_state(seen), NotLeading)
 
 
 def test_a_context_that_is_not_in_the_secret_leaves_its_cluster_out() -> None:
@@ -118,7 +124,7 @@ def test_no_client_at_all_ends_the_stages_there() -> None:
 
     assert told[1][1] == "member cluster clients invalid"
     assert len(told) == 2
-    assert isinstance(standing_of(seen), Leading)
+    assert isinstance(leader_state(seen), Leading)
 
 
 def test_an_unreachable_follower_is_left_out_alone() -> None:
@@ -142,7 +148,7 @@ def test_an_unreachable_follower_is_left_out_alone() -> None:
 def test_what_is_not_known_yet_changes_nothing() -> None:
     seen = seen_by_leader([LEADER], FOLLOWERS, phases={"hamburg": Phase.CONNECTING})
 
-    assert isinstance(standing_of(seen), Waiting)
+    assert isinstance(leader_state(seen), Undecided)
     assert plan_federation(seen).patches == ()
 
 
@@ -217,7 +223,7 @@ def test_a_new_leader_takes_the_next_term_before_it_writes_anything() -> None:
     own = amko("lubeck", "bergen", leads=True)
     seen = seen_by_leader([own, config("lubeck")], {"bergen": [amko("bergen", follows="4/paris")]})
 
-    assert standing_of(seen) == Taking(5)
+    assert leader_state(seen) == StartingTerm(5)
     (patch,) = plan_federation(seen).patches
     assert patch.change == {"metadata": {"annotations": {"gslb.hanse.dev/epoch": "5"}}}
 
@@ -226,9 +232,9 @@ def test_an_old_leader_that_returns_sees_that_it_was_superseded() -> None:
     sites = {"bergen": [amko("bergen"), marked(config("paris"), "2/hamburg")]}
     seen = seen_by_leader([amko("lubeck", "bergen", leads=True, epoch=1), config("lubeck")], sites)
 
-    standing = standing_of(seen)
+    standing = leader_state(seen)
 
-    assert isinstance(standing, Passive)
+    assert isinstance(standing, NotLeading)
     assert "cluster hamburg leads since epoch 2" in standing.conditions[-1].reason
     assert not plan_federation(seen).removals
 
@@ -237,14 +243,14 @@ def test_two_leaders_of_one_epoch_stop_each_other() -> None:
     own = amko("lubeck", "bergen", leads=True, epoch=2)
     seen = seen_by_leader([own], {"bergen": [amko("bergen", follows="2/hamburg")]})
 
-    assert isinstance(standing_of(seen), Passive)
+    assert isinstance(leader_state(seen), NotLeading)
 
 
 def test_who_was_superseded_leads_again_when_the_other_has_stepped_down() -> None:
     own = amko("lubeck", "hamburg", "bergen", leads=True, epoch=1)
     sites = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen", follows="2/hamburg")]}
 
-    assert standing_of(seen_by_leader([own], sites)) == Taking(3)
+    assert leader_state(seen_by_leader([own], sites)) == StartingTerm(3)
 
 
 def test_a_leader_that_is_made_a_follower_ends_its_term() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.gslb.backends import hosts_of
+from hanse.features.gslb.backends import list_hosts
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
 from hanse.model.facts import Answer, Fact, WriteOutcome
@@ -318,4 +318,4 @@ def test_a_name_that_is_lost_or_found_wakes_what_is_told() -> None:
 
 @pytest.mark.parametrize("host", ["*.example.org", "under_score.org", "a..b", "x" * 64 * 4])
 def test_what_is_no_name_of_one_host_gets_no_service(host: str) -> None:
-    assert list(hosts_of(stored(ingress("10.1.0.1", host=host)))) == []
+    assert list(list_hosts(stored(ingress("10.1.0.1", host=host)))) == []

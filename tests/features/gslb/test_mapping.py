@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.gslb.avi import refresh_said
+from hanse.features.gslb.avi import configured_refresh_interval
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.mapping import global_names, local_names
 from hanse.features.gslb.options import GslbOptions
@@ -203,6 +203,8 @@ def test_the_configuration_says_what_of_it_is_used(
 
 
 def test_how_often_a_controller_is_read_is_as_the_configuration_says() -> None:
-    assert refresh_said(seen([], [], said(refresh_interval=90))) == timedelta(seconds=90)
-    assert refresh_said(seen([], [], said(refresh_interval=0))) is None
-    assert refresh_said(seen([], [], said())) is None
+    assert configured_refresh_interval(seen([], [], said(refresh_interval=90))) == timedelta(
+        seconds=90
+    )
+    assert configured_refresh_interval(seen([], [], said(refresh_interval=0))) is None
+    assert configured_refresh_interval(seen([], [], said())) is None

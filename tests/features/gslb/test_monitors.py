@@ -3,7 +3,7 @@
 import pytest
 from msgspec import ValidationError
 
-from hanse.features.gslb.monitors import MOST_PATH, faults_in_monitor, monitor_of
+from hanse.features.gslb.monitors import MAX_PATH_LENGTH, monitor_errors, parse_monitor
 from hanse.model.kinds.globalservice import Monitor
 from tests.features.gslb.fleet import amko, config, ingress, policy, seen_by_leader
 from tests.features.gslb.test_hosts import service_in
@@ -12,8 +12,8 @@ from tests.features.gslb.test_hosts import service_in
 def test_a_monitor_is_read_field_by_field() -> None:
     said = {"type": "HTTP", "port": "8080", "path": "/healthz?deep=1", "interval": "3600"}
 
-    assert list(faults_in_monitor(said)) == []
-    assert monitor_of(said) == Monitor(
+    assert list(monitor_errors(said)) == []
+    assert parse_monitor(said) == Monitor(
         type="HTTP", port=8080, path="/healthz?deep=1", interval=3600
     )
 
@@ -32,11 +32,14 @@ def test_a_monitor_is_read_field_by_field() -> None:
         ({"type": "TCP", "port": "80", "intervall": "5"}, "intervall: it is no field of a monitor"),
         ({"type": "HTTP", "port": "80", "path": "healthz"}, "path: it must begin with /"),
         ({"type": "HTTP", "port": "80", "path": "/a\r\nX: y"}, "path: it must begin with /"),
-        ({"type": "HTTP", "port": "80", "path": "/" * (MOST_PATH + 1)}, "path: it must begin"),
+        (
+            {"type": "HTTP", "port": "80", "path": "/" * (MAX_PATH_LENGTH + 1)},
+            "path: it must begin",
+        ),
     ],
 )
 def test_what_is_wrong_names_the_field(said: dict[str, str], told: str) -> None:
-    (fault,) = faults_in_monitor(said)
+    (fault,) = monitor_errors(said)
 
     assert told in fault
 
@@ -44,11 +47,11 @@ def test_what_is_wrong_names_the_field(said: dict[str, str], told: str) -> None:
 def test_what_cannot_be_read_has_a_fault() -> None:
     for said in ({"type": "TCP"}, {"type": "x", "port": "1"}, {"type": "TCP", "port": "x"}):
         with pytest.raises(ValidationError):
-            monitor_of(said)
-        assert list(faults_in_monitor(said))
+            parse_monitor(said)
+        assert list(monitor_errors(said))
 
 
-@pytest.mark.parametrize("path", ["/a b", "/" + "long" * MOST_PATH, "/a\r\nHost: b"])
+@pytest.mark.parametrize("path", ["/a b", "/" + "long" * MAX_PATH_LENGTH, "/a\r\nHost: b"])
 def test_a_path_that_cannot_be_asked_for_is_watched_at_the_root(path: str) -> None:
     leader = amko("lubeck", leads=True, epoch=1)
     way_in = ingress("10.1.0.1", path=path)

@@ -5,7 +5,13 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from hanse.features.gslb.configuration import Bad, Config, config_of, policy_of, rule_for
+from hanse.features.gslb.configuration import (
+    InvalidConfiguration,
+    ValidConfiguration,
+    find_host_rule,
+    read_configuration,
+    read_deployment_policy,
+)
 from hanse.features.gslb.names import UUID
 from hanse.model.kinds.avi import (
     AviGslbService,
@@ -39,17 +45,19 @@ class AviAccess(Struct, frozen=True):
         return f"AviAccess({self.address!r}, <secret>)"
 
 
-def controller_said(snapshot: Snapshot) -> AviAccess | Bad:
+def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguration:
     """The controller that leads, as this cluster's GSLBConfig has it."""
-    config = config_of(snapshot)
-    if isinstance(config, Bad):
+    config = read_configuration(snapshot)
+    if isinstance(config, InvalidConfiguration):
         return config
     leader = config.object.spec.gslb_leader
     if not leader.controller_ip:
-        return Bad("spec.gslbLeader.controllerIP is empty; name the Avi controller that leads")
+        return InvalidConfiguration(
+            "spec.gslbLeader.controllerIP is empty; name the Avi controller that leads"
+        )
     secret = snapshot.get(snapshot.local, Secret, leader.credentials, NAMESPACE)
     if secret is None:
-        return Bad(
+        return InvalidConfiguration(
             f"spec.gslbLeader.credentials: there is no Secret {leader.credentials!r} in "
             f"{NAMESPACE}; create it with username and password"
         )
@@ -64,23 +72,23 @@ def controller_said(snapshot: Snapshot) -> AviAccess | Bad:
     )
 
 
-def refresh_said(snapshot: Snapshot) -> timedelta | None:
+def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
     """How often the controller is to be read, if anybody said."""
-    config = config_of(snapshot)
-    said = config.object.spec.refresh_interval if isinstance(config, Config) else None
+    config = read_configuration(snapshot)
+    said = config.object.spec.refresh_interval if isinstance(config, ValidConfiguration) else None
     return timedelta(seconds=said) if said else None
 
 
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
     """What the controller should hold for a service, with the step in which it is written."""
-    config = config_of(snapshot)
-    if isinstance(config, Bad):
+    config = read_configuration(snapshot)
+    if isinstance(config, InvalidConfiguration):
         return
     said = f"amko-{config.object.metadata.annotations.get(UUID, '')}"
     host = service.spec.host
-    policy = policy_of(snapshot, named_monitors=False)
-    rule = rule_for(host, snapshot)
-    spec = policy if policy is not None and not isinstance(policy, Bad) else None
+    policy = read_deployment_policy(snapshot, named_monitors=False)
+    rule = find_host_rule(host, snapshot)
+    spec = policy if policy is not None and not isinstance(policy, InvalidConfiguration) else None
     refs: tuple[str, ...] = ()
     if rule is not None and rule.spec.health_monitor_refs:
         refs = rule.spec.health_monitor_refs

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from hanse.features.gslb.monitors import is_path
+from hanse.features.gslb.monitors import is_http_path
 from hanse.features.gslb.names import HOSTNAMES
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -19,13 +19,13 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 
-INPUTS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
+SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
 _HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
-UNNAMED = "~"
+UNNAMED_PREFIX = "~"
 """Before `<name>.<namespace>`: a Service that has no host name unless a domain is given."""
 
 
-class Found(Struct, frozen=True):
+class HostBackend(Struct, frozen=True):
     """One way in that serves a host: where, watched how, and whether anything is behind it."""
 
     address: str
@@ -37,31 +37,31 @@ class Found(Struct, frozen=True):
     """The name that was looked up for the address, as load balancers of some clouds have one."""
 
 
-def hosts_of(obj: Object) -> Iterator[str]:
+def list_hosts(obj: Object) -> Iterator[str]:
     """The host names that an object serves, in lower case; a Service may have but a front part.
 
     What is no name of one host, a wildcard among them, gets no global service.
     """
-    return (h for h in _told_hosts(obj) if h.startswith(UNNAMED) or is_host(h))
+    return (h for h in _told_hosts(obj) if h.startswith(UNNAMED_PREFIX) or is_host_name(h))
 
 
-def is_host(told: str) -> bool:
+def is_host_name(told: str) -> bool:
     """Whether a name is that of one host, however it is written."""
     return _HOST.fullmatch(told.strip().lower().removesuffix(".")) is not None
 
 
-class BadName(Struct, frozen=True):
+class InvalidName(Struct, frozen=True):
     """What is written where a host's name should be."""
 
     field: str
     name: str
 
 
-def bad_names(obj: Object) -> Iterator[BadName]:
+def invalid_names(obj: Object) -> Iterator[InvalidName]:
     """What an object has for host names and what is none."""
     for field, name in _names_in(obj):
-        if name.strip() and not is_host(name):
-            yield BadName(field, name.strip())
+        if name.strip() and not is_host_name(name):
+            yield InvalidName(field, name.strip())
 
 
 def _names_in(obj: Object) -> Iterator[tuple[str, str]]:
@@ -86,20 +86,20 @@ def _told_hosts(obj: Object) -> Iterator[str]:
             named = list(_service_hosts(obj))
             yield from named
             if not named:
-                yield f"{UNNAMED}{obj.metadata.name}.{obj.metadata.namespace}"
+                yield f"{UNNAMED_PREFIX}{obj.metadata.name}.{obj.metadata.namespace}"
         case Service():
             return
         case _:
             yield from dict.fromkeys(name.lower() for _, name in _names_in(obj) if name)
 
 
-SERVICE_HOSTS = Index(Service, "gslb-host", hosts_of)
-INGRESS_HOSTS = Index(Ingress, "gslb-host", hosts_of)
-ROUTE_HOSTS = Index(Route, "gslb-host", hosts_of)
-HTTPROUTE_HOSTS = Index(HTTPRoute, "gslb-host", hosts_of)
+SERVICE_HOSTS = Index(Service, "gslb-host", list_hosts)
+INGRESS_HOSTS = Index(Ingress, "gslb-host", list_hosts)
+ROUTE_HOSTS = Index(Route, "gslb-host", list_hosts)
+HTTPROUTE_HOSTS = Index(HTTPRoute, "gslb-host", list_hosts)
 
 
-def services_behind(obj: Object) -> Iterator[str]:
+def list_backend_services(obj: Object) -> Iterator[str]:
     """The Services that an object leads to, as `<namespace>/<name>`."""
     names: Iterable[str] = ()
     match obj:
@@ -114,9 +114,9 @@ def services_behind(obj: Object) -> Iterator[str]:
     yield from (f"{obj.metadata.namespace}/{name}" for name in dict.fromkeys(names))
 
 
-INGRESS_BACKENDS = Index(Ingress, "gslb-backend", services_behind)
-ROUTE_BACKENDS = Index(Route, "gslb-backend", services_behind)
-HTTPROUTE_BACKENDS = Index(HTTPRoute, "gslb-backend", services_behind)
+INGRESS_BACKENDS = Index(Ingress, "gslb-backend", list_backend_services)
+ROUTE_BACKENDS = Index(Route, "gslb-backend", list_backend_services)
+HTTPROUTE_BACKENDS = Index(HTTPRoute, "gslb-backend", list_backend_services)
 SLICES = Index(
     EndpointSlice,
     "gslb-service",
@@ -124,21 +124,23 @@ SLICES = Index(
 )
 
 
-def objects_for(host: str, domain: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
+def list_objects_for(
+    host: str, domain: str, where: ClusterId, snapshot: Snapshot
+) -> Iterator[Object]:
     """The objects of a cluster that serve a host."""
     yield from snapshot.by(where, SERVICE_HOSTS, host)
     domain = domain.lower()
     if domain and host.endswith(f".{domain}"):
         front = host.removesuffix(f".{domain}")
-        yield from snapshot.by(where, SERVICE_HOSTS, UNNAMED + front)
+        yield from snapshot.by(where, SERVICE_HOSTS, UNNAMED_PREFIX + front)
     yield from snapshot.by(where, INGRESS_HOSTS, host)
     yield from snapshot.by(where, ROUTE_HOSTS, host)
     yield from snapshot.by(where, HTTPROUTE_HOSTS, host)
 
 
-def source_of(told: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
+def find_source(told: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
     """The object of a cluster that brought a member, by the words that the member has for it."""
-    for kind in INPUTS:
+    for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
         if told.startswith(title):
             namespace, _, name = told.removeprefix(title).partition("/")
@@ -146,7 +148,7 @@ def source_of(told: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
     return None
 
 
-def led_to(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
+def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of a cluster whose readiness is that of a Service, itself among them."""
     namespace, _, name = service.partition("/")
     own = snapshot.get(where, Service, name, namespace)
@@ -159,12 +161,14 @@ def led_to(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Objec
 
 def full_host(told: str, domain: str) -> str | None:
     """The whole host name of an index's value; None for a Service that has none."""
-    if not told.startswith(UNNAMED):
+    if not told.startswith(UNNAMED_PREFIX):
         return told
-    return f"{told.removeprefix(UNNAMED)}.{domain.lower()}" if domain else None
+    return f"{told.removeprefix(UNNAMED_PREFIX)}.{domain.lower()}" if domain else None
 
 
-def found_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Found]:
+def find_backends(
+    obj: Object, host: str, where: ClusterId, snapshot: Snapshot
+) -> Iterator[HostBackend]:
     """The ways in that an object gives a host; one for each address it has."""
     namespace = obj.metadata.namespace
     monitor: Monitor | None
@@ -186,7 +190,7 @@ def found_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> It
     ways_in = list(_ways_in(obj, host, where, snapshot))
     ready = bool(ways_in) and _is_ready(behind, namespace, where, snapshot)
     for told in ways_in:
-        yield Found(told.address, obj, monitor, ready, told.hostname)
+        yield HostBackend(told.address, obj, monitor, ready, told.hostname)
 
 
 class _WayIn(Struct, frozen=True):
@@ -196,19 +200,19 @@ class _WayIn(Struct, frozen=True):
 
 def _ways_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[_WayIn]:
     """Each address once; what is told as a name is looked up."""
-    told = list(addresses_told(obj, host, where, snapshot))
+    told = list(list_status_addresses(obj, host, where, snapshot))
     met = {text for text in told if is_address(text)}
     yield from (_WayIn(address) for address in dict.fromkeys(told) if address in met)
-    for name in names_told(told, host, snapshot):
-        found = usable(looked_up(name, snapshot).addresses or ())
+    for name in list_load_balancer_names(told, host, snapshot):
+        found = routable_addresses(looked_up(name, snapshot).addresses or ())
         yield from (_WayIn(address, name) for address in found or ("",) if address not in met)
         met.update(found)
 
 
-def names_told(told: Iterable[str], host: str, snapshot: Snapshot) -> Iterator[str]:
+def list_load_balancer_names(told: Iterable[str], host: str, snapshot: Snapshot) -> Iterator[str]:
     """The names among the addresses of a way in; what we answer ourselves is not asked for."""
     for name in dict.fromkeys(text.lower().removesuffix(".") for text in told):
-        if not is_address(name) and is_host(name) and not _is_ours(name, host, snapshot):
+        if not is_address(name) and is_host_name(name) and not _is_ours(name, host, snapshot):
             yield name
 
 
@@ -216,7 +220,9 @@ def _is_ours(name: str, host: str, snapshot: Snapshot) -> bool:
     return name == host or snapshot.get(snapshot.local, GlobalService, name, NAMESPACE) is not None
 
 
-def addresses_told(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+def list_status_addresses(
+    obj: Object, host: str, where: ClusterId, snapshot: Snapshot
+) -> Iterator[str]:
     """What an object's status has for addresses of a host, names of load balancers among them."""
     match obj:
         case Service() | Ingress():
@@ -247,7 +253,7 @@ def _service_monitor(service: Service) -> Monitor | None:
 
 
 def _http_monitor(paths: Iterable[str], tls: bool) -> Monitor:
-    path = next((p for p in paths if is_path(p)), "/")
+    path = next((p for p in paths if is_http_path(p)), "/")
     kind, port = ("HTTPS", 443) if tls else ("HTTP", 80)
     return Monitor(type="HTTPS" if kind == "HTTPS" else "HTTP", port=port, path=path)
 
@@ -317,7 +323,7 @@ def is_address(text: str) -> bool:
     return True
 
 
-def usable(addresses: Iterable[str]) -> list[str]:
+def routable_addresses(addresses: Iterable[str]) -> list[str]:
     """The addresses of a name that clients anywhere may be sent to."""
     return [address for address in addresses if _is_elsewhere(address)]
 

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from hanse.features.gslb.monitors import faults_in_monitor, monitor_of
+from hanse.features.gslb.monitors import monitor_errors, parse_monitor
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.globalservice import Monitor
 from hanse.model.kinds.gslb import (
@@ -22,69 +22,75 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.snapshot import Index, Snapshot
 
-RULES = Index(GSLBHostRule, "gslb-fqdn", lambda r: [r.spec.fqdn.lower().removesuffix(".")])
+RULES_BY_FQDN = Index(GSLBHostRule, "gslb-fqdn", lambda r: [r.spec.fqdn.lower().removesuffix(".")])
 
 
-class Bad(Struct, frozen=True):
+class InvalidConfiguration(Struct, frozen=True):
     """What is wrong; it names the field and the remedy."""
 
     error: str
 
 
-class Config(Struct, frozen=True):
+class ValidConfiguration(Struct, frozen=True):
     """The one configuration: whose applications are load balanced."""
 
     object: GSLBConfig
     contexts: tuple[str, ...]
 
 
-def config_of(snapshot: Snapshot) -> Config | Bad:
+def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfiguration:
     """The configuration of this cluster."""
     several = list(snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE))
     match several:
         case []:
-            return Bad(f"there is no GSLBConfig in {NAMESPACE}; create one")
+            return InvalidConfiguration(f"there is no GSLBConfig in {NAMESPACE}; create one")
         case [only]:
             contexts = tuple(m.cluster_context for m in only.spec.member_clusters)
             if twice := _twice(contexts):
                 field = "spec.memberClusters"
-                return Bad(f"{field}: {twice} is named twice; name each cluster once")
-            return Config(only, contexts)
+                return InvalidConfiguration(
+                    f"{field}: {twice} is named twice; name each cluster once"
+                )
+            return ValidConfiguration(only, contexts)
         case _:
             names = ", ".join(sorted(o.metadata.name for o in several))
-            return Bad(f"more than one GSLBConfig in {NAMESPACE}: {names}; delete all but one")
+            return InvalidConfiguration(
+                f"more than one GSLBConfig in {NAMESPACE}: {names}; delete all but one"
+            )
 
 
-def policies_of(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]:
+def list_deployment_policies(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]:
     """All policies of this cluster, by name."""
     several = snapshot.in_namespace(snapshot.local, GlobalDeploymentPolicy, NAMESPACE)
     return sorted(several, key=lambda p: p.metadata.name)
 
 
-def policy_of(
+def read_deployment_policy(
     snapshot: Snapshot, *, named_monitors: bool
-) -> GlobalDeploymentPolicySpec | Bad | None:
+) -> GlobalDeploymentPolicySpec | InvalidConfiguration | None:
     """The policy that holds; None where there is none."""
-    several = policies_of(snapshot)
+    several = list_deployment_policies(snapshot)
     if not several:
         return None
     if len(several) > 1:
         names = ", ".join(p.metadata.name for p in several)
         kind = GlobalDeploymentPolicy.kind.name
-        return Bad(f"more than one {kind} in {NAMESPACE}: {names}; delete all but one")
-    config = config_of(snapshot)
-    if isinstance(config, Bad):
+        return InvalidConfiguration(
+            f"more than one {kind} in {NAMESPACE}: {names}; delete all but one"
+        )
+    config = read_configuration(snapshot)
+    if isinstance(config, InvalidConfiguration):
         return config
     spec = several[0].spec
-    error = fault_in_policy(spec, config.contexts) or (
+    error = policy_error(spec, config.contexts) or (
         _fault_in_monitors(spec.health_monitor_refs, spec.health_monitor_template, snapshot)
         if named_monitors
         else ""
     )
-    return Bad(error) if error else spec
+    return InvalidConfiguration(error) if error else spec
 
 
-def fault_in_policy(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -> str:
+def policy_error(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -> str:
     """What is wrong with a policy; empty where nothing is."""
     known = frozenset(contexts)
     checks = (
@@ -100,11 +106,11 @@ def fault_in_policy(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -
     return next(filter(None, checks), "")
 
 
-def fault_in_rule(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) -> str:
+def rule_error(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) -> str:
     """What is wrong with a host rule; empty where nothing is."""
-    config = config_of(snapshot)
+    config = read_configuration(snapshot)
     spec = rule.spec
-    known = frozenset(config.contexts) if isinstance(config, Config) else None
+    known = frozenset(config.contexts) if isinstance(config, ValidConfiguration) else None
     checks = (
         _fault_in_rival(rule, snapshot),
         _fault_in_overrides(spec.traffic_split, _with_sites(known, spec)),
@@ -121,26 +127,30 @@ def fault_in_rule(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: boo
     return next(filter(None, checks), "")
 
 
-def rule_for(host: str, snapshot: Snapshot) -> GSLBHostRule | None:
+def find_host_rule(host: str, snapshot: Snapshot) -> GSLBHostRule | None:
     """The rule that has a say about a host: the oldest that names it."""
     return min(
-        (r for r in snapshot.by(snapshot.local, RULES, host) if r.metadata.namespace == NAMESPACE),
+        (
+            r
+            for r in snapshot.by(snapshot.local, RULES_BY_FQDN, host)
+            if r.metadata.namespace == NAMESPACE
+        ),
         key=_age,
         default=None,
     )
 
 
-def monitor_names(snapshot: Snapshot) -> tuple[str, ...]:
+def list_referenced_monitors(snapshot: Snapshot) -> tuple[str, ...]:
     """Every monitor that the policy or a host rule of this cluster names."""
     specs: list[GlobalDeploymentPolicySpec | GSLBHostRuleSpec] = [
-        p.spec for p in policies_of(snapshot)
+        p.spec for p in list_deployment_policies(snapshot)
     ]
     specs += [r.spec for r in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE)]
     names = [n for s in specs for n in (*s.health_monitor_refs, s.health_monitor_template)]
     return tuple(sorted({name for name in names if name}))
 
 
-def monitors_named(refs: Iterable[str], template: str, snapshot: Snapshot) -> tuple[Monitor, ...]:
+def read_monitors(refs: Iterable[str], template: str, snapshot: Snapshot) -> tuple[Monitor, ...]:
     """The monitors that ConfigMaps of these names describe; those that cannot be read are not."""
     names = [template] if template else list(refs)
     found = [_monitor_in(name, snapshot) for name in names]
@@ -154,7 +164,7 @@ def _age(rule: GSLBHostRule) -> tuple[str, str]:
 
 def _fault_in_rival(rule: GSLBHostRule, snapshot: Snapshot) -> str:
     host = rule.spec.fqdn.lower().removesuffix(".")
-    first = rule_for(host, snapshot)
+    first = find_host_rule(host, snapshot)
     if first is None or first.metadata.name == rule.metadata.name:
         return ""
     other = first.metadata.name
@@ -289,19 +299,21 @@ def _fault_in_monitors(refs: tuple[str, ...], template: str, snapshot: Snapshot)
     fields += [(f"spec.healthMonitorRefs[{at}]", name) for at, name in enumerate(refs)]
     for field, name in fields:
         found = _monitor_in(name, snapshot)
-        if isinstance(found, Bad):
+        if isinstance(found, InvalidConfiguration):
             return f"{field}: {found.error}"
     return ""
 
 
-def _monitor_in(name: str, snapshot: Snapshot) -> Monitor | Bad:
+def _monitor_in(name: str, snapshot: Snapshot) -> Monitor | InvalidConfiguration:
     """The monitor that a ConfigMap describes, each field under its own name."""
     told = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
     if told is None:
-        return Bad(f"there is no ConfigMap {name} in {NAMESPACE}; create it")
-    fault = next(faults_in_monitor(told.data), "")
+        return InvalidConfiguration(f"there is no ConfigMap {name} in {NAMESPACE}; create it")
+    fault = next(monitor_errors(told.data), "")
     return (
-        Bad(f"ConfigMap {name} describes no monitor: {fault}") if fault else monitor_of(told.data)
+        InvalidConfiguration(f"ConfigMap {name} describes no monitor: {fault}")
+        if fault
+        else parse_monitor(told.data)
     )
 
 

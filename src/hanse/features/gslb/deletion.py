@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from hanse.features.gslb.names import HOME
+from hanse.features.gslb.names import PARENTS
 from hanse.model.facts import Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
@@ -25,55 +25,56 @@ from hanse.model.plan import Question, Read
 from hanse.model.reads import just_read, questions_of, uid_in
 from hanse.model.snapshot import Snapshot, Watch
 
-COPIED: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
+REPLICATED_KINDS: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
 """The kinds that the leader copies to its followers."""
-LOOK_AGAIN = timedelta(seconds=5)
+RECHECK_INTERVAL = timedelta(seconds=5)
 
 
-DEFINITIONS: tuple[Watch, ...] = tuple(
-    Watch(Role.LOCAL, CustomResourceDefinition, name=kind.kind.definition) for kind in COPIED
+DEFINITION_WATCHES: tuple[Watch, ...] = tuple(
+    Watch(Role.LOCAL, CustomResourceDefinition, name=kind.kind.definition)
+    for kind in REPLICATED_KINDS
 )
 
 
-class Intact(Struct, frozen=True):
+class ParentsExist(Struct, frozen=True):
     """What is gone was deleted by somebody, or while another namespace or definition stood."""
 
     home: str
 
 
-class Lost(Struct, frozen=True):
+class ParentGone(Struct, frozen=True):
     """The namespace or the definition is gone, and has taken along what was in it."""
 
     why: str
 
 
-class Unsure(Struct, frozen=True):
+class ParentsUnknown(Struct, frozen=True):
     """It has to be asked for."""
 
     questions: tuple[Question, ...]
 
 
-Finding: TypeAlias = Intact | Lost | Unsure
+ParentsCheck: TypeAlias = ParentsExist | ParentGone | ParentsUnknown
 
 
-def home_of(kind: type[Object], snapshot: Snapshot) -> str:
+def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
     """The namespace and the definition that objects of a kind live by, as copies remember them."""
     space = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
     return _home(*(one.metadata.uid if one is not None else "" for one in (space, definition)))
 
 
-def is_of_another_home(copy: Object, home: str) -> bool:
+def has_other_parents(copy: Object, home: str) -> bool:
     """Whether a copy is of what stood here in a namespace or by a definition before these."""
-    return copy.metadata.annotations.get(HOME, home) != home
+    return copy.metadata.annotations.get(PARENTS, home) != home
 
 
-def lost_home(snapshot: Snapshot) -> str:
+def lost_parent_message(snapshot: Snapshot) -> str:
     """What this cluster's configuration has lost its place by; empty where it has not."""
     space = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     if space is None or space.terminating:
         return _no_namespace()
-    for kind in COPIED:
+    for kind in REPLICATED_KINDS:
         definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
         if definition is None:
             if any(True for _ in _copies(kind, snapshot)):
@@ -83,7 +84,7 @@ def lost_home(snapshot: Snapshot) -> str:
     return ""
 
 
-def find_out(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> Finding:
+def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> ParentsCheck:
     """Look whether what is gone may have been deleted; watches may lag behind each other."""
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
@@ -97,11 +98,13 @@ def find_out(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> Fin
     ]
     known = just_read(reads, snapshot)
     if known is None:
-        return Unsure(questions_of(reads))
+        return ParentsUnknown(questions_of(reads))
     space, definition = (uid_in(one) for one in known)
     if not space:
-        return Lost(_no_namespace())
-    return Intact(_home(space, definition)) if definition else Lost(_no_definition(kind))
+        return ParentGone(_no_namespace())
+    return (
+        ParentsExist(_home(space, definition)) if definition else ParentGone(_no_definition(kind))
+    )
 
 
 def _copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:

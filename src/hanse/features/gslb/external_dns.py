@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.gslb.health import up_now
+from hanse.features.gslb.health import current_health
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.externaldns import (
     DNSEndpoint,
@@ -19,10 +19,12 @@ TTL = 30
 """What is kept for as long as this where nobody said how long: publishing takes its time anyway."""
 
 
-def endpoint_for(service: GlobalService, snapshot: Snapshot, options: GslbOptions) -> DNSEndpoint:
+def build_dns_endpoint(
+    service: GlobalService, snapshot: Snapshot, options: GslbOptions
+) -> DNSEndpoint:
     """The records of a service: of the members that serve now, or what is told when none does."""
     spec = service.spec
-    serving = serving_members(service, snapshot)
+    serving = list_serving_members(service, snapshot)
     ttl = TTL if spec.ttl is None else spec.ttl
     if serving:
         records = tuple(_records(spec.host, serving, ttl, weighted=options.weighted_records))
@@ -38,9 +40,9 @@ def endpoint_for(service: GlobalService, snapshot: Snapshot, options: GslbOption
     )
 
 
-def serving_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+def list_serving_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
     """The members that are up, of the highest priority that has any."""
-    up = [member for member, verdict in up_now(service, snapshot) if verdict.up]
+    up = [member for member, verdict in current_health(service, snapshot) if verdict.up]
     highest = max((m.priority for m in up), default=0)
     return [m for m in up if m.priority == highest]
 

@@ -5,30 +5,40 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from hanse.features.gslb.avi import CONTROLLER, avi_objects
-from hanse.features.gslb.configuration import Config, config_of, fault_in_rule, policies_of
-from hanse.features.gslb.external_dns import endpoint_for
-from hanse.features.gslb.health import api_addresses, probes_of
-from hanse.features.gslb.hosts import (
-    Nothing,
-    Served,
-    Unchanged,
-    service_for,
-    still_serving,
-    written,
+from hanse.features.gslb.configuration import (
+    ValidConfiguration,
+    list_deployment_policies,
+    read_configuration,
+    rule_error,
 )
-from hanse.features.gslb.keys import host_key, woken
+from hanse.features.gslb.external_dns import build_dns_endpoint
+from hanse.features.gslb.health import api_addresses, member_probes
+from hanse.features.gslb.hosts import (
+    NoMembers,
+    ServedHost,
+    Unchanged,
+    build_global_service,
+    decide_host,
+    refresh_readiness,
+)
+from hanse.features.gslb.keys import host_key, keys_for_change
 from hanse.features.gslb.leadership import (
-    GUIDE,
+    CONNECTION_SOURCE,
     Leading,
-    own_cluster,
-    standing_of,
-    term_on,
+    leader_state,
+    leader_term,
+    local_amko_cluster,
 )
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.replication import plan_federation
-from hanse.features.gslb.status import taken_back, told_of_policy, told_of_rule
-from hanse.features.gslb.watches import AT_CONTROLLER, AT_HOME, AT_SITES, PUBLISHED
+from hanse.features.gslb.status import plan_policy_status, plan_without_warnings, rule_status_patch
+from hanse.features.gslb.watches import (
+    CONTROLLER_WATCHES,
+    DNS_ENDPOINT_WATCH,
+    LOCAL_WATCHES,
+    SITE_WATCHES,
+)
 from hanse.model.connections import (
     ClusterConnection,
     ConnectionIntent,
@@ -52,21 +62,21 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 class Gslb:
     """AMKO federation and global load balancing. It also guides to clusters and wants probes."""
 
-    name = GUIDE
+    name = CONNECTION_SOURCE
     source_kinds: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
 
     def __init__(self, options: GslbOptions = GslbOptions()) -> None:  # noqa: B008 - a frozen value
         self.options = options
         publishes = "externaldns" in (*options.providers, *options.withdraw)
         self.watches: tuple[Watch, ...] = (
-            *AT_HOME,
-            *((PUBLISHED,) if publishes else ()),
-            *(AT_CONTROLLER if "avi" in options.providers else ()),
-            *AT_SITES,
+            *LOCAL_WATCHES,
+            *((DNS_ENDPOINT_WATCH,) if publishes else ()),
+            *(CONTROLLER_WATCHES if "avi" in options.providers else ()),
+            *SITE_WATCHES,
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        return woken(change, snapshot)
+        return keys_for_change(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
@@ -82,35 +92,35 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        standing = standing_of(snapshot)
+        standing = leader_state(snapshot)
         if not isinstance(standing, Leading):
-            return Plan() if _means_to_lead(snapshot) else taken_back(snapshot)
+            return Plan() if _means_to_lead(snapshot) else plan_without_warnings(snapshot)
         marks = _uuid(snapshot) if "avi" in self.options.providers else ()
-        told = told_of_policy(standing, snapshot, self.options)
+        told = plan_policy_status(standing, snapshot, self.options)
         return replace(told, patches=(*marks, *told.patches))
 
     def _plan_rule(self, key: Key, snapshot: Snapshot) -> Plan:
         rule = snapshot.get(snapshot.local, GSLBHostRule, key.name, key.namespace)
-        if rule is None or not isinstance(standing_of(snapshot), Leading):
+        if rule is None or not isinstance(leader_state(snapshot), Leading):
             return Plan()
-        error = fault_in_rule(rule, snapshot, named_monitors=self.options.probes)
-        return Plan(patches=(told_of_rule(rule, error, snapshot),))
+        error = rule_error(rule, snapshot, named_monitors=self.options.probes)
+        return Plan(patches=(rule_status_patch(rule, error, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
-        standing = standing_of(snapshot)
+        standing = leader_state(snapshot)
         if not isinstance(standing, Leading) or _is_inherited(host, standing, snapshot):
             return Plan(desired=tuple(self._kept(host, snapshot)))
-        match service_for(host, standing, snapshot, self.options):
-            case Nothing(names):
+        match decide_host(host, standing, snapshot, self.options):
+            case NoMembers(names):
                 return _asking(names, snapshot)
             case Unchanged():
                 standing_service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
                 if standing_service is None:
                     return Plan()
-                spec, names = still_serving(standing_service, standing, snapshot), ()
-            case Served(spec, names):
+                spec, names = refresh_readiness(standing_service, standing, snapshot), ()
+            case ServedHost(spec, names):
                 pass
-        service = written(spec, standing.mark, snapshot)
+        service = build_global_service(spec, standing.mark, snapshot)
         desired = tuple(self._everywhere(service, standing, snapshot))
         return replace(_asking(names, snapshot), desired=desired)
 
@@ -123,7 +133,7 @@ class Gslb:
         published = True
         if "externaldns" in self.options.providers:
             published = snapshot.get(snapshot.local, DNSEndpoint, host, NAMESPACE) is not None
-            yield Desired(endpoint_for(service, snapshot, self.options), snapshot.local)
+            yield Desired(build_dns_endpoint(service, snapshot, self.options), snapshot.local)
         elif "externaldns" not in self.options.withdraw:
             yield from _as_it_is(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
         if "avi" in self.options.providers:
@@ -144,9 +154,9 @@ class Gslb:
             if monitor.metadata.name.startswith(f"amko--{host}--"):
                 name = monitor.metadata.name
                 yield from _as_it_is(AviHealthMonitor, name, CONTROLLER, snapshot, namespace="")
-        own = own_cluster(snapshot)
+        own = local_amko_cluster(snapshot)
         standing = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
-        term = term_on(standing) if standing is not None else None
+        term = leader_term(standing) if standing is not None else None
         follows = own is not None and not own.spec.is_leader
         another = term is not None and own is not None and term.context != own.spec.cluster_context
         if not (follows and another):
@@ -165,10 +175,12 @@ class Gslb:
             field = "spec.clusters"
             if secret is None:
                 trouble = f"{origin} is not there; create it with a kubeconfig in {SECRET_KEY}"
-                said.append(InvalidConnection(GUIDE, site, field, "NoSecret", trouble))
+                said.append(InvalidConnection(CONNECTION_SOURCE, site, field, "NoSecret", trouble))
             elif not text:
                 trouble = f"{origin} has no key {SECRET_KEY}; put a kubeconfig there"
-                said.append(InvalidConnection(GUIDE, site, field, "NoKubeconfig", trouble))
+                said.append(
+                    InvalidConnection(CONNECTION_SOURCE, site, field, "NoKubeconfig", trouble)
+                )
             else:
                 credentials = KubeconfigCredentials(text, context, origin)
                 said.append(ClusterConnection(site, frozenset({Role.SITE}), credentials, field))
@@ -179,7 +191,7 @@ class Gslb:
         return tuple(said)
 
     def _contexts(self, snapshot: Snapshot) -> Iterator[str]:
-        own = own_cluster(snapshot)
+        own = local_amko_cluster(snapshot)
         if own is None or not own.spec.is_leader:
             return
         yield from (c for c in own.spec.clusters if c != own.spec.cluster_context)
@@ -209,14 +221,14 @@ class Gslb:
         service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
         if service is None or not self.options.probes or not _means_to_lead(snapshot):
             return ()
-        return tuple(probes_of(service))
+        return tuple(member_probes(service))
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
         return api_addresses(snapshot)
 
 
 def _means_to_lead(snapshot: Snapshot) -> bool:
-    own = own_cluster(snapshot)
+    own = local_amko_cluster(snapshot)
     return own is not None and own.spec.is_leader
 
 
@@ -233,14 +245,18 @@ def _is_inherited(host: str, standing: Leading, snapshot: Snapshot) -> bool:
     Who never had what its predecessor went by does not end what that one served.
     """
     service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
-    term = term_on(service) if service is not None else None
-    return term is not None and term.context != standing.context and not policies_of(snapshot)
+    term = leader_term(service) if service is not None else None
+    return (
+        term is not None
+        and term.context != standing.context
+        and not list_deployment_policies(snapshot)
+    )
 
 
 def _uuid(snapshot: Snapshot) -> Iterator[Patch]:
     """By which name we are known to a controller; the same for every leader after this one."""
-    config = config_of(snapshot)
-    if isinstance(config, Config) and UUID not in config.object.metadata.annotations:
+    config = read_configuration(snapshot)
+    if isinstance(config, ValidConfiguration) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}
         yield Patch(ClusterObjectRef(snapshot.local, ref_of(config.object)), change)
 

@@ -27,26 +27,26 @@ UNREADY = "its cluster has nothing ready behind it"
 UNTRIED = "it was not tried often enough yet"
 
 
-class Verdict(Struct, frozen=True):
+class HealthVerdict(Struct, frozen=True):
     """Whether a member is up, and if not, why."""
 
     up: bool
     reason: str = ""
 
 
-def target_of(member: GlobalMember, monitor: Monitor, host: str) -> Target:
+def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> Target:
     """What a monitor of a member tries."""
     if monitor.type == "TCP":
         return Target("TCP", member.address, monitor.port)
     return Target(monitor.type, member.address, monitor.port, host, monitor.path or "/")
 
 
-def probes_of(service: GlobalService) -> Iterator[Probe]:
+def member_probes(service: GlobalService) -> Iterator[Probe]:
     """The probes that the members of a service need."""
     for member in service.spec.members:
         for monitor in member.monitors:
             yield Probe(
-                target_of(member, monitor, service.spec.host),
+                probe_target(member, monitor, service.spec.host),
                 Rule(
                     timedelta(seconds=monitor.interval),
                     timedelta(seconds=monitor.timeout),
@@ -74,36 +74,38 @@ def api_addresses(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(a for a in found if not a.startswith("127.") and a != "::1")
 
 
-def verdict_on(member: GlobalMember, host: str, before: bool, snapshot: Snapshot) -> Verdict:
+def judge_member(
+    member: GlobalMember, host: str, before: bool, snapshot: Snapshot
+) -> HealthVerdict:
     """Whether a member is up; until its probes decide it is what it was before."""
     if not member.ready:
-        return Verdict(False, UNREADY)
+        return HealthVerdict(False, UNREADY)
     for monitor in member.monitors:
-        health = snapshot.fact(Health, target_of(member, monitor, host))
+        health = snapshot.fact(Health, probe_target(member, monitor, host))
         if health is None and not before:
-            return Verdict(False, UNTRIED)
+            return HealthVerdict(False, UNTRIED)
         if health is not None and not health.up:
-            return Verdict(False, health.reason)
-    return Verdict(True)
+            return HealthVerdict(False, health.reason)
+    return HealthVerdict(True)
 
 
-def status_of(
+def service_status(
     spec: GlobalServiceSpec, standing: GlobalService | None, snapshot: Snapshot
 ) -> GlobalServiceStatus:
     """Who is up now; what says what it said before keeps its time."""
     known = {(h.cluster, h.address): h for h in standing.status.members} if standing else {}
-    named = _names_up(standing, known)
+    named = _hostnames_up(standing, known)
     members = []
     for member in spec.members:
         before = known.get((member.cluster, member.address))
         was_up = before.up if before is not None else (member.cluster, member.hostname) in named
-        verdict = verdict_on(member, spec.host, was_up, snapshot)
+        verdict = judge_member(member, spec.host, was_up, snapshot)
         members.append(_health(member, verdict, before, snapshot.now))
     up = sum(h.up for h in members)
     return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
 
 
-def _names_up(
+def _hostnames_up(
     standing: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
 ) -> set[tuple[str, str]]:
     """The load balancers that serve: one that moves to other addresses is not a new one."""
@@ -115,21 +117,25 @@ def _names_up(
     }
 
 
-def up_now(service: GlobalService, snapshot: Snapshot) -> list[tuple[GlobalMember, Verdict]]:
+def current_health(
+    service: GlobalService, snapshot: Snapshot
+) -> list[tuple[GlobalMember, HealthVerdict]]:
     """Each member and whether it is up, by the latest that is known here."""
     told = {(h.cluster, h.address): h for h in service.status.members}
     found = []
     for member in service.spec.members:
         before = told.get((member.cluster, member.address))
-        verdict = verdict_on(member, service.spec.host, before is not None and before.up, snapshot)
+        verdict = judge_member(
+            member, service.spec.host, before is not None and before.up, snapshot
+        )
         if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
-            verdict = Verdict(False, before.reason or UNTRIED)
+            verdict = HealthVerdict(False, before.reason or UNTRIED)
         found.append((member, verdict))
     return found
 
 
 def _health(
-    member: GlobalMember, verdict: Verdict, before: MemberHealth | None, now: datetime
+    member: GlobalMember, verdict: HealthVerdict, before: MemberHealth | None, now: datetime
 ) -> MemberHealth:
     same = before is not None and before.up == verdict.up and before.since is not None
     since = before.since if same and before is not None else now.replace(microsecond=0)

@@ -6,16 +6,16 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.backends import Found, found_in, objects_for, source_of
+from hanse.features.gslb.backends import HostBackend, find_backends, find_source, list_objects_for
 from hanse.features.gslb.configuration import (
-    Bad,
-    fault_in_rule,
-    monitors_named,
-    policies_of,
-    policy_of,
-    rule_for,
+    InvalidConfiguration,
+    find_host_rule,
+    list_deployment_policies,
+    read_deployment_policy,
+    read_monitors,
+    rule_error,
 )
-from hanse.features.gslb.health import status_of
+from hanse.features.gslb.health import service_status
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import local_names
 from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
@@ -50,43 +50,43 @@ class Unchanged(Struct, frozen=True):
     why: str
 
 
-class Served(Struct, frozen=True):
+class ServedHost(Struct, frozen=True):
     """Who serves, and the names of load balancers that are looked up for that."""
 
     spec: GlobalServiceSpec
     names: tuple[str, ...] = ()
 
 
-class Nothing(Struct, frozen=True):
+class NoMembers(Struct, frozen=True):
     """No member is left; one may come when names are looked up."""
 
     names: tuple[str, ...] = ()
 
 
-WriteOutcome: TypeAlias = Served | Unchanged | Nothing
+HostDecision: TypeAlias = ServedHost | Unchanged | NoMembers
 
 
-class Share(Struct, frozen=True):
+class TrafficShare(Struct, frozen=True):
     """A member's part of the traffic."""
 
     weight: int = 1
     priority: int = 10
 
 
-def service_for(
+def decide_host(
     host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions
-) -> WriteOutcome:
+) -> HostDecision:
     """What a host is answered with, as the policy, its rule and all clusters have it."""
     named = options.probes
-    policy = policy_of(snapshot, named_monitors=named)
+    policy = read_deployment_policy(snapshot, named_monitors=named)
     if policy is None:
         left = _policy_left(leading, snapshot)
-        return Unchanged(left) if left else Nothing()
-    if isinstance(policy, Bad):
+        return Unchanged(left) if left else NoMembers()
+    if isinstance(policy, InvalidConfiguration):
         return Unchanged(policy.error)
     standing = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
-    rule = rule_for(host, snapshot)
-    if rule is not None and (error := fault_in_rule(rule, snapshot, named_monitors=named)):
+    rule = find_host_rule(host, snapshot)
+    if rule is not None and (error := rule_error(rule, snapshot, named_monitors=named)):
         if standing is not None:
             return Unchanged(error)
         rule = None
@@ -94,9 +94,9 @@ def service_for(
     names = dict.fromkeys(f.hostname for b in brought for f in b.found or () if f.hostname)
     members = tuple(_members(brought, policy, rule, standing, snapshot))
     if not members:
-        return Nothing(tuple(names))
+        return NoMembers(tuple(names))
     spec = _spec(host, members, policy, rule.spec if rule is not None else None)
-    return Served(spec, tuple(names))
+    return ServedHost(spec, tuple(names))
 
 
 def _policy_left(leading: Leading, snapshot: Snapshot) -> str:
@@ -107,11 +107,15 @@ def _policy_left(leading: Leading, snapshot: Snapshot) -> str:
     return ""
 
 
-def still_serving(
+def refresh_readiness(
     service: GlobalService, leading: Leading, snapshot: Snapshot
 ) -> GlobalServiceSpec:
     """A service while what was said of it makes no sense: as it was, but for who is ready now."""
-    said = [match for policy in policies_of(snapshot) for match in policy.spec.match_clusters]
+    said = [
+        match
+        for policy in list_deployment_policies(snapshot)
+        for match in policy.spec.match_clusters
+    ]
     by_probes = {match.cluster for match in said if match.sync_vip_only}
     members = tuple(
         member
@@ -124,30 +128,30 @@ def still_serving(
 
 def _is_ready_now(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
     """Whether a member's cluster says that it can serve; of what it cannot say, as before."""
-    where = connection_of(member.cluster, leading, snapshot)
-    if not member.source or is_unseen(where, snapshot):
+    where = cluster_of_context(member.cluster, leading, snapshot)
+    if not member.source or is_unobserved(where, snapshot):
         return member.ready
-    source = source_of(member.source, where, snapshot)
+    source = find_source(member.source, where, snapshot)
     if source is None or source.metadata.deletion_timestamp is not None:
         return False
     return any(
         one.ready
         for local in local_names(host, where, snapshot)
-        for one in found_in(source, local, where, snapshot)
+        for one in find_backends(source, local, where, snapshot)
         if one.address == member.address or (one.hostname and one.hostname == member.hostname)
     )
 
 
-def connection_of(context: str, leading: Leading, snapshot: Snapshot) -> ClusterId:
+def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> ClusterId:
     """The connection to the cluster of a context."""
     return snapshot.local if context == leading.context else site_of(context)
 
 
-def written(spec: GlobalServiceSpec, mark: str, snapshot: Snapshot) -> GlobalService:
+def build_global_service(spec: GlobalServiceSpec, mark: str, snapshot: Snapshot) -> GlobalService:
     """The service as it is written here and on every follower."""
     standing = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: mark})
-    return GlobalService(metadata=meta, spec=spec, status=status_of(spec, standing, snapshot))
+    return GlobalService(metadata=meta, spec=spec, status=service_status(spec, standing, snapshot))
 
 
 def _spec(
@@ -180,7 +184,7 @@ class _Brought(Struct, frozen=True):
     """What one cluster brings for a host; None where that cannot be seen."""
 
     match: MatchCluster
-    found: tuple[Found, ...] | None
+    found: tuple[HostBackend, ...] | None
 
 
 def _brought(
@@ -190,8 +194,8 @@ def _brought(
     leading: Leading,
     snapshot: Snapshot,
 ) -> _Brought:
-    where = connection_of(match.cluster, leading, snapshot)
-    unseen = is_unseen(where, snapshot)
+    where = cluster_of_context(match.cluster, leading, snapshot)
+    unseen = is_unobserved(where, snapshot)
     return _Brought(match, None if unseen else tuple(_chosen(host, policy, where, snapshot)))
 
 
@@ -208,7 +212,7 @@ def _members(
     generated: tuple[Monitor, ...] = ()
     for one in brought:
         context = one.match.cluster
-        share = shares.get(context, Share())
+        share = shares.get(context, TrafficShare())
         if one.found is None:
             yield from _kept(context, standing, share)
             continue
@@ -235,8 +239,8 @@ def _members(
 
 
 def _placed(
-    several: Sequence[Found], context: str, standing: GlobalService | None, snapshot: Snapshot
-) -> Iterator[Found]:
+    several: Sequence[HostBackend], context: str, standing: GlobalService | None, snapshot: Snapshot
+) -> Iterator[HostBackend]:
     """The ways in that have an address; a name that cannot be looked up now has those it had."""
     placed = {found.address: found for found in several if found.address}
     yield from placed.values()
@@ -251,17 +255,17 @@ def _placed(
 
 def _chosen(
     host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
-) -> list[Found]:
+) -> list[HostBackend]:
     """The ways in of one cluster, each address once, in an order that does not depend on luck."""
     objects = [
         (obj.metadata.namespace, obj.metadata.name, type(obj).kind.name, local, obj)
         for local in local_names(host, where, snapshot)
-        for obj in objects_for(local, policy.default_domain, where, snapshot)
+        for obj in list_objects_for(local, policy.default_domain, where, snapshot)
         if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, snapshot)
     ]
-    by_address: dict[tuple[str, str], Found] = {}
+    by_address: dict[tuple[str, str], HostBackend] = {}
     for *_, local, obj in sorted(objects, key=lambda one: one[:4]):
-        for found in found_in(obj, local, where, snapshot):
+        for found in find_backends(obj, local, where, snapshot):
             place = (found.address, "" if found.address else found.hostname)
             by_address.setdefault(place, found)
     return [by_address[place] for place in sorted(by_address)]
@@ -289,7 +293,7 @@ def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
     return bool(wanted) and all(labels.get(name) == value for name, value in wanted)
 
 
-def is_unseen(where: ClusterId, snapshot: Snapshot) -> bool:
+def is_unobserved(where: ClusterId, snapshot: Snapshot) -> bool:
     """Whether what a cluster lacks says nothing: never read in full, or just restored."""
     state = snapshot.fact(ClusterState, where)
     if state is None or not state.listed:
@@ -297,18 +301,22 @@ def is_unseen(where: ClusterId, snapshot: Snapshot) -> bool:
     return state.recovering or state.phase is Phase.RESTORED
 
 
-def _kept(context: str, standing: GlobalService | None, share: Share) -> Iterator[GlobalMember]:
+def _kept(
+    context: str, standing: GlobalService | None, share: TrafficShare
+) -> Iterator[GlobalMember]:
     """What was known of a cluster that cannot be asked, with its part of the traffic as of now."""
     for member in standing.spec.members if standing is not None else ():
         if member.cluster == context and not member.third_party:
             yield replace(member, weight=share.weight, priority=share.priority)
 
 
-def _shares(policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None) -> dict[str, Share]:
-    shares = {s.cluster: Share(s.weight, s.priority) for s in policy.traffic_split}
+def _shares(
+    policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
+) -> dict[str, TrafficShare]:
+    shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
     for said in rule.spec.traffic_split if rule is not None else ():
-        before = shares.get(said.cluster, Share())
-        shares[said.cluster] = Share(
+        before = shares.get(said.cluster, TrafficShare())
+        shares[said.cluster] = TrafficShare(
             before.weight if said.weight is None else said.weight,
             before.priority if said.priority is None else said.priority,
         )
@@ -339,16 +347,16 @@ def _monitors_said(
     for spec in (rule.spec if rule is not None else None, policy):
         if spec is not None and (spec.health_monitor_refs or spec.health_monitor_template):
             refs, template = spec.health_monitor_refs, spec.health_monitor_template
-            return monitors_named(refs, template, snapshot) or None
+            return read_monitors(refs, template, snapshot) or None
     return None
 
 
 def _third_parties(
-    rule: GSLBHostRuleSpec, shares: Mapping[str, Share], monitors: tuple[Monitor, ...]
+    rule: GSLBHostRuleSpec, shares: Mapping[str, TrafficShare], monitors: tuple[Monitor, ...]
 ) -> Iterator[GlobalMember]:
     for member in rule.third_party_members:
         site = member.site or THIRD_PARTY
-        share = shares.get(site, Share())
+        share = shares.get(site, TrafficShare())
         yield GlobalMember(
             cluster=site,
             address=member.vip,

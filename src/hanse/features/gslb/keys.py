@@ -2,18 +2,24 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.gslb.backends import INPUTS, full_host, hosts_of, led_to, usable
-from hanse.features.gslb.configuration import RULES, policies_of
-from hanse.features.gslb.diagnostics import is_odd, is_written_for_hosts
-from hanse.features.gslb.leadership import GUIDE
+from hanse.features.gslb.backends import (
+    SOURCE_KINDS,
+    full_host,
+    list_dependents,
+    list_hosts,
+    routable_addresses,
+)
+from hanse.features.gslb.configuration import RULES_BY_FQDN, list_deployment_policies
+from hanse.features.gslb.diagnostics import is_host_output, is_suspect
+from hanse.features.gslb.leadership import CONNECTION_SOURCE
 from hanse.features.gslb.mapping import (
     BY_LOCAL_NAME,
     global_names,
-    is_mapped,
     local_name,
-    names_given,
+    mapped_names,
+    uses_host_rules,
 )
-from hanse.features.gslb.replication import FEDERATION
+from hanse.features.gslb.replication import FEDERATION_KEY
 from hanse.features.gslb.watches import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
 from hanse.model.keys import Key
@@ -34,7 +40,7 @@ from hanse.model.objects import ClusterId, Object, ref_of
 from hanse.model.probes import Health
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
-POLICY = Key("policy")
+POLICY_KEY = Key("policy")
 
 
 def host_key(host: str) -> Key:
@@ -42,27 +48,27 @@ def host_key(host: str) -> Key:
     return Key("host", host)
 
 
-def woken(change: Change, snapshot: Snapshot) -> Iterable[Key]:
+def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
     """The decisions that may be others after a change; nobody leads, nothing wakes."""
     if isinstance(change, FactChange):
         return _woken_by_fact(change, snapshot)
     if isinstance(change.object, AMKOCluster):
-        return everything(snapshot) if _says_more(change) else (FEDERATION,)
+        return all_keys(snapshot) if _says_more(change) else (FEDERATION_KEY,)
     if not any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return ()
     return _woken_by_object(change, snapshot)
 
 
-def everything(snapshot: Snapshot) -> Iterator[Key]:
+def all_keys(snapshot: Snapshot) -> Iterator[Key]:
     """Every decision there is."""
-    yield FEDERATION
-    yield POLICY
+    yield FEDERATION_KEY
+    yield POLICY_KEY
     for rule in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE):
         yield _rule_key(rule)
-    yield from every_host(snapshot)
+    yield from all_host_keys(snapshot)
 
 
-def every_host(snapshot: Snapshot) -> Iterator[Key]:
+def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
     """Every host name that any cluster, rule or standing service knows.
 
     Who does not lead only keeps what stands: what clusters bring is not looked at.
@@ -88,22 +94,22 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
             before, after = change.before, change.after
             known = isinstance(before, ClusterState) and isinstance(after, ClusterState)
             if known and _weight_of(before) == _weight_of(after):
-                yield FEDERATION
+                yield FEDERATION_KEY
             else:
-                yield from everything(snapshot)
-        case InvalidConnection(guide) if guide == GUIDE:
-            yield from everything(snapshot)
+                yield from all_keys(snapshot)
+        case InvalidConnection(guide) if guide == CONNECTION_SOURCE:
+            yield from all_keys(snapshot)
         case Health(target):
             for service in snapshot.by(snapshot.local, BY_ADDRESS, target.address):
                 yield host_key(service.metadata.name)
         case Answer() if _leads_on(change.before) != _leads_on(change.after):
-            yield POLICY
-        case WriteOutcome(place) if is_written_for_hosts(place):
-            yield POLICY
+            yield POLICY_KEY
+        case WriteOutcome(place) if is_host_output(place):
+            yield POLICY_KEY
         case WriteOutcome(place) if (
             place.ref.namespace == NAMESPACE and place.where != snapshot.local
         ):
-            yield FEDERATION
+            yield FEDERATION_KEY
         case _:
             return
 
@@ -114,7 +120,7 @@ def _leads_on(fact: object) -> bool | None:
         return True
     if fact.value is None:
         return None
-    return bool(usable(tuple(fact.value.get("addresses", ()))))
+    return bool(routable_addresses(tuple(fact.value.get("addresses", ()))))
 
 
 def _weight_of(state: object) -> object:
@@ -129,18 +135,18 @@ def _woken_by_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
     match obj:
         case GSLBConfig() | GlobalDeploymentPolicy():
             more = _says_more(change) if where == snapshot.local else change.after is None
-            return everything(snapshot) if more else (FEDERATION, POLICY)
+            return all_keys(snapshot) if more else (FEDERATION_KEY, POLICY_KEY)
         case GSLBHostRule():
             rules = _woken_by_rule(change, snapshot) if where == snapshot.local else ()
-            return (FEDERATION, *rules)
+            return (FEDERATION_KEY, *rules)
         case ConfigMap() | CustomResourceDefinition():
-            return everything(snapshot)
+            return all_keys(snapshot)
         case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:
-            return everything(snapshot)
+            return all_keys(snapshot)
         case GlobalService():
             return (host_key(obj.metadata.name),)
         case AkoHostRule():
-            return (POLICY, *_woken_by_mapping(change, snapshot))
+            return (POLICY_KEY, *_woken_by_mapping(change, snapshot))
         case _:
             return _woken_by_input(change, snapshot)
 
@@ -150,15 +156,19 @@ def _woken_by_input(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     concerned: Iterable[Object | None] = (change.before, change.after)
     match obj:
         case Namespace(metadata=meta):
-            yield POLICY
-            concerned = (o for k in INPUTS for o in snapshot.in_namespace(where, k, meta.name))
+            yield POLICY_KEY
+            concerned = (
+                o for k in SOURCE_KINDS for o in snapshot.in_namespace(where, k, meta.name)
+            )
         case Gateway():
             concerned = snapshot.all(where, HTTPRoute)
         case EndpointSlice(metadata=meta):
             service = meta.labels.get(KUBE_SERVICE, "")
-            concerned = led_to(f"{meta.namespace}/{service}", where, snapshot) if service else ()
-    if any(one is not None and is_odd(one) for one in (change.before, change.after)):
-        yield POLICY
+            concerned = (
+                list_dependents(f"{meta.namespace}/{service}", where, snapshot) if service else ()
+            )
+    if any(one is not None and is_suspect(one) for one in (change.before, change.after)):
+        yield POLICY_KEY
     for one in concerned:
         if one is not None:
             yield from _hosts(one, where, snapshot)
@@ -170,9 +180,9 @@ def _woken_by_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]
     """The hosts that a HostRule names, and those of its rivals for the same local name."""
     for side in (change.before, change.after):
         if isinstance(side, AkoHostRule):
-            yield from map(host_key, names_given(side, snapshot))
+            yield from map(host_key, mapped_names(side, snapshot))
             for rival in snapshot.by(change.where, BY_LOCAL_NAME, local_name(side)):
-                yield from map(host_key, names_given(rival, snapshot))
+                yield from map(host_key, mapped_names(rival, snapshot))
 
 
 def _woken_by_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -181,34 +191,34 @@ def _woken_by_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
             yield _rule_key(side)
             if _says_more(change):
                 yield host_key(_host_of(side))
-                for rival in snapshot.by(snapshot.local, RULES, _host_of(side)):
+                for rival in snapshot.by(snapshot.local, RULES_BY_FQDN, _host_of(side)):
                     yield _rule_key(rival)
 
 
 def _hosts(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     domain = _domain(snapshot)
-    for told in hosts_of(obj):
+    for told in list_hosts(obj):
         local = full_host(told, domain)
         if local is not None:
             yield from map(host_key, global_names(local, where, snapshot))
 
 
 def _hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    if is_mapped(snapshot):
+    if uses_host_rules(snapshot):
         for rule in snapshot.all(where, AkoHostRule):
-            yield from names_given(rule, snapshot)
+            yield from mapped_names(rule, snapshot)
         return
     domain = _domain(snapshot)
-    for kind in INPUTS:
+    for kind in SOURCE_KINDS:
         for obj in snapshot.all(where, kind):
-            for told in hosts_of(obj):
+            for told in list_hosts(obj):
                 host = full_host(told, domain)
                 if host is not None:
                     yield host
 
 
 def _domain(snapshot: Snapshot) -> str:
-    several = policies_of(snapshot)
+    several = list_deployment_policies(snapshot)
     return several[0].spec.default_domain if several else ""
 
 

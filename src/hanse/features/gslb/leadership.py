@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from hanse.features.gslb.deletion import lost_home
+from hanse.features.gslb.deletion import lost_parent_message
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,
@@ -41,23 +41,23 @@ from hanse.model.kinds.gslb import (
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Snapshot
 
-GUIDE = "gslb"
+CONNECTION_SOURCE = "gslb"
 _TELLING: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy)
 """What tells of terms; host rules may be many, and say no more."""
 
 
-class Waiting(Struct, frozen=True):
+class Undecided(Struct, frozen=True):
     """Too little was seen yet to say anything: all stays as it is."""
 
 
-class Passive(Struct, frozen=True):
+class NotLeading(Struct, frozen=True):
     """This cluster does not lead, or may not act on it: all stays as it is."""
 
     conditions: tuple[StageCondition, ...] = ()
     context: str = ""
 
 
-class Taking(Struct, frozen=True):
+class StartingTerm(Struct, frozen=True):
     """This cluster leads from now on: its term must be written down before anything else."""
 
     epoch: int
@@ -80,10 +80,10 @@ class Leading(Struct, frozen=True):
         return f"{self.epoch}/{self.context}"
 
 
-Standing: TypeAlias = Waiting | Passive | Taking | Leading
+LeaderState: TypeAlias = Undecided | NotLeading | StartingTerm | Leading
 
 
-class Term(Struct, frozen=True, order=True):
+class LeaderTerm(Struct, frozen=True, order=True):
     """A leader's term, as copies tell of it."""
 
     epoch: int
@@ -103,35 +103,35 @@ class _Findings(Struct, frozen=True):
         return StageCondition(type=stage, status=status, reason=", ".join(self.faults))
 
 
-def own_cluster(snapshot: Snapshot) -> AMKOCluster | None:
+def local_amko_cluster(snapshot: Snapshot) -> AMKOCluster | None:
     """This cluster's word on who leads, where there is exactly one."""
     several = list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
     return several[0] if len(several) == 1 else None
 
 
-def standing_of(snapshot: Snapshot) -> Standing:
+def leader_state(snapshot: Snapshot) -> LeaderState:
     """Go through the stages as far as they lead."""
-    own = own_cluster(snapshot)
+    own = local_amko_cluster(snapshot)
     if own is None:
         fault = _fault_in_number(snapshot)
-        return Passive((_current(INVALID, fault),) if fault else ())
+        return NotLeading((_current(INVALID, fault),) if fault else ())
     if not own.spec.is_leader:
-        return Passive((_current(NOT_FEDERATING, NO_LEADER),), own.spec.cluster_context)
+        return NotLeading((_current(NOT_FEDERATING, NO_LEADER),), own.spec.cluster_context)
     if fault := _fault_of(own):
-        return Passive((_current(INVALID, fault),), own.spec.cluster_context)
+        return NotLeading((_current(INVALID, fault),), own.spec.cluster_context)
     if not snapshot.listed(snapshot.local, CustomResourceDefinition):
-        return Waiting()
-    if fault := lost_home(snapshot):
-        return Passive((_current(INVALID, fault),), own.spec.cluster_context)
+        return Undecided()
+    if fault := lost_parent_message(snapshot):
+        return NotLeading((_current(INVALID, fault),), own.spec.cluster_context)
     if fault := _fault_in_context(own, snapshot):
-        return Passive((_current(INVALID, fault),), own.spec.cluster_context)
-    sites = followers_named(own)
+        return NotLeading((_current(INVALID, fault),), own.spec.cluster_context)
+    sites = follower_sites(own)
     if any(_is_unknown(site, snapshot) for site in sites):
-        return Waiting()
+        return Undecided()
     return _over(own, sites, snapshot)
 
 
-def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot) -> Standing:
+def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot) -> LeaderState:
     clients = _clients(sites, snapshot)
     first = (
         _current(VALID),
@@ -145,18 +145,18 @@ def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot) ->
             for site in rivals
         )
         told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=faults)
-        return Passive((*first, told), context)
-    epoch = epoch_in(own.metadata.annotations.get(TERM, ""))
+        return NotLeading((*first, told), context)
+    epoch = parse_epoch(own.metadata.annotations.get(TERM, ""))
     latest = latest_term(own, clients.passed, snapshot)
     if not epoch or (_outranks(latest, epoch, context) and _has_stepped_down(latest, snapshot)):
-        return Taking(latest.epoch + 1)
+        return StartingTerm(latest.epoch + 1)
     if _outranks(latest, epoch, context):
         fault = (
             f"cluster {latest.context} leads since epoch {latest.epoch}, after this cluster's "
             f"epoch {epoch}; set isLeader to false here, or promote this cluster again"
         )
         told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=fault)
-        return Passive((*first, told), context)
+        return NotLeading((*first, told), context)
     if sites and not clients.passed:
         return Leading(context, epoch, (), first, federates=False)
     members = _valid(own, clients.passed, snapshot)
@@ -165,50 +165,52 @@ def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot) ->
     return Leading(context, epoch, members.passed, (*first, told), federates=goes_on)
 
 
-def followers_named(own: AMKOCluster) -> tuple[ClusterId, ...]:
+def follower_sites(own: AMKOCluster) -> tuple[ClusterId, ...]:
     """The clusters that are to follow, in the order they are named, without this one."""
     named = dict.fromkeys(own.spec.clusters)
     return tuple(site_of(name) for name in named if name != own.spec.cluster_context)
 
 
-def misplaced(snapshot: Snapshot) -> Iterator[AMKOCluster]:
+def misplaced_amko_clusters(snapshot: Snapshot) -> Iterator[AMKOCluster]:
     """AMKOClusters in namespaces where they have no say."""
     for found in snapshot.all(snapshot.local, AMKOCluster):
         if found.metadata.namespace != NAMESPACE:
             yield found
 
 
-def misplaced_condition(found: AMKOCluster) -> StageCondition:
+def misplaced_amko_condition(found: AMKOCluster) -> StageCondition:
     """What is told of an AMKOCluster that is in the wrong namespace."""
     where = found.metadata.namespace
     return _current(INVALID, f"namespace must be {NAMESPACE}, not {where}; create it there")
 
 
-def term_on(obj: Object) -> Term | None:
+def leader_term(obj: Object) -> LeaderTerm | None:
     """Whose copy an object is; None where it is nobody's."""
     epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
-    return Term(int(epoch), context) if slash and epoch.isdecimal() else None
+    return LeaderTerm(int(epoch), context) if slash and epoch.isdecimal() else None
 
 
-def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> Term:
+def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> LeaderTerm:
     """The last term that anything we can see was written in."""
-    found = [Term(epoch_in(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)]
+    found = [
+        LeaderTerm(parse_epoch(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)
+    ]
     for where in (snapshot.local, *sites):
         for kind in _TELLING:
-            found += [t for o in snapshot.all(where, kind) if (t := term_on(o)) is not None]
+            found += [t for o in snapshot.all(where, kind) if (t := leader_term(o)) is not None]
         if where != snapshot.local:
             found += [
-                Term(epoch_in(other.metadata.annotations.get(TERM, "")), context_of(where))
+                LeaderTerm(parse_epoch(other.metadata.annotations.get(TERM, "")), context_of(where))
                 for other in snapshot.in_namespace(where, AMKOCluster, NAMESPACE)
             ]
     return max(found, key=lambda term: (term.epoch, term.context != own.spec.cluster_context))
 
 
-def _outranks(latest: Term, epoch: int, context: str) -> bool:
+def _outranks(latest: LeaderTerm, epoch: int, context: str) -> bool:
     return latest.epoch > epoch or (latest.epoch == epoch and latest.context != context)
 
 
-def _has_stepped_down(latest: Term, snapshot: Snapshot) -> bool:
+def _has_stepped_down(latest: LeaderTerm, snapshot: Snapshot) -> bool:
     """Whether the one who led last is there to be seen, and follows."""
     site = site_of(latest.context)
     if not snapshot.synced(site):
@@ -224,7 +226,7 @@ def _leads(site: ClusterId, snapshot: Snapshot) -> bool:
 
 def _is_unknown(site: ClusterId, snapshot: Snapshot) -> bool:
     """Whether it is still to be found out if a cluster can be reached."""
-    if snapshot.fact(InvalidConnection, (GUIDE, site)) is not None:
+    if snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site)) is not None:
         return False
     state = snapshot.fact(ClusterState, site)
     return state is None or (state.phase is Phase.CONNECTING and not state.listed)
@@ -234,7 +236,7 @@ def _clients(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Findings:
     passed: list[ClusterId] = []
     faults: list[str] = []
     for site in sites:
-        bad = snapshot.fact(InvalidConnection, (GUIDE, site))
+        bad = snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site))
         state = snapshot.fact(ClusterState, site)
         if bad is not None:
             faults.append(f"cluster {context_of(site)}: {bad.message}")
@@ -305,6 +307,6 @@ def _current(status: str, reason: str = "") -> StageCondition:
     return StageCondition(type=CURRENT, status=status, reason=reason)
 
 
-def epoch_in(text: str) -> int:
+def parse_epoch(text: str) -> int:
     """The number of a term as it is written down; 0 where none is."""
     return int(text) if text.isdecimal() else 0

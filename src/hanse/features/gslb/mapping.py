@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hanse.features.gslb.backends import is_host
-from hanse.features.gslb.configuration import Config, config_of
+from hanse.features.gslb.backends import is_host_name
+from hanse.features.gslb.configuration import ValidConfiguration, read_configuration
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot
@@ -21,7 +21,7 @@ def _local_name(rule: AkoHostRule) -> Iterator[str]:
 
 def _global_name(rule: AkoHostRule) -> Iterator[str]:
     for _ in _local_name(rule):
-        if is_host(rule.spec.virtualhost.gslb.fqdn):
+        if is_host_name(rule.spec.virtualhost.gslb.fqdn):
             yield _plain(rule.spec.virtualhost.gslb.fqdn)
 
 
@@ -29,15 +29,15 @@ BY_LOCAL_NAME = Index(AkoHostRule, "gslb-local-name", _local_name)
 BY_GLOBAL_NAME = Index(AkoHostRule, "gslb-global-name", _global_name)
 
 
-def is_mapped(snapshot: Snapshot) -> bool:
+def uses_host_rules(snapshot: Snapshot) -> bool:
     """Whether HostRules give hosts their global names, and who has none is not balanced."""
-    config = config_of(snapshot)
-    return isinstance(config, Config) and config.object.spec.use_custom_global_fqdn
+    config = read_configuration(snapshot)
+    return isinstance(config, ValidConfiguration) and config.object.spec.use_custom_global_fqdn
 
 
 def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """The names under which a cluster itself serves a global host."""
-    if not is_mapped(snapshot):
+    if not uses_host_rules(snapshot):
         yield host
         return
     rules = snapshot.by(where, BY_GLOBAL_NAME, host)
@@ -48,10 +48,10 @@ def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """The global name of a cluster's host, if it has one; of several rules the oldest counts."""
-    if not is_mapped(snapshot):
+    if not uses_host_rules(snapshot):
         yield local
         return
-    first = first_rule(local, where, snapshot)
+    first = find_mapping_rule(local, where, snapshot)
     if first is not None:
         yield from _global_name(first)
 
@@ -61,27 +61,27 @@ def local_name(rule: AkoHostRule) -> str:
     return _plain(rule.spec.virtualhost.fqdn)
 
 
-def names_given(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
+def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
     """The global name that a HostRule gives, where that counts for anything."""
-    if is_mapped(snapshot):
+    if uses_host_rules(snapshot):
         yield from _global_name(rule)
 
 
-def first_rule(local: str, where: ClusterId, snapshot: Snapshot) -> AkoHostRule | None:
+def find_mapping_rule(local: str, where: ClusterId, snapshot: Snapshot) -> AkoHostRule | None:
     """The HostRule that has a say about a local name."""
     return min(snapshot.by(where, BY_LOCAL_NAME, local), key=_age, default=None)
 
 
-def fault_in_mapping(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> str:
+def mapping_error(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> str:
     """What is wrong with a HostRule; empty where nothing is, or it maps nothing."""
     told = rule.spec.virtualhost.gslb.fqdn
     for local in _local_name(rule):
-        if not is_host(told):
+        if not is_host_name(told):
             return (
                 f"spec.virtualhost.gslb.fqdn: {told[:100]!r} is no name of one host, so {local} is "
                 "not balanced; write it as shop.example.org"
             )
-        first = first_rule(local, where, snapshot)
+        first = find_mapping_rule(local, where, snapshot)
         if first is not None and first.metadata.uid != rule.metadata.uid:
             other = f"{first.metadata.namespace}/{first.metadata.name}"
             return f"spec.virtualhost.fqdn: {local} has HostRule {other} already; delete one"

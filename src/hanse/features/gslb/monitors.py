@@ -7,7 +7,7 @@ import msgspec
 
 from hanse.model.kinds.globalservice import Monitor, MonitorType
 
-MOST_PATH = 1024
+MAX_PATH_LENGTH = 1024
 _TYPES: tuple[str, ...] = get_args(MonitorType)
 _NUMBERS = {
     "port": (1, 65535),
@@ -20,12 +20,12 @@ _FIELDS = ("type", "path", *_NUMBERS)
 _NEEDED = ("type", "port")
 
 
-def monitor_of(data: Mapping[str, str]) -> Monitor:
-    """The monitor that is described; raises ValueError for what `faults_in_monitor` tells of."""
+def parse_monitor(data: Mapping[str, str]) -> Monitor:
+    """The monitor that is described; raises ValueError for what `monitor_errors` tells of."""
     return msgspec.convert(dict(data), Monitor, strict=False)
 
 
-def faults_in_monitor(data: Mapping[str, str]) -> Iterator[str]:
+def monitor_errors(data: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with a description: each with the field and what it may be."""
     for field in _NEEDED:
         if field not in data:
@@ -35,7 +35,7 @@ def faults_in_monitor(data: Mapping[str, str]) -> Iterator[str]:
             yield f"{field}: it is no field of a monitor; there are {', '.join(_FIELDS)}"
         elif field == "type" and told not in _TYPES:
             yield f"type: {told[:50]!r} is none of {', '.join(_TYPES)}"
-        elif field == "path" and told and not is_path(told):
+        elif field == "path" and told and not is_http_path(told):
             yield "path: it must begin with / and have no blanks or other than ASCII letters"
         elif field in _NUMBERS:
             least, most = _NUMBERS[field]
@@ -43,7 +43,7 @@ def faults_in_monitor(data: Mapping[str, str]) -> Iterator[str]:
                 yield f"{field}: {told[:50]!r} is not from {least} to {most}"
 
 
-def is_path(text: str) -> bool:
+def is_http_path(text: str) -> bool:
     """Whether something can be asked for by HTTP as it is written."""
     clean = text.isascii() and text.isprintable() and " " not in text
-    return clean and text.startswith("/") and len(text) <= MOST_PATH
+    return clean and text.startswith("/") and len(text) <= MAX_PATH_LENGTH

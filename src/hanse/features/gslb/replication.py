@@ -5,34 +5,34 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.configuration import monitor_names
+from hanse.features.gslb.configuration import list_referenced_monitors
 from hanse.features.gslb.deletion import (
-    COPIED,
-    LOOK_AGAIN,
-    Intact,
-    Lost,
-    Unsure,
-    find_out,
-    home_of,
-    is_of_another_home,
+    RECHECK_INTERVAL,
+    REPLICATED_KINDS,
+    ParentGone,
+    ParentsExist,
+    ParentsUnknown,
+    check_parents,
+    has_other_parents,
+    parent_uids,
 )
 from hanse.features.gslb.leadership import (
     Leading,
-    Passive,
-    Taking,
-    Waiting,
-    misplaced,
-    misplaced_condition,
-    own_cluster,
-    standing_of,
-    term_on,
+    NotLeading,
+    StartingTerm,
+    Undecided,
+    leader_state,
+    leader_term,
+    local_amko_cluster,
+    misplaced_amko_clusters,
+    misplaced_amko_condition,
 )
 from hanse.features.gslb.names import (
     CONFIG_FEDERATION,
     FEDERATED,
-    HOME,
     LED_BY,
     NOT_FEDERATED,
+    PARENTS,
     POLICY_FEDERATION,
     RULE_FEDERATION,
     SOME_FEDERATED,
@@ -55,10 +55,10 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_o
 from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
-FEDERATION = Key("federation")
-MOST_REASON = 32768
+FEDERATION_KEY = Key("federation")
+MAX_REASON_LENGTH = 32768
 """Letters that a condition may have: what is longer would not be told at all."""
-STRAY = "it is not among the leader's objects"
+STRAY_CAUSE = "it is not among the leader's objects"
 _STAGES: dict[type[Object], str] = {
     GSLBConfig: CONFIG_FEDERATION,
     GlobalDeploymentPolicy: POLICY_FEDERATION,
@@ -79,44 +79,47 @@ class _Share(Struct, frozen=True):
 
 def plan_federation(snapshot: Snapshot) -> Plan:
     """Copy what the leader has to its followers, and tell how that went."""
-    standing = standing_of(snapshot)
+    standing = leader_state(snapshot)
     strangers = tuple(
-        _told(one, (misplaced_condition(one),), snapshot) for one in misplaced(snapshot)
+        _told(one, (misplaced_amko_condition(one),), snapshot)
+        for one in misplaced_amko_clusters(snapshot)
     )
     match standing:
-        case Waiting():
-            return Plan(desired=tuple(held(snapshot)), patches=strangers)
-        case Passive(conditions):
+        case Undecided():
+            return Plan(desired=tuple(current_copies(snapshot)), patches=strangers)
+        case NotLeading(conditions):
             patches = _told_here(conditions, snapshot)
             events = tuple(_notices(conditions, snapshot))
-            return Plan(desired=tuple(held(snapshot)), patches=patches + strangers, events=events)
-        case Taking(epoch):
+            return Plan(
+                desired=tuple(current_copies(snapshot)), patches=patches + strangers, events=events
+            )
+        case StartingTerm(epoch):
             patches = tuple(_term(own, str(epoch), snapshot) for own in _own(snapshot))
-            return Plan(desired=tuple(held(snapshot)), patches=patches + strangers)
+            return Plan(desired=tuple(current_copies(snapshot)), patches=patches + strangers)
         case Leading():
             plan = _leading(standing, snapshot)
             return replace(plan, patches=plan.patches + strangers)
 
 
-def held(snapshot: Snapshot) -> Iterator[Desired]:
+def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
     """Every copy of ours that stands, as it stands: nothing is written and nothing is deleted."""
-    own = own_cluster(snapshot)
+    own = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
-        for kind in COPIED:
+        for kind in REPLICATED_KINDS:
             for obj in snapshot.all(where, kind):
-                term = term_on(obj)
+                term = leader_term(obj)
                 if term is not None and (own is None or term.context == own.spec.cluster_context):
                     yield Desired(_bare(obj), where)
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         for told in snapshot.in_namespace(where, ConfigMap, NAMESPACE):
-            if term_on(told) is not None:
+            if leader_term(told) is not None:
                 yield Desired(_bare(told), where, shared=True)
 
 
 def _monitors(standing: Leading, snapshot: Snapshot) -> Iterator[Desired]:
     """The monitors that policies name, wherever may lead next; those of others stay as they are."""
     mark = {LED_BY: standing.mark}
-    for name in monitor_names(snapshot):
+    for name in list_referenced_monitors(snapshot):
         told = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
         if told is None:
             continue
@@ -126,10 +129,10 @@ def _monitors(standing: Leading, snapshot: Snapshot) -> Iterator[Desired]:
             yield Desired(copy, where, sources=frozenset({snapshot.local}), shared=True)
 
 
-def copy_of(obj: Object, mark: str, home: str) -> Object:
+def build_copy(obj: Object, mark: str, home: str) -> Object:
     """The object as a follower has it: its spec, its uuid, by whom it was written, and where."""
     meta = obj.metadata
-    notes = {LED_BY: mark, HOME: home}
+    notes = {LED_BY: mark, PARENTS: home}
     if UUID in meta.annotations and isinstance(obj, GSLBConfig):
         notes[UUID] = meta.annotations[UUID]
     copied = Meta(name=meta.name, namespace=meta.namespace, annotations=notes)
@@ -140,17 +143,17 @@ def copy_of(obj: Object, mark: str, home: str) -> Object:
 def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
     if not standing.federates:
         return Plan(
-            desired=tuple(held(snapshot)),
+            desired=tuple(current_copies(snapshot)),
             patches=_told_here(standing.conditions, snapshot),
             events=tuple(_notices(standing.conditions, snapshot)),
         )
-    shares = [_share(kind, standing, snapshot) for kind in COPIED]
+    shares = [_share(kind, standing, snapshot) for kind in REPLICATED_KINDS]
     told = [s.condition for s in shares if s.condition is not None]
     conditions = (*standing.conditions, *told)
     named = {ClusterObjectRef(d.where, ref_of(d.object)) for s in shares for d in s.desired}
     others = [
         d
-        for d in held(snapshot)
+        for d in current_copies(snapshot)
         if d.where not in standing.followers
         and ClusterObjectRef(d.where, ref_of(d.object)) not in named
     ]
@@ -159,7 +162,7 @@ def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
         desired=(*(d for s in shares for d in s.desired), *_monitors(standing, snapshot), *others),
         removals=tuple(r for s in shares for r in s.removals),
         questions=questions,
-        again_after=LOOK_AGAIN if questions else None,
+        again_after=RECHECK_INTERVAL if questions else None,
         patches=(*_claims(standing, snapshot), *_told_here(conditions, snapshot)),
         events=tuple(_notices(conditions, snapshot)),
     )
@@ -180,7 +183,9 @@ def _share(kind: type[Object], standing: Leading, snapshot: Snapshot) -> _Share:
     )
     sources = [o for o in sources if o.metadata.deletion_timestamp is None]
     standing_copies = [
-        d for d in held(snapshot) if isinstance(d.object, kind) and d.where in standing.followers
+        d
+        for d in current_copies(snapshot)
+        if isinstance(d.object, kind) and d.where in standing.followers
     ]
     if kind in _SINGLE and len(sources) > 1:
         listed = ", ".join(o.metadata.name for o in sources)
@@ -189,9 +194,9 @@ def _share(kind: type[Object], standing: Leading, snapshot: Snapshot) -> _Share:
         return _Share(tuple(standing_copies), condition=told)
     if _recovers(snapshot):
         return _Share(tuple(standing_copies), condition=_standing_condition(stage, snapshot))
-    local, home = frozenset({snapshot.local}), home_of(kind, snapshot)
+    local, home = frozenset({snapshot.local}), parent_uids(kind, snapshot)
     desired = tuple(
-        Desired(copy_of(o, standing.mark, home), where, sources=local, takes_over=True)
+        Desired(build_copy(o, standing.mark, home), where, sources=local, takes_over=True)
         for where in standing.followers
         for o in sources
     )
@@ -230,24 +235,24 @@ def _without(
         *desired,
         *(d for d in gone.copies if ClusterObjectRef(d.where, ref_of(d.object)) in strays),
     )
-    match find_out(gone.kind, (obj.metadata.name for _, obj in gone.strays), snapshot):
-        case Unsure(questions):
+    match check_parents(gone.kind, (obj.metadata.name for _, obj in gone.strays), snapshot):
+        case ParentsUnknown(questions):
             return _Share(kept, (), _standing_condition(gone.stage, snapshot), questions)
-        case Lost(why):
+        case ParentGone(why):
             told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=why)
             return _Share(kept, condition=told)
-        case Intact(home):
+        case ParentsExist(home):
             pass
     legacy = [
         (where, obj)
         for where, obj in ([] if gone.some_left else gone.strays)
-        if _is_anothers(obj, standing) or is_of_another_home(obj, home)
+        if _is_anothers(obj, standing) or has_other_parents(obj, home)
     ]
     if legacy:
         told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=_only_left(legacy))
         return _Share(kept, condition=told)
     removals = tuple(
-        Removal(ClusterObjectRef(where, ref_of(obj)), obj.metadata.uid, STRAY)
+        Removal(ClusterObjectRef(where, ref_of(obj)), obj.metadata.uid, STRAY_CAUSE)
         for where, obj in gone.strays
     )
     return _Share(
@@ -256,7 +261,7 @@ def _without(
 
 
 def _is_anothers(obj: Object, standing: Leading) -> bool:
-    term = term_on(obj)
+    term = leader_term(obj)
     return term is not None and term.context != standing.context
 
 
@@ -315,7 +320,7 @@ def _trouble(place: ClusterObjectRef, snapshot: Snapshot) -> str:
 
 
 def _standing_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
-    own = own_cluster(snapshot)
+    own = local_amko_cluster(snapshot)
     told = own.status.conditions if own is not None else ()
     return next((c for c in told if c.type == stage), None)
 
@@ -345,7 +350,7 @@ def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Sn
         {
             "type": c.type,
             "status": c.status,
-            **({"reason": c.reason[:MOST_REASON]} if c.reason else {}),
+            **({"reason": c.reason[:MAX_REASON_LENGTH]} if c.reason else {}),
         }
         for c in conditions
     ]
@@ -362,7 +367,7 @@ def _term(own: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
 def _notices(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[EventRequest]:
     """The last thing that went wrong, as an Event."""
     bad = [c for c in conditions if c.reason]
-    own = own_cluster(snapshot)
+    own = local_amko_cluster(snapshot)
     if bad and own is not None and own.spec.is_leader:
         told = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
         yield EventRequest(

@@ -10,14 +10,14 @@ from hanse.features.gslb.backends import (
     SERVICE_HOSTS,
     SLICES,
 )
-from hanse.features.gslb.configuration import RULES
-from hanse.features.gslb.deletion import DEFINITIONS
+from hanse.features.gslb.configuration import RULES_BY_FQDN
+from hanse.features.gslb.deletion import DEFINITION_WATCHES
 from hanse.features.gslb.diagnostics import (
-    ODD_GATEWAYS,
-    ODD_HTTPROUTES,
-    ODD_INGRESSES,
-    ODD_ROUTES,
-    ODD_SERVICES,
+    SUSPECT_GATEWAYS,
+    SUSPECT_HTTPROUTES,
+    SUSPECT_INGRESSES,
+    SUSPECT_ROUTES,
+    SUSPECT_SERVICES,
 )
 from hanse.features.gslb.mapping import BY_GLOBAL_NAME, BY_LOCAL_NAME
 from hanse.model.facts import Role
@@ -48,18 +48,18 @@ BY_SOURCE = Index(
 
 def _inputs(role: Role) -> tuple[Watch, ...]:
     return (
-        Watch(role, Service, indexes=(SERVICE_HOSTS, ODD_SERVICES)),
-        Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, ODD_INGRESSES)),
-        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, ODD_ROUTES)),
-        Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, ODD_HTTPROUTES)),
-        Watch(role, Gateway, indexes=(ODD_GATEWAYS,)),
+        Watch(role, Service, indexes=(SERVICE_HOSTS, SUSPECT_SERVICES)),
+        Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, SUSPECT_INGRESSES)),
+        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, SUSPECT_ROUTES)),
+        Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, SUSPECT_HTTPROUTES)),
+        Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS,)),
         Watch(role, AkoHostRule, indexes=(BY_LOCAL_NAME, BY_GLOBAL_NAME)),
         Watch(role, EndpointSlice, indexes=(SLICES,)),
         Watch(role, Namespace),
     )
 
 
-SERVICES = Watch(
+GLOBAL_SERVICE_WATCH = Watch(
     Role.LOCAL,
     GlobalService,
     namespace=NAMESPACE,
@@ -67,26 +67,32 @@ SERVICES = Watch(
     writes=Writes.OBJECTS | Writes.STATUS,
 )
 
-AT_HOME: tuple[Watch, ...] = (
+LOCAL_WATCHES: tuple[Watch, ...] = (
     Watch(Role.LOCAL, AMKOCluster, writes=Writes.FIELDS | Writes.STATUS),
     Watch(Role.LOCAL, GSLBConfig, namespace=NAMESPACE, writes=Writes.STATUS | Writes.FIELDS),
     Watch(Role.LOCAL, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.STATUS),
-    Watch(Role.LOCAL, GSLBHostRule, namespace=NAMESPACE, indexes=(RULES,), writes=Writes.STATUS),
+    Watch(
+        Role.LOCAL,
+        GSLBHostRule,
+        namespace=NAMESPACE,
+        indexes=(RULES_BY_FQDN,),
+        writes=Writes.STATUS,
+    ),
     Watch(Role.LOCAL, Secret, namespace=NAMESPACE),
     Watch(Role.LOCAL, ConfigMap, namespace=NAMESPACE),
-    SERVICES,
-    *DEFINITIONS,
+    GLOBAL_SERVICE_WATCH,
+    *DEFINITION_WATCHES,
     *_inputs(Role.LOCAL),
 )
 
-PUBLISHED = Watch(Role.LOCAL, DNSEndpoint, namespace=NAMESPACE, writes=Writes.OBJECTS)
+DNS_ENDPOINT_WATCH = Watch(Role.LOCAL, DNSEndpoint, namespace=NAMESPACE, writes=Writes.OBJECTS)
 
-AT_CONTROLLER: tuple[Watch, ...] = (
+CONTROLLER_WATCHES: tuple[Watch, ...] = (
     Watch(Role.OUTSIDE, AviGslbService, writes=Writes.OBJECTS),
     Watch(Role.OUTSIDE, AviHealthMonitor, writes=Writes.OBJECTS),
 )
 
-AT_SITES: tuple[Watch, ...] = (
+SITE_WATCHES: tuple[Watch, ...] = (
     Watch(Role.SITE, AMKOCluster, namespace=NAMESPACE, writes=Writes.FIELDS),
     Watch(Role.SITE, GSLBConfig, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.OBJECTS),

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.features.gslb.external_dns import serving_members
+from hanse.features.gslb.external_dns import list_serving_members
 from hanse.features.gslb.watches import BY_ADDRESS
-from hanse.model.dns.names import BadName, wire_name
+from hanse.model.dns.names import InvalidName, wire_name
 from hanse.model.dns.records import Answer, Choice, Node, Type, address, in_turn, together
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
@@ -64,10 +64,10 @@ class GlobalZone:
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[Node]:
         try:
             name = wire_name(service.spec.host)
-        except BadName:
+        except InvalidName:
             return
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
-        serving = serving_members(service, snapshot)
+        serving = list_serving_members(service, snapshot)
         if serving:
             answers = tuple(_shared_out(service.spec, serving, ttl))
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hanse.features.gslb.leadership import term_on
+from hanse.features.gslb.leadership import leader_term
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown
@@ -55,7 +55,7 @@ class Hosts:
 
 def _leader(service: GlobalService) -> str:
     """Whose word it is, and since which term."""
-    term = term_on(service)
+    term = leader_term(service)
     return f"{term.context}, epoch {term.epoch}" if term is not None else ""
 
 
