@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.deletion import REPLICATED_KINDS
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.names import HOME as HOME_OF
-from hanse.features.gslb.names import LED_BY, TERM, site_of
+from hanse.features.gslb.names import LED_BY, PARENTS, TERM, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import Answer, ClusterState, Fact, Phase, Role
@@ -112,7 +111,7 @@ def marked(obj: K, mark: str) -> K:
     """The object as a copy that some leader wrote."""
     notes = {**obj.metadata.annotations, LED_BY: mark}
     if isinstance(obj, REPLICATED_KINDS):
-        notes[HOME_OF] = "space/definition"
+        notes[PARENTS] = "space/definition"
     return replace(obj, metadata=replace(obj.metadata, annotations=notes))
 
 

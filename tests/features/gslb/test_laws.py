@@ -102,9 +102,9 @@ def test_planning_again_over_what_was_written_wants_the_same(
     fleet: dict[str, list[Object]],
 ) -> None:
     planned = Gslb().plan(KEY, seen_in(fleet)).desired
-    build_global_service = [d.object for d in planned if d.where == HOME]
+    written = [d.object for d in planned if d.where == HOME]
 
-    again = Gslb().plan(KEY, seen_in(fleet, *build_global_service)).desired
+    again = Gslb().plan(KEY, seen_in(fleet, *written)).desired
 
     assert [(d.where, d.object) for d in again] == [(d.where, d.object) for d in planned]
 
@@ -134,17 +134,15 @@ def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Ob
 @given(fleets())
 @settings(max_examples=40, deadline=None)
 def test_who_does_not_lead_wants_everything_as_it_stands(fleet: dict[str, list[Object]]) -> None:
-    build_global_service = [
-        d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME
-    ]
+    written = [d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME]
     followers = [
         replace(o, spec=replace(o.spec, is_leader=False)) if type(o) is type(amko("x")) else o
         for o in fleet["lubeck"]
     ]
 
-    plan = Gslb().plan(KEY, seen_in({**fleet, "lubeck": followers}, *build_global_service))
+    plan = Gslb().plan(KEY, seen_in({**fleet, "lubeck": followers}, *written))
 
-    assert [d.object for d in plan.desired] == build_global_service
+    assert [d.object for d in plan.desired] == written
     assert (plan.removals, plan.patches) == ((), ())
 
 

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from hanse.features.gslb.names import HOME as HOME_OF
-from hanse.features.gslb.names import LED_BY, UUID, site_of
+from hanse.features.gslb.names import LED_BY, PARENTS, UUID, site_of
 from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap
@@ -44,7 +43,7 @@ def test_spec_and_uuid_are_copied_and_status_and_our_bookkeeping_are_not() -> No
     assert copy.metadata.annotations == {
         UUID: "u-1",
         LED_BY: "3/lubeck",
-        HOME_OF: "space/definition",
+        PARENTS: "space/definition",
     }
 
 

@@ -21,7 +21,7 @@ from hanse.features.gslb.hosts import cluster_of_context, is_selected, is_unobse
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
-from hanse.model.facts import HostDecision
+from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Service
@@ -102,7 +102,7 @@ def is_host_output(place: ClusterObjectRef) -> bool:
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
     """What was to be written for hosts and is not there, or not as it should be."""
-    for outcome in sorted(snapshot.facts(HostDecision), key=lambda o: str(o.place)):
+    for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.place)):
         place = outcome.place
         if outcome.result in _TROUBLE and is_host_output(place):
             where = leading.context if place.where == snapshot.local else context_of(place.where)

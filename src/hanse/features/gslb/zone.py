@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hanse.features.gslb.external_dns import list_serving_members
 from hanse.features.gslb.watches import BY_ADDRESS
-from hanse.model.dns.names import InvalidName, wire_name
+from hanse.model.dns.names import BadName, wire_name
 from hanse.model.dns.records import Answer, Choice, Node, Type, address, in_turn, together
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
@@ -64,7 +64,7 @@ class GlobalZone:
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[Node]:
         try:
             name = wire_name(service.spec.host)
-        except InvalidName:
+        except BadName:
             return
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         serving = list_serving_members(service, snapshot)
