@@ -231,7 +231,7 @@ async def test_every_right_is_used_and_none_is_missing(
         async with Scenario(testbed, "rights", lambda: (Toy(),)) as scenario:
             await _tour(scenario)
     finally:
-        await testbed.take_back_rights()
+        await testbed.delete_roles()
         await testbed.close()
 
     assert testbed.refused == []

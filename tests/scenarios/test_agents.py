@@ -8,7 +8,7 @@ from hanse.model.facts import ClusterState, Phase, WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.labels import PAUSED
 from tests.scenarios.toy_offers import OffersScenario
-from tests.support.scenario import Check, Scenario, told
+from tests.support.scenario import Check, Scenario, describe_writes
 
 
 async def test_agents_that_restart_over_a_settled_fleet_write_nothing(
@@ -26,7 +26,7 @@ async def test_agents_that_restart_over_a_settled_fleet_write_nothing(
     await scenario.start_agents()
     await scenario.settled()
 
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
 
 
 async def test_an_agent_that_was_dead_catches_up_with_all_that_it_missed(
@@ -95,7 +95,7 @@ async def test_of_two_replicas_one_works_and_the_other_takes_over_when_it_is_kil
     await scenario.eventually(works(scenario, other), within=lease + timedelta(seconds=5))
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
     idle = [s for s in scenario.writes_since(0) if s.source == other and s.status is None]
-    assert told(idle) == []
+    assert describe_writes(idle) == []
 
 
 async def test_a_replica_that_stands_by_writes_nothing(
@@ -111,7 +111,7 @@ async def test_a_replica_that_stands_by_writes_nothing(
     await toy_offers.withdraw("hamburg", "bread")
     await scenario.eventually(toy_offers.nowhere("bread"))
 
-    assert told(s for s in scenario.writes_since(0) if s.source == "hamburg/2") == []
+    assert describe_writes(s for s in scenario.writes_since(0) if s.source == "hamburg/2") == []
 
 
 async def test_a_paused_agent_writes_nothing_and_goes_on_when_it_may(
@@ -126,7 +126,7 @@ async def test_a_paused_agent_writes_nothing_and_goes_on_when_it_may(
     await toy_offers.offer("hamburg", "salt", "8")
     await scenario.eventually(toy_offers.shows("bergen", "bread", lubeck="4"))
     await scenario.settled()
-    assert told(s for s in scenario.writes_since(start) if s.source == "hamburg") == []
+    assert describe_writes(s for s in scenario.writes_since(start) if s.source == "hamburg") == []
     await toy_offers.shows("hamburg", "bread", lubeck="3")()
 
     await _pause(scenario, "hamburg", None)

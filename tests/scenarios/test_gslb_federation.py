@@ -21,7 +21,7 @@ from hanse.model.kinds.gslb import (
 )
 from tests.support.federation import CRDS, create_or_patch, install_crds
 from tests.support.gslb_sites import GslbScenario, form_gslb
-from tests.support.scenario import Check, Features, Scenario, told
+from tests.support.scenario import Check, Features, Scenario, describe_writes
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +81,7 @@ async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
     await scenario.start_agents()
     await scenario.settled()
 
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
 
 
 async def test_drift_is_repaired_strays_go_and_deletions_follow(

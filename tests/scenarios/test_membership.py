@@ -9,7 +9,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.toy_offers import shop_of
 from tests.support.federation import FederationScenario, create_or_patch, form_federation
-from tests.support.scenario import Check, Features, Scenario, told
+from tests.support.scenario import Check, Features, Scenario, describe_writes
 from tests.support.toy_leader import COLOURS, Flag
 
 
@@ -82,7 +82,7 @@ async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_not
         await scenario.start_agent(name)
     await scenario.settled()
 
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
     assert [await membership.told(cluster) for cluster in membership.members] == before
 
 
@@ -143,7 +143,10 @@ async def test_a_supervisor_that_is_back_gets_its_members_back_after_a_while(
     assert await membership.all_led()() == before
     start = len(scenario.network.sent)
     await scenario.always(membership.all_led(), 2 * STEADY)
-    assert (await membership.all_led()(), told(scenario.writes_since(start))) == (before, [])
+    assert (await membership.all_led()(), describe_writes(scenario.writes_since(start))) == (
+        before,
+        [],
+    )
 
 
 async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(

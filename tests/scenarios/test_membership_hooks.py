@@ -15,7 +15,7 @@ from hanse.model.verdict import Hook
 from tests.scenarios.networks import refusal
 from tests.support.federation import NAME as LEAGUE
 from tests.support.federation import FederationScenario, form_federation
-from tests.support.scenario import Check, Features, Scenario, told
+from tests.support.scenario import Check, Features, Scenario, describe_writes
 
 
 @pytest.fixture
@@ -91,7 +91,9 @@ async def test_a_certificate_is_made_once_and_nothing_is_written_after_that(
     await scenario.settled()
 
     after = await membership.admin("bergen").read(Secret, NAME, scenario.system)
-    writes = [w for w in told(scenario.writes_since(start)) if "webhookconfigurations" not in w]
+    writes = [
+        w for w in describe_writes(scenario.writes_since(start)) if "webhookconfigurations" not in w
+    ]
     assert writes == []  # the configuration may have another port to name
     assert after.data == secret.data
 

@@ -11,7 +11,7 @@ from hanse.features.networks.vpc import port_name
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort
 from tests.scenarios.networks import NetworksScenario
-from tests.support.scenario import Check, told
+from tests.support.scenario import Check, describe_writes
 
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/28"}]
 
@@ -99,12 +99,12 @@ async def test_an_address_asked_for_is_given_and_not_given_to_another(
 
     await tenancy.run(space, "second", "lab", **gated(asked))
 
-    async def told() -> None:
+    async def is_gated() -> None:
         pod = await tenancy.admin.read(Pod, "second", space)
         assert f"in use by pod {space}/first" in pod.metadata.annotations.get(TOLD, "")
         assert pod.spec.scheduling_gates
 
-    await tenancy.scenario.eventually(told)
+    await tenancy.scenario.eventually(is_gated)
     await tenancy.admin.delete(Pod, "first", space)
     await tenancy.scenario.eventually(released(tenancy, space, "second"))
     (port,) = (await ports(tenancy, network, "second")()).values()
@@ -123,11 +123,11 @@ async def test_a_full_subnet_makes_pods_wait_until_one_goes(tenancy: NetworksSce
 
     await tenancy.run(space, "late", "lab", **gated())
 
-    async def told() -> None:
+    async def is_gated() -> None:
         pod = await tenancy.admin.read(Pod, "late", space)
         assert "is free in front (10.30.0.0/28)" in pod.metadata.annotations.get(TOLD, "")
 
-    await tenancy.scenario.eventually(told)
+    await tenancy.scenario.eventually(is_gated)
     await tenancy.admin.delete(Pod, "p3", space)
     await tenancy.scenario.eventually(released(tenancy, space, "late"))
 
@@ -149,7 +149,7 @@ async def test_a_port_is_given_back_once_also_when_the_agent_was_away(
     await tenancy.scenario.eventually(ports(tenancy, network, "stays"))
     await tenancy.scenario.settled()
     writes = [w for w in tenancy.scenario.writes_since(start) if "/networkports" in w.request.path]
-    assert [w.request.method for w in writes] == ["DELETE"], told(writes)
+    assert [w.request.method for w in writes] == ["DELETE"], describe_writes(writes)
 
 
 async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hanse.app import BROKER
 from hanse.model.kinds.core import ConfigMap
 from tests.scenarios.toy_offers import OffersScenario
-from tests.support.scenario import Scenario, told
+from tests.support.scenario import Scenario, describe_writes
 from tests.support.toy import HOME
 
 
@@ -138,4 +138,4 @@ async def test_a_settled_fleet_writes_nothing(
 
     writes = await scenario.writes_during(timedelta(seconds=5))
 
-    assert told(writes) == []
+    assert describe_writes(writes) == []

@@ -6,7 +6,7 @@ import pytest
 
 from hanse.app import BROKER
 from tests.scenarios.toy_offers import OffersScenario
-from tests.support.scenario import Scenario, told
+from tests.support.scenario import Scenario, describe_writes
 
 A_WHILE = timedelta(seconds=3)
 
@@ -80,7 +80,7 @@ async def test_a_restarted_api_server_costs_nothing_but_time(
     start = len(scenario.network.sent)
     await scenario.testbed.restart_server(cluster)
     await scenario.settled()
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
 
     await toy_offers.reprice("lubeck", "bread", "4")
     await toy_offers.withdraw("hamburg", "salt")

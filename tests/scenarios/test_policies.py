@@ -14,7 +14,7 @@ from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.features.policies.options import PolicyOptions
 from tests.scenarios.policies import PoliciesScenario, Script, policies_scenario
-from tests.support.scenario import Features, Scenario, told
+from tests.support.scenario import Features, Scenario, describe_writes
 
 QUICK = PolicyOptions(retention=timedelta(seconds=2))
 
@@ -48,7 +48,7 @@ async def test_a_policy_lives_and_ends_the_same_in_all_clusters_then_nobody_writ
         await scenario.kill_agent("lubeck")
         await scenario.start_agent("lubeck")
         await scenario.settled()
-        assert told(scenario.writes_since(start)) == []
+        assert describe_writes(scenario.writes_since(start)) == []
 
         await policies.delete(deleted_in, policy)
         await scenario.eventually(policies.all_say(policy, None))
@@ -184,4 +184,4 @@ async def test_after_a_random_script_of_people_and_faults_all_agree_on_what_some
     await scenario.kill_agent("hamburg")
     await scenario.start_agent("hamburg")
     await scenario.settled()
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []

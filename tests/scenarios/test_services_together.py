@@ -17,7 +17,7 @@ from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique
 from tests.scenarios.services import ServicesScenario
-from tests.support.scenario import Check, told
+from tests.support.scenario import Check, describe_writes
 
 BOTH = {"http": 80, "tls": 443}
 both_profiles = pytest.mark.parametrize("profile", ["lighthouse", "kep-1645"])
@@ -42,7 +42,7 @@ async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
     await scenario.start_agents()
     await scenario.settled()
 
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
 
 
 async def test_the_import_does_not_blink_when_one_of_two_leaves(services: ServicesScenario) -> None:

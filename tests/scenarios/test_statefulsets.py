@@ -22,7 +22,7 @@ from hanse.runtime.workqueue import UNHURRIED
 from tests.scenarios.statefulsets import StatefulSetsScenario, spec_of
 from tests.support.faults import LinkFaults
 from tests.support.scenario import Check
-from tests.support.scenario import told as told_writes
+from tests.support.scenario import describe_writes as told_writes
 
 AT_BROKER = [w for w in StatefulSets(BROKER_NAMESPACE).watches if w.role is Role.BROKER]
 

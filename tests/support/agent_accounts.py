@@ -1,4 +1,4 @@
-"""The ServiceAccounts of agents in a scenario, with the rights that are generated for them."""
+"""The ServiceAccounts of agents in a scenario, with their generated RBAC rules."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,9 +20,9 @@ from tests.support.service_accounts import Account
 def rules_of(
     features: Iterable[Feature], cluster: ClusterId, role: Role, system: str
 ) -> tuple[Rule, ...]:
-    """All that a cluster's agent with these features may do at home or on the broker.
+    """The RBAC rules of an agent in its own cluster or on the broker.
 
-    At home it may be its cluster's leader, too.
+    In its own cluster it may also be the leader.
     """
     watches = [*(watch for feature in features for watch in feature.watches), *PAUSE_WATCHES]
     if role is Role.LOCAL:
@@ -33,7 +33,7 @@ def rules_of(
 
 
 def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:
-    """The account in a member by which supervisors see it and one of them leads it."""
+    """The account in a member that its supervisors use."""
     watches = [watch for feature in features for watch in feature.watches]
     account = account_with(manifests.rules_for(watches, member), member, SYSTEM)
     return structs.replace(account, name=manifests.ACCOUNT)
@@ -46,7 +46,7 @@ def account_of(
     system: str,
     only: Callable[[Rule], bool] = lambda _: True,
 ) -> Account:
-    """The account of a cluster's agent at home or on the broker, with all its rules or some."""
+    """The account of an agent in its own cluster or on the broker, with selected rules."""
     rules = [rule for rule in rules_of(features, cluster, role, system) if only(rule)]
     return account_with(rules, cluster, system)
 

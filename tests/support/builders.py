@@ -1,4 +1,4 @@
-"""Objects and snapshots in a few words, so that tests say only what they are about."""
+"""Builders of objects and snapshots, so that tests state only what they are about."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -37,18 +37,18 @@ def namespace(name: str) -> Namespace:
 
 def labelled(obj: K, **labels: str) -> K:
     """The same object with labels; `_` in a name stands for `/`, `__` for `-`."""
-    told = {_mark(name): value for name, value in labels.items()}
-    return replace(obj, metadata=replace(obj.metadata, labels={**obj.metadata.labels, **told}))
+    added = {_label(name): value for name, value in labels.items()}
+    return replace(obj, metadata=replace(obj.metadata, labels={**obj.metadata.labels, **added}))
 
 
-def annotated(obj: K, marks: Mapping[str, str]) -> K:
+def annotated(obj: K, annotations: Mapping[str, str]) -> K:
     """The same object with annotations."""
-    merged = {**obj.metadata.annotations, **marks}
+    merged = {**obj.metadata.annotations, **annotations}
     return replace(obj, metadata=replace(obj.metadata, annotations=merged))
 
 
 def stored(obj: K, *, age: float = 0, uid: str = "") -> K:
-    """The object as an API server would give it back."""
+    """The object as an API server returns it: with uid, version and creation time."""
     version = next(_versions)
     return replace(
         obj,
@@ -77,7 +77,7 @@ def snapshot(
     facts: Iterable[Fact] = (),
     now: datetime = EPOCH,
 ) -> Snapshot:
-    """What a feature would see, with its own watches and indexes."""
+    """A snapshot as a feature reads it, with the feature's watches and indexes."""
     known = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
     for state in clusters:
@@ -94,5 +94,5 @@ def snapshot(
     return Snapshot(stores, known, now, local)
 
 
-def _mark(name: str) -> str:
+def _label(name: str) -> str:
     return name.replace("__", "-").replace("_", "/")

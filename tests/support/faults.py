@@ -1,4 +1,4 @@
-"""Faults between two parties: cut, hung, slow, failing and lossy links, watches that break off."""
+"""Fault injection between an agent and an API server: cut, hung, slow and lossy links."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
@@ -19,25 +19,25 @@ from hanse.model.kinds.core import Namespace
 
 READ_METHODS = frozenset({"GET", "HEAD"})
 IDENTITY = requests.path_of(Namespace.kind, name=rights.IDENTITY)
-"""Asked of a cluster that is quiet, whenever that is: no step of anybody's work, nor counted."""
+"""The health probe of an idle connection: not counted as a request."""
 
 
 class LinkFaults(Struct, frozen=True):
-    """How often things go wrong on a link, as shares of its requests."""
+    """The faults of a link, as probabilities and delays."""
 
     delay: timedelta = timedelta(0)
     refused: float = 0.0
-    """Answered with an error status, nothing done."""
+    """Share of requests answered with an error status and not executed."""
     lost: float = 0.0
-    """No answer: half of these were done all the same."""
+    """Share of requests without an answer; half of these are executed."""
     breaks: float = 0.0
-    """Lines of a watch after which it breaks off."""
+    """Share of watch events after which the watch breaks."""
     lag: timedelta = timedelta(0)
-    """How late one in three lines of a watch may come; those of one watch stay in order."""
+    """The maximum delay of a third of the watch events; those of one watch stay in order."""
     lags: str = ""
-    """A resource: every line of its watches comes so late, and no other does."""
+    """A resource: all events of its watches, and no others, are delayed by `lag`."""
     late: str = ""
-    """A resource whose lists and watches begin `LATE` after all others."""
+    """A resource whose lists and watches start `LATE` after all others."""
 
 
 NO_FAULTS = LinkFaults()
@@ -53,7 +53,7 @@ _REFUSALS: tuple[tuple[int, str], ...] = (
 
 
 class Sent(Struct, frozen=True):
-    """One request that went out on a link, and what came of it."""
+    """One request sent on a link, and the status of its answer."""
 
     source: str
     target: str
@@ -62,7 +62,7 @@ class Sent(Struct, frozen=True):
 
 
 class Link(links.Link):
-    """The way from one party to another, and what goes wrong on it by chance."""
+    """A link from an agent to a cluster, with its faults."""
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(source, target)
@@ -75,10 +75,10 @@ class Link(links.Link):
         super().break_watches()
         for reading in self._reading:
             reading.reschedule(0)
-        self._reading.clear()  # what is about to end cannot be ended again
+        self._reading.clear()  # a timeout that is due cannot be rescheduled
 
     async def answer(self, request: Request) -> None:
-        """Wait while the other side takes everything and says nothing, as long as a client does."""
+        """Wait while the link hangs, up to the request's timeout."""
         patience = request.timeout.total_seconds()
         try:
             async with asyncio.timeout(patience):
@@ -87,7 +87,7 @@ class Link(links.Link):
             raise Unreachable(f"no answer from {self.target} within {patience:.0f} s") from None
 
     async def read(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """A watch's lines until the link breaks; cheaper than a task for every line."""
+        """The events of a watch until the link breaks; cheaper than a task for each event."""
         broken = self.broken
         while not broken.is_set():
             try:
@@ -107,7 +107,7 @@ class Link(links.Link):
 
 
 class Network:
-    """All links of a test world, and everything that was sent on them."""
+    """All links of a test, and every request that was sent on them."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -122,17 +122,17 @@ class Network:
         return self._links.setdefault((source, target), Link(source, target))
 
     def transport(self, source: str, target: str, inner: Transport) -> "FaultyTransport":
-        """The way of a party to another's API, through whatever happens on their link."""
+        """Wrap a transport with the faults of the link between two parties."""
         return FaultyTransport(self, self.link(source, target), inner)
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets through any more, and watches break off."""
+        """Cut a link: no request gets through, and watches break."""
         link = self.link(source, target)
         link.cut = True
         self.break_watches(source, target)
 
     def hang(self, source: str, target: str) -> None:
-        """Everything is taken and nothing answered: requests wait, and watches stand in silence."""
+        """Hang a link: requests are accepted and never answered, and watches are silent."""
         self.link(source, target).answers.clear()
 
     def heal(self, source: str, target: str) -> None:
@@ -141,7 +141,7 @@ class Network:
         link.answers.set()
 
     def heal_all(self) -> None:
-        """Fair weather everywhere."""
+        """Remove all faults from all links."""
         for link in self._links.values():
             self.heal(link.source, link.target)
             link.faults = NO_FAULTS
@@ -149,7 +149,7 @@ class Network:
     async def kill_task(
         self, source: str, targets: Iterable[str], task: "asyncio.Task[None]"
     ) -> None:
-        """End a party's task wherever it is: nothing that it still says is heard."""
+        """Cancel an agent's task with its links cut: none of its remaining requests arrives."""
         links = [self.link(source, target) for target in targets]
         were_cut = [link.cut for link in links]
         for link in links:
@@ -165,12 +165,12 @@ class Network:
         return (link for link in self._links.values() if link.target == target)
 
     def break_watches(self, source: str, target: str) -> None:
-        """End the watches that stand on a link; new ones may begin."""
+        """End the open watches of a link; new ones may start."""
         self.link(source, target).break_watches()
 
     @property
     def writes(self) -> list[Sent]:
-        """What was sent that is not a read."""
+        """All requests that are not reads."""
         return [s for s in self.sent if s.request.method not in READ_METHODS]
 
     @contextmanager
@@ -182,23 +182,23 @@ class Network:
         writes.extend(s for s in self.sent[start:] if s.request.method not in READ_METHODS)
 
     def crash_at(self, request: int) -> "asyncio.Future[str]":
-        """Name the party that makes request number n, at the moment it makes it."""
+        """A future of the sender of the n-th request from now, set when it is sent."""
         self._crash_at = self.requests + request
         self._on_crash = asyncio.get_running_loop().create_future()
         return self._on_crash
 
     def cancel_crash(self) -> None:
-        """Call off a crash that has not come."""
+        """Cancel a crash that has not happened."""
         self._on_crash = None
 
     def after(self, requests: int) -> "asyncio.Future[None]":
-        """Done when so many more requests were made: time stands still for whoever never rests."""
+        """A future that is done after so many more requests: virtual time stops for a busy loop."""
         awaited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited = (self.requests + requests, awaited)
         return awaited
 
     def count(self, link: Link) -> bool:
-        """Count a request; True when its sender is to crash now."""
+        """Count a request; True if its sender crashes now."""
         self.requests += 1
         if self._awaited is not None and self.requests == self._awaited[0]:
             self._awaited[1].set_result(None)
@@ -210,7 +210,7 @@ class Network:
 
 
 class FaultyTransport:
-    """A transport on a link of a network."""
+    """A transport with the faults of a link."""
 
     def __init__(self, network: Network, link: Link, inner: Transport) -> None:
         self._network = network
@@ -220,23 +220,23 @@ class FaultyTransport:
     async def send(self, request: Request) -> Response:
         network, link = self._network, self._link
         if request.path != IDENTITY and network.count(link):
-            await asyncio.sleep(3600)  # the sender is about to be killed and never goes on
+            await asyncio.sleep(3600)  # the sender is killed and never continues
         await asyncio.sleep(_delay(link.faults, request).total_seconds())
         try:
             await link.answer(request)
         except Unreachable:
             network.sent.append(Sent(link.source, link.target, request, None))
             raise
-        fate = self._fate()
-        if fate == "refused":
+        outcome = self._draw_outcome()
+        if outcome == "refused":
             answer = _refusal(network.random)
             network.sent.append(Sent(link.source, link.target, request, answer.status))
             return answer
-        if link.cut or fate == "lost before":
+        if link.cut or outcome == "lost before":
             network.sent.append(Sent(link.source, link.target, request, None))
             raise link.silence
         answer = await self._inner.send(request)
-        if self._link.cut or fate == "lost after":  # cut meanwhile, as seen from here
+        if self._link.cut or outcome == "lost after":  # cut meanwhile, as seen from here
             network.sent.append(Sent(link.source, link.target, request, None))
             raise link.silence
         network.sent.append(Sent(link.source, link.target, request, answer.status))
@@ -247,7 +247,7 @@ class FaultyTransport:
         link = self._link
         await asyncio.sleep(_delay(link.faults, request).total_seconds())
         await link.answer(request)
-        match self._fate():
+        match self._draw_outcome():
             case "refused":
                 raise error_of(_refusal(self._network.random))
             case "lost before" | "lost after":
@@ -260,12 +260,12 @@ class FaultyTransport:
             self._inner.stream(request) as lines,
             aclosing(link.read(lines)) as whole,
         ):
-            yield self._until_chance_breaks(whole, request.path)
+            yield self._with_random_breaks(whole, request.path)
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _until_chance_breaks(
+    async def _with_random_breaks(
         self, lines: AsyncIterator[bytes], path: str
     ) -> AsyncIterator[bytes]:
         async for line in lines:
@@ -281,7 +281,7 @@ class FaultyTransport:
             return faults.lag if path.rpartition("/")[2] == faults.lags else timedelta(0)
         return faults.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
-    def _fate(self) -> Literal["answered", "refused", "lost before", "lost after"]:
+    def _draw_outcome(self) -> Literal["answered", "refused", "lost before", "lost after"]:
         faults, random = self._link.faults, self._network.random
         if faults.refused and random.random() < faults.refused:
             return "refused"

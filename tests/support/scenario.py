@@ -1,8 +1,8 @@
-"""One federation for a scenario, the same on embedded and on real clusters.
+"""One fleet under test, the same on embedded and on real clusters.
 
-A stage stands on a ground, which is clusters of one engine. Agents run in this process and reach
-clusters through a network that can fail; people's ways always work. Scenarios wait by `eventually`
-and `always` alone, which cost nothing on virtual time.
+A scenario runs on a testbed, which is the clusters of one engine. Agents run in this process and
+reach clusters over a network with injected faults; the clients of administrators bypass it. Tests
+wait with `eventually` and `always` only, which cost nothing on virtual time.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ from tests.support.testbed import ClusterTestbed, WebhookEndpoint
 T = TypeVar("T")
 
 TIMEOUT = timedelta(seconds=60)
-"""Ample for real clusters on a small busy machine; what comes true sooner ends the wait."""
+"""Long enough for real clusters on a small busy machine; a check that holds ends the wait."""
 
-MOMENTS = 20
-"""In how many parts calm is looked at: it counts from the last write, not from the last look."""
+QUIET_INTERVALS = 20
+"""How many quiet intervals in a row make a fleet settled."""
 
 Check = Callable[[], Awaitable[T]]
-"""Raises AssertionError for as long as something does not hold, and gives what it looked at."""
+"""Raises AssertionError while the claim does not hold; returns what it observed."""
 
 
 Features = Callable[[], Sequence[Feature]]
-"""What each agent is started with."""
+"""Makes the features of each agent."""
 
 
 class RunningAgent(Struct, frozen=True):
-    """A running agent: its name on the network, and the task to end it by."""
+    """An agent, its name on the network, and the task that runs it."""
 
     name: str
     agent: Agent
@@ -60,7 +60,7 @@ class RunningAgent(Struct, frozen=True):
 
 
 class Scenario:
-    """The clusters of a ground with agents, people, and a namespace of the scenario's own."""
+    """Agents over the clusters of a testbed, with a namespace of the scenario's own."""
 
     def __init__(
         self,
@@ -80,15 +80,15 @@ class Scenario:
         self.network = Network(self.random)
         self.agents: dict[str, RunningAgent] = {}
         self.features = features
-        self.attempt: ProbeFunction | None = None
-        """How agents find out whether something answers; None: over real sockets."""
+        self.attempt: Attempt | None = None
+        """How agents probe addresses; None: over real sockets."""
         self.lookup: Provider | None = None
-        """Who tells agents the addresses of host names; None: the system's resolver."""
+        """How agents resolve host names; None: the system's resolver."""
         self._people: dict[ClusterId, Client] = {}
         self.made: set[tuple[ClusterId, str]] = set()
-        """The namespaces that go with the scenario."""
+        """The namespaces that are deleted with the scenario."""
         self.closing = AsyncExitStack()
-        """What is done when no agent runs any more, last things first."""
+        """Clean-up that runs after all agents have stopped, last pushed first."""
 
     async def __aenter__(self) -> Self:
         for cluster in (*self.names, BROKER):
@@ -96,7 +96,7 @@ class Scenario:
             self.closing.push_async_callback(transport.close)
             self._people[cluster] = Client(transport, field_manager="somebody")
         for cluster in self.names:
-            # It stays: nobody else looks into it, and its end costs a real cluster much.
+            # Kept: no other scenario uses it, and deleting it is slow on a real cluster.
             await self.make_namespace(cluster, self.system, keep=True)
             await self.make_namespace(cluster, self.namespace)
         return self
@@ -113,14 +113,14 @@ class Scenario:
             for cluster, namespace in self.made:
                 await self.delete_namespace(cluster, namespace)
 
-    # -- people
+    # -- administrators
 
     def admin(self, cluster: ClusterId) -> Client:
-        """A person's way to a cluster, which works whatever happens on the network."""
+        """An administrator's client of a cluster, which bypasses the faulty network."""
         return self._people[cluster]
 
     async def make_namespace(self, cluster: ClusterId, name: str, *, keep: bool = False) -> None:
-        """Make sure that there is a namespace; unless it is kept it goes with the scenario."""
+        """Ensure a namespace exists; it is deleted with the scenario unless `keep` is set."""
         if not keep:
             self.made.add((cluster, name))
         try:
@@ -129,14 +129,14 @@ class Scenario:
             return
 
     async def delete_namespace(self, cluster: ClusterId, name: str) -> None:
-        """Ask for the end of a namespace, if it is there."""
+        """Delete a namespace if it exists, without waiting for its end."""
         try:
             await self.admin(cluster).delete(Namespace, name, "")
         except NotFound:
             return
 
     def has_no_namespace(self, cluster: ClusterId, name: str) -> Check[None]:
-        """That a namespace and all that was in it is gone."""
+        """That a namespace and its content are gone."""
 
         async def check() -> None:
             try:
@@ -156,10 +156,12 @@ class Scenario:
                 await self.start_agent(cluster)
 
     async def start_agent(self, cluster: ClusterId, replica: str = "") -> Agent:
-        """Start an agent with an empty memory; one that is named is a replica among others."""
+        """Start an agent with empty caches; with `replica` it is one of several of its cluster."""
         name = f"{cluster}/{replica}" if replica else cluster
         assert name not in self.agents, f"{name} runs already"
-        home, broker = [await self._way(name, cluster, where) for where in (cluster, BROKER)]
+        home, broker = [
+            await self._agent_transport(name, cluster, where) for where in (cluster, BROKER)
+        ]
         endpoint_for_webhooks = self.testbed.webhook_endpoint(name)
         admission = AdmissionOptions(bool(self.hooks), endpoint_for_webhooks.url, self.system)
         agent = Agent(
@@ -193,35 +195,35 @@ class Scenario:
         return self.agents[name].agent
 
     async def stop_agent(self, name: str) -> None:
-        """End an agent as it likes to be ended: what it holds is given back."""
+        """Stop an agent gracefully: it releases its leases."""
         running = self.agents.pop(name)
         running.task.cancel()
         await asyncio.wait({running.task})
 
     async def kill_agent(self, name: str) -> None:
-        """End an agent wherever it is: nothing that it still says is heard."""
+        """Kill an agent: none of its remaining requests arrives."""
         running = self.agents.pop(name)
         await self.network.kill_task(name, (*self.names, BROKER), running.task)
 
     async def allow(
         self, cluster: ClusterId, only: Callable[[Rule], bool] = lambda _: True
     ) -> None:
-        """Let a cluster's agent do at home what its features need, or only some of it."""
+        """Grant an agent its RBAC rules in its own cluster, or a part of them."""
         account = self._account(cluster, Role.LOCAL, only)
         transport = await self.testbed.agent_transport(account, cluster)
         await transport.close()
 
     def cut_off_from_broker(self, *clusters: ClusterId) -> None:
-        """Let agents lose their way to the broker; none named means all."""
+        """Cut agents off from the broker; none named means all."""
         for cluster in clusters or self.names:
             self.network.cut(cluster, BROKER)
 
     # -- waiting
 
     async def eventually(self, check: Check[T], within: timedelta = TIMEOUT) -> T:
-        """Wait until a check holds; at the end of patience it fails as the check last did.
+        """Wait until a check holds; after the timeout, fail as the check last did.
 
-        That it holds within a short time is proven on virtual time, which no machine stretches.
+        Short bounds are proven on virtual time only, which a slow machine does not stretch.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + (within + self.testbed.slack).total_seconds()
@@ -235,7 +237,7 @@ class Scenario:
             await asyncio.sleep(self.testbed.poll_interval.total_seconds())
 
     async def always(self, check: Check[object], for_: timedelta) -> None:
-        """Fail as soon as a check does not hold within a time."""
+        """Require that a check holds all the time."""
         loop = asyncio.get_running_loop()
         until = loop.time() + for_.total_seconds()
         while loop.time() < until:
@@ -244,31 +246,35 @@ class Scenario:
             await asyncio.sleep(self.testbed.poll_interval.total_seconds())
 
     async def settled(self, within: timedelta = timedelta(hours=1)) -> None:
-        """Wait until every agent sees all it wants to see and nobody writes any more."""
+        """Wait until every agent has synced all its watches and nobody writes any more."""
         await self.eventually(self._all_synced)
         quiet = 0
         async with asyncio.timeout(within.total_seconds()):
-            while quiet < MOMENTS:
-                writes = await self.writes_during(self.testbed.settle_time / MOMENTS)
+            while quiet < QUIET_INTERVALS:
+                writes = await self.writes_during(self.testbed.settle_time / QUIET_INTERVALS)
                 quiet = 0 if writes else quiet + 1
                 self._fail_if_an_agent_died()
 
     async def writes_during(self, time: timedelta) -> list[Sent]:
-        """What agents write while a time passes, the renewal of leases aside."""
+        """What agents write during a time, lease renewals excluded."""
         start = len(self.network.sent)
         await asyncio.sleep(time.total_seconds())
         return self.writes_since(start)
 
     def writes_since(self, start: int) -> list[Sent]:
-        """What agents wrote after so many requests, the renewal of leases aside.
+        """What agents wrote after so many requests, lease renewals excluded.
 
-        On clusters that scenarios share, namespaces of earlier ones may still be going: whatever
-        agents clear away with them is not this scenario's.
+        On shared clusters, namespaces of earlier scenarios may still be terminating: what agents
+        delete with them is not counted.
         """
-        return [s for s in self.network.sent[start:] if _is_work(s) and not self._is_past(s)]
+        return [
+            s
+            for s in self.network.sent[start:]
+            if _is_counted_write(s) and not self._is_of_another_scenario(s)
+        ]
 
-    def _is_past(self, sent: Sent) -> bool:
-        return bool(set(_SHOPS.findall(sent.request.path)) - {self.namespace})
+    def _is_of_another_scenario(self, sent: Sent) -> bool:
+        return bool(set(_SCENARIO_NAMESPACES.findall(sent.request.path)) - {self.namespace})
 
     async def _all_synced(self) -> None:
         for name, running in self.agents.items():
@@ -279,10 +285,12 @@ class Scenario:
         for name, running in self.agents.items():
             assert not running.task.done(), f"the agent {name} ended: {running.task}"
 
-    async def _way(self, source: str, cluster: ClusterId, target: ClusterId) -> Transport:
+    async def _agent_transport(
+        self, source: str, cluster: ClusterId, target: ClusterId
+    ) -> Transport:
         role = Role.LOCAL if target == cluster else Role.BROKER
         inner = await self.testbed.agent_transport(self._account(cluster, role), target)
-        self.closing.push_async_callback(inner.close)  # also if its agent never came to run
+        self.closing.push_async_callback(inner.close)  # also if its agent never started
         return self.network.transport(source, target, inner)
 
     def _account(
@@ -292,7 +300,7 @@ class Scenario:
         return account_of(features, cluster, role, self.system, only)
 
     def _with_admission(self, options: AdmissionOptions) -> tuple[Feature, ...]:
-        """What agents do; with hooks they also see to it that they are asked."""
+        """The features of an agent; with webhooks, also the one that registers them."""
         own = (Admission(self.hooks, options),) if self.hooks else ()
         return (*self.features(), *own)
 
@@ -305,16 +313,16 @@ class Scenario:
             await agent.close()
 
 
-_SHOPS = re.compile(r"\bshop-[0-9a-f]{8}\b")
-"""Scenarios' own namespaces, also where they are part of a longer name."""
+_SCENARIO_NAMESPACES = re.compile(r"\bshop-[0-9a-f]{8}\b")
+"""Namespaces of scenarios, also where they are part of a longer name."""
 
 
-def _is_work(sent: Sent) -> bool:
+def _is_counted_write(sent: Sent) -> bool:
     return sent.request.method not in READ_METHODS and "/leases" not in sent.request.path
 
 
 def all_of(*checks: Check[object]) -> Check[None]:
-    """That several things hold."""
+    """That several checks hold."""
 
     async def check() -> None:
         for one in checks:
@@ -323,6 +331,6 @@ def all_of(*checks: Check[object]) -> Check[None]:
     return check
 
 
-def told(writes: Iterable[Sent]) -> list[str]:
-    """Writes in a few words each, for messages."""
+def describe_writes(writes: Iterable[Sent]) -> list[str]:
+    """One line for each write, for assertion messages."""
     return [f"{w.source}: {w.request.method} {w.target}{w.request.path}" for w in writes]

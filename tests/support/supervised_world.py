@@ -1,4 +1,4 @@
-"""A federation in one process: supervisors that stand for election in every member."""
+"""A federation in one process: supervisors that run for leader of every member."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -28,7 +28,7 @@ TERMS = Terms()
 
 
 class Supervisor:
-    """A supervisor's agent: its engine, and its part in elections."""
+    """A supervisor's agent: its reconciler and its leader elections."""
 
     def __init__(
         self, reconciler: Reconciler, elections: LeaderElections, task: "asyncio.Task[None]"
@@ -45,7 +45,7 @@ class Supervisor:
 
 
 class SupervisedWorld:
-    """Members by name, of which the first are supervisors, on a network that can fail."""
+    """Members by name, the first of them supervisors, on a network with faults."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class SupervisedWorld:
         self._providers = providers or {}
 
     def admin(self, cluster: ClusterId) -> Client:
-        """A person's way to a cluster, which always works."""
+        """A client that bypasses the faulty network."""
         return Client(InProcess(self.servers[cluster]))
 
     def way(self, source: ClusterId, target: ClusterId) -> Transport:
-        """An agent's way to a cluster, through the network."""
+        """An agent's transport, through the faulty network."""
         return self.network.transport(source, target, InProcess(self.servers[target]))
 
     def turns(self, member: ClusterId) -> tuple[ClusterId, ...]:
-        """Who should lead a member, best first."""
+        """The supervisors in the order in which they should lead a member."""
         number, supervisor_names = self.names.index(member), self.supervisor_names
         return tuple(
             sorted(
@@ -85,12 +85,12 @@ class SupervisedWorld:
         )
 
     async def open(self) -> None:
-        """Give every member the namespace of the federation."""
+        """Create the federation's namespace in every member."""
         for name in self.names:
             await self.admin(name).create(namespace(SYSTEM))
 
     def start(self, name: ClusterId) -> Supervisor:
-        """Start a supervisor's agent with an empty memory."""
+        """Start a supervisor's agent with empty caches."""
         assert name not in self.supervisors, f"{name} has an agent already"
         reconciler = Reconciler(
             self._features(),
@@ -113,13 +113,13 @@ class SupervisedWorld:
         return self.supervisors[name]
 
     async def kill(self, name: ClusterId) -> None:
-        """End a supervisor's agent without a good-bye: it cannot even give back its leases."""
+        """Kill a supervisor's agent: it cannot release its leases."""
         supervisor = self.supervisors.pop(name)
         await self.network.kill_task(name, self.names, supervisor.task)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["SupervisedWorld"]:
-        """Every supervisor with its agent, until the block ends."""
+        """Run every supervisor's agent until the block ends."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.stop)
             for name in self.supervisor_names:
@@ -127,12 +127,12 @@ class SupervisedWorld:
             yield self
 
     async def stop(self) -> None:
-        """End every agent."""
+        """Kill every agent."""
         for name in list(self.supervisors):
             await self.kill(name)
 
     async def settle(self, within: timedelta = timedelta(minutes=3)) -> None:
-        """Let time pass until the agents have had every chance to do what they want."""
+        """Let enough time pass for every agent to converge."""
         await asyncio.sleep(within.total_seconds())
         for name, supervisor in self.supervisors.items():
             assert not supervisor.task.done(), f"the agent of {name} ended: {supervisor.task}"

@@ -1,4 +1,4 @@
-"""What a stage stands on: clusters of one engine, and what can be done to them."""
+"""The clusters that a scenario runs on, of one engine, and the operations on them."""
 
 import socket
 from datetime import timedelta
@@ -16,19 +16,19 @@ from tests.support.service_accounts import Account
 
 
 class WebhookEndpoint(Struct, frozen=True):
-    """Where an API server asks an agent."""
+    """Where an API server calls an agent's webhooks."""
 
     url: str
     listener: socket.socket | None = None
-    """None where API servers are in this process and just call."""
+    """None where API servers run in this process and call it directly."""
 
 
 class ClusterTestbed(Protocol):
-    """Clusters of one engine, the broker among them, and what can be done to them."""
+    """Clusters of one engine, including the broker, and the operations on them."""
 
     @property
     def names(self) -> tuple[ClusterId, ...]:
-        """The clusters that have agents; the broker is not one of them."""
+        """The clusters that have agents; the broker has none."""
         ...
 
     @property
@@ -36,12 +36,12 @@ class ClusterTestbed(Protocol):
 
     @property
     def terms(self) -> Terms:
-        """The terms of leases, short where time is real."""
+        """Lease durations, short where time is real."""
         ...
 
     @property
     def poll_interval(self) -> timedelta:
-        """How often it makes sense to look whether something has come true."""
+        """How often checks are polled."""
         ...
 
     @property
@@ -51,43 +51,43 @@ class ClusterTestbed(Protocol):
 
     @property
     def slack(self) -> timedelta:
-        """What a busy machine may add to a time within which something comes true."""
+        """What a busy machine may add to a timeout."""
         ...
 
     def connect(self, cluster: ClusterId) -> Transport:
-        """A person's way to a cluster; the caller closes it."""
+        """An administrator's transport to a cluster; the caller closes it."""
         ...
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
-        """An agent's way to a cluster, with the account's rights where the engine has rights."""
+        """A transport authenticated as an agent's account, with RBAC where the engine has it."""
         ...
 
     def endpoint(self, cluster: ClusterId) -> Endpoint:
-        """Where a cluster is, as others write it down."""
+        """The address of a cluster's API server, as it stands in kubeconfigs."""
         ...
 
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
-        """The way to a cluster by credentials that an agent was given."""
+        """A transport to a cluster by given credentials."""
         ...
 
     def webhook_endpoint(self, name: str) -> WebhookEndpoint:
-        """Where an agent of that name will answer webhooks."""
+        """Reserve the endpoint at which an agent will serve webhooks."""
         ...
 
     def set_webhook_server(
-        self, endpoint_for_webhooks: WebhookEndpoint, keeper: WebhookServer | None
+        self, endpoint_for_webhooks: WebhookEndpoint, server: WebhookServer | None
     ) -> None:
-        """Who answers at a door from now on, where that is not heard on a socket."""
+        """Set or remove the server behind a webhook endpoint, where it is called in process."""
         ...
 
     async def restart_server(self, cluster: ClusterId) -> None:
-        """Stop a cluster's API server and start it again: watches break, history may be lost."""
+        """Restart a cluster's API server: watches break, and history may be lost."""
         ...
 
     async def back_up(self, cluster: ClusterId) -> object:
-        """All that a cluster holds now."""
+        """A backup of all objects of a cluster."""
         ...
 
     async def restore(self, cluster: ClusterId, backup: Any) -> None:
-        """Take a cluster back to what it held then."""
+        """Restore a cluster from a backup."""
         ...

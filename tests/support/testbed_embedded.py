@@ -1,4 +1,4 @@
-"""Embedded clusters as a ground for scenarios: in this process, on virtual time."""
+"""Embedded clusters as a testbed: in this process, on virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -26,11 +26,11 @@ from tinykube.users import User
 from tinykube.webhooks import WebhookCall, WebhookFailed
 
 DOWNTIME = timedelta(seconds=3)
-"""What a real API server takes to restart."""
+"""How long a real API server takes to restart."""
 
 
 class EmbeddedTestbed:
-    """Clusters of one scenario alone; there are no rights, everybody may do everything."""
+    """Clusters of a single scenario; RBAC is not enforced."""
 
     poll_interval = timedelta(milliseconds=100)
     settle_time = timedelta(minutes=3)
@@ -44,14 +44,14 @@ class EmbeddedTestbed:
             n: ApiServer(n, clock=self.clock, seed=seed, call_webhook=self._call_webhook)
             for n in (*names, BROKER)
         }
-        self._keepers: dict[str, WebhookServer] = {}
-        self._doors = {name: _Door(server) for name, server in self.servers.items()}
+        self._webhook_servers: dict[str, WebhookServer] = {}
+        self._endpoints = {name: _Server(server) for name, server in self.servers.items()}
 
     def connect(self, cluster: ClusterId) -> Transport:
         return InProcess(self.servers[cluster])
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
-        return InProcess(self._doors[cluster])
+        return InProcess(self._endpoints[cluster])
 
     def endpoint(self, cluster: ClusterId) -> Endpoint:
         return Endpoint(f"https://{cluster}.example:6443", ca_of(cluster))
@@ -60,7 +60,7 @@ class EmbeddedTestbed:
         return UrlTransport(credentials, self._listed)
 
     def _listed(self, url: str) -> Listener | None:
-        for name, endpoint_for_webhooks in self._doors.items():
+        for name, endpoint_for_webhooks in self._endpoints.items():
             if self.endpoint(name).url == url:
                 return Listener(endpoint_for_webhooks, ca_of(name))
         return None
@@ -69,21 +69,21 @@ class EmbeddedTestbed:
         return WebhookEndpoint(f"https://{name.replace('/', '.')}.webhooks.example")
 
     def set_webhook_server(
-        self, endpoint_for_webhooks: WebhookEndpoint, keeper: WebhookServer | None
+        self, endpoint_for_webhooks: WebhookEndpoint, server: WebhookServer | None
     ) -> None:
-        self._keepers.pop(endpoint_for_webhooks.url, None)
-        if keeper is not None:
-            self._keepers[endpoint_for_webhooks.url] = keeper
+        self._webhook_servers.pop(endpoint_for_webhooks.url, None)
+        if server is not None:
+            self._webhook_servers[endpoint_for_webhooks.url] = server
 
     async def _call_webhook(self, call: WebhookCall) -> bytes:
         url, _, hook = call.url.rpartition("/")
-        keeper = self._keepers.get(url)
-        if keeper is None or not call.authority:
+        server = self._webhook_servers.get(url)
+        if server is None or not call.authority:
             raise WebhookFailed(f'Post "{call.url}": connection refused')
-        return await keeper.answer(hook, call.body)
+        return await server.answer(hook, call.body)
 
     async def restart_server(self, cluster: ClusterId) -> None:
-        with self._doors[cluster].closed():
+        with self._endpoints[cluster].down():
             self.servers[cluster].drop_watches()
             await asyncio.sleep(DOWNTIME.total_seconds())
         self.servers[cluster].storage.lose_history()
@@ -92,7 +92,7 @@ class EmbeddedTestbed:
         return self.servers[cluster].storage.snapshot()
 
     async def restore(self, cluster: ClusterId, backup: Snapshot) -> None:
-        with self._doors[cluster].closed():
+        with self._endpoints[cluster].down():
             self.servers[cluster].drop_watches()
             await asyncio.sleep(DOWNTIME.total_seconds())
             self.servers[cluster].storage.restore(backup)
@@ -100,7 +100,7 @@ class EmbeddedTestbed:
 
 @asynccontextmanager
 async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[EmbeddedTestbed]:
-    """New clusters with their controllers, until the block ends."""
+    """Run new clusters with their controllers until the block ends."""
     testbed = EmbeddedTestbed(names)
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -116,38 +116,38 @@ async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[
 
 
 def ca_of(cluster: ClusterId) -> bytes:
-    """What stands for a certificate where there is no TLS: each cluster has another one."""
+    """A stand-in for a cluster's CA certificate, where there is no TLS."""
     return f"-----BEGIN CERTIFICATE-----\n{cluster}\n-----END CERTIFICATE-----\n".encode()
 
 
-class _Door:
-    """A cluster as its callers meet it: shut while its server is down."""
+class _Server:
+    """An API server that can be down."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._shut = False
+        self._down = False
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
-        self._shut = True
+    def down(self) -> Iterator[None]:
+        self._down = True
         try:
             yield
         finally:
-            self._shut = False
+            self._down = False
 
     async def send(self, request: RequestLike, user: User) -> Response:
-        self._enter()
+        self._require_up()
         return await self._server.send(request, user)
 
     @asynccontextmanager
     async def stream(self, request: RequestLike, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
-        self._enter()
+        self._require_up()
         async with self._server.stream(request, user) as lines:
             yield lines
 
     def authenticate(self, token: str) -> User | None:
         return self._server.authenticate(token)
 
-    def _enter(self) -> None:
-        if self._shut:
+    def _require_up(self) -> None:
+        if self._down:
             raise Unreachable("the API server is down")

@@ -1,4 +1,4 @@
-"""Real clusters as a ground for scenarios: shared by all of them, in real time."""
+"""Real clusters as a testbed: shared by all scenarios, in real time."""
 
 import asyncio
 import socket
@@ -24,14 +24,14 @@ from tests.support.testbed import WebhookEndpoint
 SHORT = Terms(
     lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
 )
-RIGHTS_PATIENCE = timedelta(seconds=10)
-"""How long an API server may take to see roles that were just written to it."""
+RBAC_TIMEOUT = timedelta(seconds=10)
+"""How long an API server may take to apply roles that were just created."""
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class KubernetesTestbed:
-    """A fleet that others use too: agents come with accounts that hold only their own rights."""
+    """A shared fleet: agents use accounts with only their generated RBAC rules."""
 
     poll_interval = timedelta(milliseconds=100)
     settle_time = timedelta(seconds=3)
@@ -44,15 +44,15 @@ class KubernetesTestbed:
         self._fleet = fleet
         self._folder = folder
         self._admins: dict[ClusterId, Transport] = {}
-        self._admitted: set[tuple[ClusterId, str]] = set()
+        self._roles_created: set[tuple[ClusterId, str]] = set()
 
     def connect(self, cluster: ClusterId) -> Transport:
         return self._fleet.clusters[cluster].connect()
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
-        agent = HttpTransport(Fixed(await self._granted(account, cluster)))
+        agent = HttpTransport(Fixed(await self._create_account(account, cluster)))
         try:
-            await _await_rights(agent, account)
+            await _wait_for_rbac(agent, account)
         except BaseException:
             await agent.close()
             raise
@@ -70,25 +70,25 @@ class KubernetesTestbed:
         return WebhookEndpoint(f"https://127.0.0.1:{listener.getsockname()[1]}", listener)
 
     def set_webhook_server(
-        self, endpoint_for_webhooks: WebhookEndpoint, keeper: WebhookServer | None
+        self, endpoint_for_webhooks: WebhookEndpoint, server: WebhookServer | None
     ) -> None:
-        if keeper is None and endpoint_for_webhooks.listener is not None:
+        if server is None and endpoint_for_webhooks.listener is not None:
             endpoint_for_webhooks.listener.close()
 
     async def access(self, account: Account, cluster: ClusterId) -> Access:
-        """Credentials of an account that is given its rights first; they hold when this returns."""
-        access = await self._granted(account, cluster)
+        """Credentials of a new account, whose RBAC rules are in effect when this returns."""
+        access = await self._create_account(account, cluster)
         async with _closing(HttpTransport(Fixed(access))) as agent:
-            await _await_rights(agent, account)
+            await _wait_for_rbac(agent, account)
         return access
 
-    async def _granted(self, account: Account, cluster: ClusterId) -> Access:
-        self._admitted.update((cluster, path) for path in _roles(account))
+    async def _create_account(self, account: Account, cluster: ClusterId) -> Access:
+        self._roles_created.update((cluster, path) for path in _roles(account))
         admin = self._fleet.clusters[cluster].access
         return await grant(self._admin(cluster), admin, account)
 
     def _admin(self, cluster: ClusterId) -> Transport:
-        """An administrator's way, opened once: each new one costs both sides a handshake."""
+        """An administrator's transport, opened once: each new one costs a handshake."""
         if cluster not in self._admins:
             self._admins[cluster] = self.connect(cluster)
         return self._admins[cluster]
@@ -107,9 +107,9 @@ class KubernetesTestbed:
     async def restore(self, cluster: ClusterId, backup: Path) -> None:
         await self._fleet.clusters[cluster].restore(backup)
 
-    async def take_back_rights(self) -> None:
-        """Delete the roles that were made for scenarios; accounts are nothing without them."""
-        for cluster, path in self._admitted:
+    async def delete_roles(self) -> None:
+        """Delete the roles that were created for scenarios."""
+        for cluster, path in self._roles_created:
             await self._admin(cluster).send(Request("DELETE", path))
 
     async def close(self) -> None:
@@ -120,13 +120,13 @@ class KubernetesTestbed:
 
 @asynccontextmanager
 async def kubernetes_testbed(fleet: RealFleet, folder: Path) -> AsyncIterator[KubernetesTestbed]:
-    """A running fleet as a ground; backups go to a folder."""
+    """A running fleet as a testbed; backups go to a folder."""
     testbed = KubernetesTestbed(fleet, folder)
     try:
         yield testbed
     finally:
         try:
-            await testbed.take_back_rights()
+            await testbed.delete_roles()
         finally:
             await testbed.close()
 
@@ -142,8 +142,8 @@ def _roles(account: Account) -> list[str]:
     return everywhere + inside
 
 
-async def _await_rights(agent: Transport, account: Account) -> None:
-    """Ask for what the rules allow to list until none of it is forbidden."""
+async def _wait_for_rbac(agent: Transport, account: Account) -> None:
+    """List what the rules allow until none of it is forbidden."""
     wanted = [
         _listing(_list_path(rule["apiGroups"][0], rule["resources"][0], namespace), name)
         for namespace, rules in (("", account.everywhere), *account.inside.items())
@@ -151,14 +151,14 @@ async def _await_rights(agent: Transport, account: Account) -> None:
         if "list" in rule["verbs"]
         for name in rule.get("resourceNames") or ("",)
     ]
-    async with asyncio.timeout(RIGHTS_PATIENCE.total_seconds()):
+    async with asyncio.timeout(RBAC_TIMEOUT.total_seconds()):
         for listing in wanted:
-            while (await agent.send(listing)).status == 403:  # noqa: ASYNC110 - nobody tells when it holds
+            while (await agent.send(listing)).status == 403:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.05)
 
 
 def _listing(path: str, name: str) -> Request:
-    """What may be listed: all, or what has one name."""
+    """A list request: of all objects, or of one by name."""
     only = (("fieldSelector", f"metadata.name={name}"),) if name else ()
     return Request("GET", path, (("limit", "1"), *only))
 

@@ -1,7 +1,7 @@
-"""A small feature for scenarios about leaders: each flies one flag in every member that it leads.
+"""A minimal feature for scenarios about leader election.
 
-The flag is a ConfigMap in a namespace of the scenario's own. It tells nothing about its leader, so
-a new leader has nothing to write.
+The leader of a member writes one ConfigMap, `flag`, there. It does not name its leader, so a new
+leader has nothing to write.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 COLOURS = "colours"
-"""The ConfigMap at home that says what the flag looks like."""
+"""The ConfigMap in the local cluster whose data is copied into the flag."""
 
 
 class Flag:
-    """Flies what its own cluster's colours say wherever it leads."""
+    """Copies a local ConfigMap to every member that it leads."""
 
     name = "flag"
 

@@ -1,4 +1,4 @@
-"""A whole federation in one process: embedded clusters, agents, and a network that can fail."""
+"""A fleet in one process: embedded clusters, reconcilers, and a network with faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ Features = Callable[[], Sequence[Feature]]
 
 
 class Agent:
-    """One cluster's engine, which can be killed at any await and started anew."""
+    """One cluster's reconciler, which can be killed at any await and started again."""
 
     def __init__(self, reconciler: Reconciler, task: "asyncio.Task[None]") -> None:
         self.reconciler = reconciler
@@ -32,7 +32,7 @@ class Agent:
 
 
 class World:
-    """Clusters by name, each with an agent that also reaches the broker."""
+    """Clusters by name, each with a reconciler that also connects to the broker."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class World:
         self._guard = guard
 
     def client(self, cluster: ClusterId) -> Client:
-        """A person's way to a cluster, which always works."""
+        """A client that bypasses the faulty network."""
         return Client(InProcess(self.clusters[cluster]))
 
     def api(self, source: ClusterId, target: ClusterId) -> KubeApi:
-        """An agent's way to a cluster, through the network."""
+        """An agent's API client, through the faulty network."""
         way = self.network.transport(source, target, InProcess(self.clusters[target]))
         return KubeApi(Client(way), self.random)
 
     def reconciler(self, cluster: ClusterId) -> Reconciler:
-        """A new engine with its connections, not yet running."""
+        """A new reconciler with its connections, not running yet."""
         reconciler = Reconciler(
             self._features(),
             cluster,
@@ -78,11 +78,11 @@ class World:
         return reconciler
 
     def _clock_of(self, cluster: ClusterId) -> LoopClock:
-        """What time it is in a cluster, for its server and its agent alike."""
+        """The clock of a cluster, for its server and its agent, with its skew."""
         return LoopClock(self._skews.get(cluster, timedelta(0)))
 
     def start_agent(self, cluster: ClusterId) -> Reconciler:
-        """Start a cluster's agent with an empty memory."""
+        """Start a cluster's agent with empty caches."""
         assert cluster not in self.agents, f"{cluster} has an agent already"
         reconciler = self.reconciler(cluster)
         task = asyncio.create_task(_run(reconciler), name=f"agent {cluster}")
@@ -90,7 +90,7 @@ class World:
         return reconciler
 
     async def kill_agent(self, cluster: ClusterId) -> None:
-        """End an agent wherever it is, without a good-bye."""
+        """Cancel an agent at whatever it awaits."""
         agent = self.agents.pop(cluster)
         agent.task.cancel()
         await asyncio.wait({agent.task})
@@ -99,7 +99,7 @@ class World:
 
     @asynccontextmanager
     async def agents_running(self) -> AsyncIterator["World"]:
-        """Every cluster with its agent, until the block ends."""
+        """Run the agent of every cluster until the block ends."""
         for name in self.names:
             self.start_agent(name)
         try:
@@ -108,12 +108,12 @@ class World:
             await self.stop()
 
     async def stop(self) -> None:
-        """End every agent."""
+        """Kill every agent."""
         for name in list(self.agents):
             await self.kill_agent(name)
 
     async def settle(self, within: timedelta = timedelta(minutes=3)) -> None:
-        """Let time pass until the agents have had every chance to do what they want."""
+        """Let enough time pass for every agent to converge."""
         await asyncio.sleep(within.total_seconds())
         for name, agent in self.agents.items():
             assert not agent.task.done(), f"the agent of {name} ended: {agent.task}"

@@ -17,7 +17,7 @@ from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, Cluster
 from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta
 from tests.support.federation import NAME, FederationScenario, create_or_patch
-from tests.support.scenario import Check, Scenario, told
+from tests.support.scenario import Check, Scenario, describe_writes
 
 SHOP = "shop"
 TAKEOVER = timedelta(seconds=15 + 2 * 2)
@@ -83,7 +83,7 @@ async def test_who_is_told_to_stop_hands_over_at_once_and_the_heir_writes_nothin
 
     await scenario.eventually(membership.is_led("bergen", heir), timedelta(seconds=4))
     await scenario.settled()
-    written = [w for w in told(scenario.writes_since(start)) if " bergen/" in w]
+    written = [w for w in describe_writes(scenario.writes_since(start)) if " bergen/" in w]
     assert all("federations/league/status" in w for w in written), "the flag was written again"
     assert len(written) <= 1
 
@@ -410,7 +410,9 @@ async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
     await scenario.testbed.restart_server("bergen")  # watches are not cut off when a token ends
     await asyncio.sleep(60)
 
-    renewed = [w for w in told(scenario.writes_since(start)) if "secrets/member-bergen" in w]
+    renewed = [
+        w for w in describe_writes(scenario.writes_since(start)) if "secrets/member-bergen" in w
+    ]
     for supervisor in membership.supervisors:
         await membership.has_conditions(supervisor, MembersReachable="AllReachable")()
         secret = await membership.admin(supervisor).read(Secret, "member-bergen", SYSTEM)
@@ -526,7 +528,9 @@ async def test_a_member_that_is_long_away_changes_what_is_told_only_twice(
     scenario.network.heal("lubeck", "bergen")
     await scenario.settled()
 
-    statuses = [w for w in told(scenario.writes_since(start)) if "lubeck/" in w and "status" in w]
+    statuses = [
+        w for w in describe_writes(scenario.writes_since(start)) if "lubeck/" in w and "status" in w
+    ]
     assert len(statuses) <= 4, statuses
 
 

@@ -16,7 +16,7 @@ from hanse.model.plan import Plan
 from tests.features.federation.given import FEATURE, HERE, claim, federation, sight
 from tests.support.builders import cluster
 from tests.support.federation import CRDS, FederationScenario
-from tests.support.scenario import Scenario, told
+from tests.support.scenario import Scenario, describe_writes
 
 SERVED = (
     KindServed(HERE, ClusterProperty.kind, True),
@@ -85,7 +85,7 @@ async def test_kinds_that_come_later_are_filled_and_then_left_alone(
     await scenario.kill_agent("lubeck")
     await scenario.start_agent("lubeck")
     await scenario.settled()
-    assert told(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
 
     await membership.name_members("lubeck", "lubeck", "hamburg")
 

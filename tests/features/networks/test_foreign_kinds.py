@@ -18,7 +18,7 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from tests.scenarios.networks import HERE, NetworksScenario, made
 from tests.scenarios.test_networks_ports import gated, released
-from tests.support.scenario import Check, Scenario, told
+from tests.support.scenario import Check, Scenario, describe_writes
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import ON_VIRTUAL_TIME
 
@@ -108,7 +108,7 @@ async def test_kube_ovn_is_asked_for_a_vpc_and_subnets_and_heard_when_they_are_r
     start = len(tenancy.scenario.network.sent)
     await tenancy.scenario.start_agent(HERE)
     await tenancy.scenario.settled()
-    assert told(tenancy.scenario.writes_since(start)) == []
+    assert describe_writes(tenancy.scenario.writes_since(start)) == []
 
 
 async def test_pods_and_services_on_kube_ovn_are_told_in_its_words_and_it_ends_in_order(

@@ -18,7 +18,7 @@ from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPort
 from tests.scenarios.networks import HERE, NetworksScenario
 from tests.support.faults import NO_FAULTS, LinkFaults
-from tests.support.scenario import Scenario, told
+from tests.support.scenario import Scenario, describe_writes
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.time import ON_VIRTUAL_TIME
 
@@ -188,4 +188,4 @@ async def test_after_any_storm_every_pod_has_its_port_and_nothing_is_left_over(s
             start = len(scenario.network.sent)
             await scenario.start_agent(HERE)
             await scenario.settled()
-            assert told(scenario.writes_since(start)) == []
+            assert describe_writes(scenario.writes_since(start)) == []
