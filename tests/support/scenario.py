@@ -80,7 +80,7 @@ class Scenario:
         self.network = Network(self.random)
         self.agents: dict[str, RunningAgent] = {}
         self.features = features
-        self.attempt: Attempt | None = None
+        self.attempt: ProbeFunction | None = None
         """How agents probe addresses; None: over real sockets."""
         self.lookup: Provider | None = None
         """How agents resolve host names; None: the system's resolver."""
