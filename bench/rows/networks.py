@@ -17,9 +17,9 @@ from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from bench.tenants import HERE, seen, weighed
 from hanse.cli.running import run_async
+from hanse.features.networks.address_pools import Pool, PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK
-from hanse.features.networks.pools import Pool, Slot
 from hanse.features.networks.webhooks import network_hooks
 from hanse.kube.authority import Authority, server_context
 from hanse.kube.clock import WallClock
@@ -145,7 +145,7 @@ def taking(used: int) -> float:
     gc.freeze()  # the collector's walk through what stands for a store is no work of the pool's
     begun = time.process_time()
     for _ in range(count):
-        assert pool.take(Slot(), 4, taken.__contains__, EPOCH) is not None
+        assert pool.take(PoolSlot(), 4, taken.__contains__, EPOCH) is not None
     return (time.process_time() - begun) / count * 1e6
 
 

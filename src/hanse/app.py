@@ -25,10 +25,10 @@ from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.leadership import local_amko_cluster
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.machines.feature import Machines
+from hanse.features.networks.address_pools import PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.pools import Slot
-from hanse.features.networks.service_addresses import OwnSlot
+from hanse.features.networks.service_addresses import AssignedSlot
 from hanse.features.networks.webhooks import network_hooks
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
@@ -368,9 +368,9 @@ class Agent:
         """Give addresses out of the residue of every pool that this replica holds."""
         informers = self.reconciler.informers
         if number is None:
-            informers.drop_fact(OwnSlot, informers.local)
+            informers.drop_fact(AssignedSlot, informers.local)
         else:
-            informers.put_fact(OwnSlot(informers.local, Slot(number, len(SLOT_LEASES))))
+            informers.put_fact(AssignedSlot(informers.local, PoolSlot(number, len(SLOT_LEASES))))
 
     def _work(self, chosen: bool) -> None:
         if chosen and not self.reconciler.active:

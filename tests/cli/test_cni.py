@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hanse.features.networks.cni import CniError, config_in, joined, pod_in
+from hanse.features.networks.cni import CniError, merge_cni_args, parse_config, parse_pod
 from tests.cli.programs import HANSE, Running, environment, running
 
 DELEGATE = """#!/bin/sh
@@ -120,14 +120,14 @@ def test_what_is_wrong_is_told_as_the_protocol_has_it(fleet: Running, plugins: P
 )
 def test_a_bad_configuration_has_its_code(config: bytes, code: int) -> None:
     with pytest.raises(CniError) as caught:
-        config_in(config)
+        parse_config(config)
 
     assert caught.value.code == code
 
 
 def test_a_pod_cannot_say_what_only_runtimes_say() -> None:
-    assert joined("A=1", "K8SX=2;B=3") == "A=1;B=3"
-    assert joined("", "") == ""
+    assert merge_cni_args("A=1", "K8SX=2;B=3") == "A=1;B=3"
+    assert merge_cni_args("", "") == ""
     with pytest.raises(CniError, match="is not key=value"):
-        joined("A=1", "B;C=1")
-    assert pod_in("IgnoreUnknown=1") is None
+        merge_cni_args("A=1", "B;C=1")
+    assert parse_pod("IgnoreUnknown=1") is None

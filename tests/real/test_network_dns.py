@@ -12,8 +12,8 @@ import dns.exception
 import dns.message
 import dns.rcode
 import pytest
+from hanse.features.networks.render_corefile import render_corefile
 
-from hanse.features.networks.corefile import corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
@@ -115,7 +115,7 @@ async def coredns(
         for s in (await tenancy.admin.list(Namespace)).objects
         if s.metadata.labels.get(TENANT) == name.tenant
     ]
-    text = corefile(name, DOMAIN, spaces)
+    text = render_corefile(name, DOMAIN, spaces)
     kubeconfig, _ = await way_in(fleet, name, folder, *BY_HAND)
     tenancy.roles.append(f"{name.dns_namespace}:{name.kube_dns}")
     where = f"        kubeconfig {kubeconfig} {HERE}\n        pods verified\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hanse.features.networks.matrix import Matrix, matrix
-from hanse.features.networks.names import NETWORK, TENANT, parsed
-from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.features.networks.matrix import ReachabilityMatrix, matrix
+from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
+from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
@@ -186,7 +186,7 @@ async def test_an_agent_that_starts_over_a_settled_cluster_writes_nothing(
     assert tenancy.scenario.writes_since(start) == []
 
 
-async def written(tenancy: NetworksScenario, *tenants: str) -> Matrix:
+async def written(tenancy: NetworksScenario, *tenants: str) -> ReachabilityMatrix:
     """Who reaches whom among some tenants, by the policies that are in the cluster."""
     spaces = [
         s
@@ -197,7 +197,7 @@ async def written(tenancy: NetworksScenario, *tenants: str) -> Matrix:
     pods = [p for p in (await tenancy.admin.list(Pod)).objects if p.metadata.namespace in inside]
     policies = (await tenancy.admin.list(NetworkPolicy)).objects
     networks = [
-        parsed(n.metadata.name)
+        parse_network_name(n.metadata.name)
         for n in (await tenancy.admin.list(Network)).objects
         if n.spec.tenant in tenants
     ]
@@ -293,13 +293,16 @@ async def test_people_narrow_their_network_by_policies_of_their_own(
         policies = (await tenancy.admin.list(NetworkPolicy, namespace=space)).objects
         marks = {TENANT: acme, "kubernetes.io/metadata.name": space}
 
-        def spot(app: str) -> Spot:
-            return Spot(app, space, {"app": app, NETWORK: "default"}, marks, ("10.0.0.1",))
+        def spot(app: str) -> TrafficEndpoint:
+            return TrafficEndpoint(
+                app, space, {"app": app, NETWORK: "default"}, marks, ("10.0.0.1",)
+            )
 
         told = {
-            app: can_reach(spot(app), spot("db"), Knock(80), policies) for app in ("web", "batch")
+            app: can_reach(spot(app), spot("db"), TrafficPort(80), policies)
+            for app in ("web", "batch")
         }
         assert told == {"web": True, "batch": False}, told
-        assert can_reach(spot("db"), spot("batch"), Knock(80), policies)
+        assert can_reach(spot("db"), spot("batch"), TrafficPort(80), policies)
 
     await tenancy.scenario.eventually(narrowed)

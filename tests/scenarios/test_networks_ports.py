@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
+from hanse.features.networks.interfaces import parse_cni_args
 from hanse.features.networks.names import CNI_ARGS, NIC, READINESS
-from hanse.features.networks.nic import parse_args
-from hanse.features.networks.ports import TOLD
+from hanse.features.networks.ports import PORT_MESSAGE
 from hanse.features.networks.vpc import port_name
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort
@@ -79,7 +79,7 @@ async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(
 
     pod = await tenancy.scenario.eventually(released(tenancy, space, "web"))
     (port,) = (await ports(tenancy, network, "web")()).values()
-    args = parse_args(pod.metadata.annotations[CNI_ARGS])
+    args = parse_cni_args(pod.metadata.annotations[CNI_ARGS])
     assert args["IPV4"] == port.spec.address
     assert args["MAC"] == port.spec.mac
     assert args["VPCID"] == "v-1"
@@ -101,7 +101,7 @@ async def test_an_address_asked_for_is_given_and_not_given_to_another(
 
     async def is_gated() -> None:
         pod = await tenancy.admin.read(Pod, "second", space)
-        assert f"in use by pod {space}/first" in pod.metadata.annotations.get(TOLD, "")
+        assert f"in use by pod {space}/first" in pod.metadata.annotations.get(PORT_MESSAGE, "")
         assert pod.spec.scheduling_gates
 
     await tenancy.scenario.eventually(is_gated)
@@ -125,7 +125,7 @@ async def test_a_full_subnet_makes_pods_wait_until_one_goes(tenancy: NetworksSce
 
     async def is_gated() -> None:
         pod = await tenancy.admin.read(Pod, "late", space)
-        assert "is free in front (10.30.0.0/28)" in pod.metadata.annotations.get(TOLD, "")
+        assert "is free in front (10.30.0.0/28)" in pod.metadata.annotations.get(PORT_MESSAGE, "")
 
     await tenancy.scenario.eventually(is_gated)
     await tenancy.admin.delete(Pod, "p3", space)

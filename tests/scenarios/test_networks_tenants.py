@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from hanse.features.networks.names import CNI_ARGS, NETWORK, READINESS, TENANT
-from hanse.features.networks.service_addresses import OwnSlot
+from hanse.features.networks.service_addresses import AssignedSlot
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Pod, Service
@@ -217,7 +217,7 @@ async def test_replicas_give_addresses_out_of_parts_of_the_pool_that_are_their_o
     replicas = [await scenario.start_agent("lubeck", name) for name in ("one", "two")]
 
     async def apart() -> None:
-        held = [a.reconciler.snapshot().fact(OwnSlot, "lubeck") for a in replicas]
+        held = [a.reconciler.snapshot().fact(AssignedSlot, "lubeck") for a in replicas]
         assert {None if h is None else h.slot.number for h in held} == {0, 1}, held
 
     await scenario.eventually(apart)

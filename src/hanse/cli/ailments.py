@@ -13,7 +13,7 @@ from hanse.cli.checks import Finding
 from hanse.cli.gslb_ailments import unbalanced
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.cli.told_ailments import told_wrong
-from hanse.features.networks.ranges import overlaps, range_in, usable
+from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
 from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
@@ -112,10 +112,10 @@ def _pools(chart: Chart) -> Iterator[Finding]:
     taken = [ip_address(one["metadata"]["name"]) for one in chart["addresses"]]
     for network in chart["networks"]:
         cidrs = network.get("spec", {}).get("service", {}).get("cidrs") or ()
-        ranges = [range_ for cidr in cidrs if (range_ := range_in(cidr)) is not None]
+        ranges = [range_ for cidr in cidrs if (range_ := parse_range(cidr)) is not None]
         for family in (4, 6):
             several = [one for one in ranges if one.version == family]
-            size = sum(map(usable, several))
+            size = sum(map(usable_addresses, several))
             used = sum(1 for address in taken if any(address in one for one in several))
             if size and used >= NEARLY_FULL * size:
                 name = network["metadata"]["name"]
@@ -133,18 +133,18 @@ def _misplaced_pools(chart: Chart) -> Iterator[Finding]:
         (f"range {cidr} of pods on node {node['metadata']['name']}", range_)
         for node in chart["nodes"]
         for cidr in node.get("spec", {}).get("podCIDRs") or ()
-        if (range_ := range_in(cidr)) is not None
+        if (range_ := parse_range(cidr)) is not None
     ]
     theirs += [
         (f"address {told['address']} of node {node['metadata']['name']}", range_)
         for node in chart["nodes"]
         for told in node.get("status", {}).get("addresses") or ()
         if told.get("type") in ("InternalIP", "ExternalIP")
-        and (range_ := range_in(told["address"])) is not None
+        and (range_ := parse_range(told["address"])) is not None
     ]
     for network in chart["networks"]:
         for cidr in network.get("spec", {}).get("service", {}).get("cidrs") or ():
-            own = range_in(cidr)
+            own = parse_range(cidr)
             clash = next((w for w, r in theirs if own is not None and overlaps(own, r)), "")
             if clash:
                 name = network["metadata"]["name"]

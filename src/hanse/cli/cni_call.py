@@ -12,14 +12,14 @@ from hanse.features.networks.cni import (
     BAD_CONFIG,
     BAD_ENVIRONMENT,
     TRY_AGAIN,
+    CniConfig,
     CniError,
-    Config,
     PodRef,
-    config_in,
-    error_text,
-    joined,
-    pod_in,
-    versions_text,
+    merge_cni_args,
+    parse_config,
+    parse_pod,
+    render_error,
+    render_versions,
 )
 from hanse.features.networks.names import CNI_ARGS
 from hanse.kube import credentials
@@ -54,21 +54,21 @@ async def called(call: Call) -> Ended:
     version = "1.0.0"
     if command not in COMMANDS:
         told = f"CNI_COMMAND {command!r} is none of {', '.join(COMMANDS)}"
-        return Ended(1, error_text(version, CniError(BAD_ENVIRONMENT, told)))
+        return Ended(1, render_error(version, CniError(BAD_ENVIRONMENT, told)))
     try:
         if command == "VERSION":
-            return Ended(0, versions_text(_version_in(call.config)))
-        config = config_in(call.config)
+            return Ended(0, render_versions(_version_in(call.config)))
+        config = parse_config(call.config)
         version = config.version
         args = call.environment.get("CNI_ARGS", "")
         if command in _FOR_A_POD:
-            args = joined(args, await _annotation(config, pod_in(args), command))
+            args = merge_cni_args(args, await _annotation(config, parse_pod(args), command))
         return await _delegated(call, config, args)
     except CniError as error:
-        return Ended(1, error_text(version, error))
+        return Ended(1, render_error(version, error))
 
 
-async def _annotation(config: Config, ref: PodRef | None, command: str) -> str:
+async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> str:
     """What the provider says of a pod; a pod that is gone has nothing more to say."""
     if ref is None:
         return ""
@@ -88,7 +88,7 @@ async def _annotation(config: Config, ref: PodRef | None, command: str) -> str:
     return pod.metadata.annotations.get(CNI_ARGS, "")
 
 
-async def _read(config: Config, ref: PodRef) -> Pod:
+async def _read(config: CniConfig, ref: PodRef) -> Pod:
     file = Path(config.kubeconfig) if config.kubeconfig else None
     client = Client(HttpTransport(credentials.found(file, context=config.context)))
     try:
@@ -98,7 +98,7 @@ async def _read(config: Config, ref: PodRef) -> Pod:
         await client.close()
 
 
-async def _delegated(call: Call, config: Config, args: str) -> Ended:
+async def _delegated(call: Call, config: CniConfig, args: str) -> Ended:
     """Run the other plugin as the runtime would have; its answer is passed on as it is."""
     program = shutil.which(config.plugin, path=call.environment.get("CNI_PATH", ""))
     if program is None:

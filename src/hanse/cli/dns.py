@@ -241,14 +241,14 @@ def _servers(told: str) -> list[tuple[str, int]]:
 
 def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":
     """The names of one tenant network, where one is asked for."""
-    from hanse.features.networks.names import parsed
+    from hanse.features.networks.names import parse_network_name
     from hanse.features.networks.zone import NetworkZone
 
     if not network:
         if namespaces:
             raise Oops("--namespace goes with --network; leave it out, or name the network")
         return None
-    name = parsed(network)
+    name = parse_network_name(network)
     if not name.tenant or not name.network or "." in name.network:
         raise Oops(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
     return NetworkZone(view, name, namespaces)

@@ -103,7 +103,7 @@ def networks_of(told: Told, agent: str) -> "NetworksOptions":
 
 
 def _template(path: str) -> str:
-    from hanse.features.networks.template import BadTemplate, default_network
+    from hanse.features.networks.template import InvalidTemplate, default_network
 
     if not path:
         return ""
@@ -115,7 +115,7 @@ def _template(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise Oops(f"{option}: {why}; name a readable file") from None
-    except BadTemplate as error:
+    except InvalidTemplate as error:
         raise Oops(f"{option}: {error}") from None
     return text
 

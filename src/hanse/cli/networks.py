@@ -9,7 +9,7 @@ from hanse.cli.oops import WRONG
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.features.networks.matrix import Matrix
+    from hanse.features.networks.matrix import ReachabilityMatrix
 
 _MARKS = {"all": "✓", "some": "~", "none": "·"}
 
@@ -99,7 +99,7 @@ def matrix(context: click.Context, as_json: bool) -> None:
     context.exit(WRONG if leaks else 0)
 
 
-def _show(found: "Matrix") -> None:
+def _show(found: "ReachabilityMatrix") -> None:
     from hanse.cli.tables import table
 
     numbers = [str(at) for at, _ in enumerate(found.names, 1)]

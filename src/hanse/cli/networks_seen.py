@@ -8,8 +8,8 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
-from hanse.features.networks.matrix import Matrix, matrix
-from hanse.features.networks.names import DNS, NETWORK, TENANT, is_ours, parsed
+from hanse.features.networks.matrix import ReachabilityMatrix, matrix
+from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
@@ -20,7 +20,7 @@ from hanse.model.objects import Object
 class Seen(Struct, frozen=True):
     """The matrix, and what of it nobody agreed to."""
 
-    matrix: Matrix
+    matrix: ReachabilityMatrix
     leaks: tuple[tuple[str, str], ...]
 
 
@@ -63,7 +63,7 @@ def _networks_of(members: Iterable[Object]) -> Iterator[str]:
     """The network of each that is not a network's own part."""
     for one in members:
         labels = one.metadata.labels
-        if DNS not in labels and not is_ours(labels):
+        if DNS not in labels and not is_managed(labels):
             yield f"{labels.get(TENANT, '')}.{labels[NETWORK]}"
 
 
@@ -78,7 +78,7 @@ async def seen_matrix(way: ClusterAccess) -> Seen:
         pods = (await client.list(Pod)).objects
         policies = (await client.list(NetworkPolicy)).objects
         peerings = (await client.list(NetworkPeering)).objects
-    whole = matrix(spaces, pods, policies, [parsed(n.metadata.name) for n in networks])
+    whole = matrix(spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks])
     tenants = {s.metadata.name: s.metadata.labels.get(TENANT, "") for s in spaces}
     agreed = {
         (f"{tenants.get(p.metadata.namespace)}.{p.spec.network}", p.spec.peer)

@@ -9,7 +9,7 @@ from hanse.cli.oops import Oops
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
 from hanse.dns.server import DnsServer, Served, serving
-from hanse.features.networks.names import NetworkName, parsed
+from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import OutsideZone
 from hanse.features.services.cluster_zone import ClusterZone
@@ -100,7 +100,7 @@ class Names:
         """New views, one for each network of a cluster that has none yet."""
         assert self._server is not None, "views are told while the server runs"
         cluster, seen = agent.settings.cluster, agent.reconciler.snapshot()
-        names = [parsed(n.metadata.name) for n in seen.all(cluster, Network)]
+        names = [parse_network_name(n.metadata.name) for n in seen.all(cluster, Network)]
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}
         room = max(0, MOST_NETWORKS - len(self._views_of(cluster)))

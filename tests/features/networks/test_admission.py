@@ -13,7 +13,7 @@ from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterObjectRef, Ref
 from hanse.model.plan import Read
 from hanse.model.verdict import Allow, Ask
-from tests.features.networks.given import (
+from tests.features.networks.builders import (
     HERE,
     allowed,
     asked,

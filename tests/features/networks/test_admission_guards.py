@@ -7,7 +7,7 @@ import pytest
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.model.labels import OWNER
 from hanse.model.verdict import Allow, Ask
-from tests.features.networks.given import (
+from tests.features.networks.builders import (
     ADMIN,
     allowed,
     asked,

@@ -7,11 +7,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.networks.isolation import Around, policies_in
+from hanse.features.networks.isolation import IsolationInputs, isolation_policies
 from hanse.features.networks.matrix import OUTSIDE, matrix
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.reach import Knock, Spot, can_reach
-from hanse.features.networks.selectors import both, complement, selects
+from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
+from hanse.features.networks.selectors import complement, selects, with_requirements
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networking import (
     LabelRequirement,
@@ -32,9 +32,9 @@ def written(
     return [
         policy
         for space, tenant in SPACES.items()
-        for policy in policies_in(
+        for policy in isolation_policies(
             space,
-            Around(
+            IsolationInputs(
                 tenant=tenant,
                 networks=NETWORKS[tenant],
                 api=(API,),
@@ -45,15 +45,17 @@ def written(
     ] + list(users)
 
 
-def spot(space: str, network: str | None = None, **labels: str) -> Spot:
+def spot(space: str, network: str | None = None, **labels: str) -> TrafficEndpoint:
     tenant = SPACES.get(space, "")
     marks = {**labels, **({NETWORK: network} if network else {})}
     around = {"kubernetes.io/metadata.name": space, **({TENANT: tenant} if tenant else {})}
-    return Spot("pod", space, marks, around, ("10.9.9.9",))
+    return TrafficEndpoint("pod", space, marks, around, ("10.9.9.9",))
 
 
-def reaches(one: Spot, other: Spot, policies: Sequence[NetworkPolicy], port: int = 80) -> bool:
-    return can_reach(one, other, Knock(port), policies)
+def reaches(
+    one: TrafficEndpoint, other: TrafficEndpoint, policies: Sequence[NetworkPolicy], port: int = 80
+) -> bool:
+    return can_reach(one, other, TrafficPort(port), policies)
 
 
 def user_policy(text: str, space: str = "acme-web", name: str = "mine") -> NetworkPolicy:
@@ -95,14 +97,14 @@ def test_a_label_forged_in_another_tenants_namespace_opens_nothing() -> None:
 def test_dns_and_the_api_server_are_reached_and_nothing_else_of_theirs() -> None:
     policies = written()
     dns = spot("acme-kube-system", "lab", **{DNS: "lab", TENANT: "acme"})
-    api = Spot("api", addresses=(API[0],))
+    api = TrafficEndpoint("api", addresses=(API[0],))
     pod = spot("acme-web", "lab")
 
-    assert can_reach(pod, dns, Knock(53, "UDP"), policies)
-    assert can_reach(pod, api, Knock(API[1]), policies)
-    assert not can_reach(pod, api, Knock(22), policies)
-    assert not can_reach(spot("acme-web", "default"), dns, Knock(53, "UDP"), policies)
-    assert can_reach(dns, api, Knock(API[1]), policies)
+    assert can_reach(pod, dns, TrafficPort(53, "UDP"), policies)
+    assert can_reach(pod, api, TrafficPort(API[1]), policies)
+    assert not can_reach(pod, api, TrafficPort(22), policies)
+    assert not can_reach(spot("acme-web", "default"), dns, TrafficPort(53, "UDP"), policies)
+    assert can_reach(dns, api, TrafficPort(API[1]), policies)
 
 
 def test_a_policy_of_people_narrows_what_its_pods_take_and_leaves_others_alone() -> None:
@@ -127,7 +129,7 @@ def test_a_policy_of_people_that_denies_all_still_leaves_them_dns() -> None:
     pod = spot("acme-web", "lab")
 
     assert not reaches(pod, spot("acme-db", "lab"), policies)
-    assert can_reach(pod, dns, Knock(53, "UDP"), policies)
+    assert can_reach(pod, dns, TrafficPort(53, "UDP"), policies)
 
 
 def test_peered_networks_reach_each_other_and_no_others() -> None:
@@ -203,7 +205,7 @@ def test_a_complement_selects_exactly_what_no_selector_does(
     terms = complement(selectors)
 
     if terms is not None:
-        chosen = any(selects(both(LabelSelector(), term), labels) for term in terms)
+        chosen = any(selects(with_requirements(LabelSelector(), term), labels) for term in terms)
         assert chosen == (not any(selects(s, labels) for s in selectors))
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from hanse.features.networks.names import DNS, TENANT, NetworkName
-from hanse.features.networks.nftables import ruleset
-from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
+from tests.features.networks.nftables import ruleset
 from tests.features.networks.test_isolation import spot, user_policy, written
 
 SCRIPT = Path(__file__).with_name("packets.py")
-KNOCKS = (Knock(8080), Knock(53))
+KNOCKS = (TrafficPort(8080), TrafficPort(53))
 
 
 def lacking() -> str:
@@ -27,8 +27,8 @@ def lacking() -> str:
     return f"not permitted here: {tried.stderr.strip()[:80]}" if tried.returncode else ""
 
 
-def at(address: str, one: Spot) -> Spot:
-    return Spot(address, one.namespace, one.labels, one.namespace_labels, (address,))
+def at(address: str, one: TrafficEndpoint) -> TrafficEndpoint:
+    return TrafficEndpoint(address, one.namespace, one.labels, one.namespace_labels, (address,))
 
 
 def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
@@ -52,7 +52,7 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
     plan = {
         "rules": ruleset(pods, policies, KNOCKS),
         "addresses": [pod.name for pod in pods],
-        "ports": [knock.port for knock in KNOCKS],
+        "ports": [traffic_port.port for traffic_port in KNOCKS],
     }
 
     said = subprocess.run(
@@ -67,9 +67,9 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
     assert said.returncode == 0, said.stderr
     reached = {tuple(one) for one in json.loads(said.stdout)}
     expected = {
-        (a.name, b.name, knock.port)
-        for a, b, knock in product(pods, pods, KNOCKS)
-        if a is b or can_reach(a, b, knock, policies)
+        (a.name, b.name, traffic_port.port)
+        for a, b, traffic_port in product(pods, pods, KNOCKS)
+        if a is b or can_reach(a, b, traffic_port, policies)
     }
     assert reached == expected
     assert ("10.4.0.1", "10.4.0.2", 8080) in reached

@@ -11,7 +11,7 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.kube_ovn import IP_ADDRESS, SWITCH
 from hanse.features.networks.names import CNI_ARGS, NETWORK, NIC, READINESS, TENANT
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.vpc import mac_of, port_name
+from hanse.features.networks.vpc import mac_address, port_name
 from hanse.model.facts import KindServed, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Pod, Service
@@ -22,7 +22,7 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.features.networks.given import FEATURE, HERE, network, pod, space, tenant, world
+from tests.features.networks.builders import FEATURE, HERE, network, pod, space, tenant, world
 from tests.support.builders import annotated, cluster, snapshot, stored
 
 T = TypeVar("T", bound=Object)
@@ -223,8 +223,8 @@ def test_each_address_has_a_port_name_and_a_mac_of_its_own(address: str) -> None
     others = [a for a in ("10.0.0.1", "10.0.0.11", "fd00::1", "fd00:0:0:1::") if a != address]
 
     assert port_name("t.n", address) not in {port_name("t.n", other) for other in others}
-    assert mac_of("t.n", address) != mac_of("t.m", address)
-    assert int(mac_of("t.n", address)[:2], 16) & 3 == 2
+    assert mac_address("t.n", address) != mac_address("t.m", address)
+    assert int(mac_address("t.n", address)[:2], 16) & 3 == 2
 
 
 def guarded_world(*objects: Object) -> tuple[Networks, Snapshot]:

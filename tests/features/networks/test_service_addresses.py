@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hanse.features.networks.address_pools import RESERVATION_TTL, SLOTS, Pool, PoolSlot
 from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
-from hanse.features.networks.pools import RESERVED_FOR, SLOTS, Pool, Slot
-from hanse.features.networks.ranges import Range, overlaps, range_in
-from hanse.features.networks.service_addresses import OwnSlot
+from hanse.features.networks.ranges import Range, overlaps, parse_range
+from hanse.features.networks.service_addresses import AssignedSlot
 from hanse.model.conditions import condition
 from hanse.model.facts import Answer
 from hanse.model.keys import Key
@@ -24,7 +24,7 @@ from hanse.model.kinds.networks import NetworkPort
 from hanse.model.labels import OWNER
 from hanse.model.objects import Object
 from hanse.model.verdict import Ask
-from tests.features.networks.given import (
+from tests.features.networks.builders import (
     FEATURE,
     HERE,
     allowed,
@@ -146,7 +146,7 @@ def test_an_address_that_was_promised_and_not_used_comes_back_after_half_a_minut
     for _ in range(12):
         allowed(hook.review(in_network(), world(OWN, *RANGES)))
 
-    later = world(OWN, *RANGES, now=EPOCH + RESERVED_FOR)
+    later = world(OWN, *RANGES, now=EPOCH + RESERVATION_TTL)
 
     assert allowed(hook.review(in_network(), later))["spec"]["clusterIP"]
 
@@ -254,7 +254,7 @@ def test_replicas_keep_to_residues_of_their_own() -> None:
     wide = network("acme.own", service={"cidrs": ["10.50.0.0/24"]})
 
     def given_by(hook: Any, number: int) -> set[str]:
-        slot = OwnSlot(HERE, Slot(number, SLOTS))
+        slot = AssignedSlot(HERE, PoolSlot(number, SLOTS))
         seen = world(wide, *RANGES, facts=[slot])
         return {allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(25)}
 
@@ -277,21 +277,21 @@ STEPS = st.lists(
 def test_no_address_is_ever_promised_while_it_is_promised_or_used(
     steps: list[tuple[str, int]], text: str
 ) -> None:
-    range_ = range_in(text)
+    range_ = parse_range(text)
     assert range_ is not None
     pool = Pool((range_,), frozenset())
     now = EPOCH
-    promised: dict[str, Any] = {}
+    reserved: dict[str, Any] = {}
     in_use: list[str] = []
     for what, number in steps:
-        live = [a for a, until in promised.items() if until > now and a not in in_use]
+        live = [a for a, until in reserved.items() if until > now and a not in in_use]
         match what:
             case "take":
-                address = pool.take(Slot(number, 4), range_.version, in_use.__contains__, now)
+                address = pool.take(PoolSlot(number, 4), range_.version, in_use.__contains__, now)
                 if address is not None:
                     assert address not in live
                     assert address not in in_use
-                    promised[address] = now + RESERVED_FOR
+                    reserved[address] = now + RESERVATION_TTL
             case "use":
                 if live:
                     in_use.append(live[number % len(live)])
@@ -303,15 +303,15 @@ def test_no_address_is_ever_promised_while_it_is_promised_or_used(
 
 
 def test_every_address_of_a_pool_is_given_before_it_is_exhausted_by_whichever_replica() -> None:
-    range_ = range_in("10.0.0.0/28")
+    range_ = parse_range("10.0.0.0/28")
     assert range_ is not None
     pool = Pool((range_,), frozenset({"10.0.0.1"}))
 
-    given_ = [pool.take(Slot(5, SLOTS), 4, lambda _: False, EPOCH) for _ in range(13)]
+    given_ = [pool.take(PoolSlot(5, SLOTS), 4, lambda _: False, EPOCH) for _ in range(13)]
 
     assert len(set(given_)) == 13
     assert None not in given_
-    assert pool.take(Slot(5, SLOTS), 4, lambda _: False, EPOCH) is None
+    assert pool.take(PoolSlot(5, SLOTS), 4, lambda _: False, EPOCH) is None
 
 
 def edges(range_: Range) -> set[str]:
@@ -348,7 +348,7 @@ def test_no_service_gets_a_ranges_own_address_or_that_of_all_hosts(
     kept_free = set[str]().union(*(edges(range_) for range_ in ranges))
 
     for version in {range_.version for range_ in ranges}:
-        slots = [Slot((number + turn) % SLOTS, SLOTS) for turn in range(20)]
+        slots = [PoolSlot((number + turn) % SLOTS, SLOTS) for turn in range(20)]
         told = [pool.take(slot, version, lambda _: False, EPOCH) for slot in slots]
         assert not kept_free & set(told)
 
@@ -360,7 +360,9 @@ def test_an_address_is_one_of_its_range_as_everybody_else_writes_it(
 ) -> None:
     pool = Pool((range_,), frozenset())
 
-    told = [pool.take(Slot(number, SLOTS), range_.version, lambda _: False, EPOCH) for _ in "12345"]
+    told = [
+        pool.take(PoolSlot(number, SLOTS), range_.version, lambda _: False, EPOCH) for _ in "12345"
+    ]
 
     addresses = [ip_address(text) for text in told if text is not None]
     assert addresses

@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.features.networks.options import BUILT_IN_TEMPLATE
-from hanse.features.networks.template import BadTemplate, default_network
+from hanse.features.networks.template import InvalidTemplate, default_network
 
 SEED = """
 {
@@ -52,7 +52,7 @@ def test_an_empty_template_gives_no_network() -> None:
     ],
 )
 def test_a_bad_template_says_what_to_change(template: str, told: str) -> None:
-    with pytest.raises(BadTemplate) as caught:
+    with pytest.raises(InvalidTemplate) as caught:
         default_network(template, "acme")
 
     assert told in str(caught.value)

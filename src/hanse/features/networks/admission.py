@@ -7,9 +7,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.names import NETWORK, TENANT, NetworkName, is_ours
+from hanse.features.networks.lookups import labelled_network
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName, is_managed
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.sight import network_of
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
@@ -20,15 +20,15 @@ from hanse.model.verdict import Ask, Deny, Review, Verdict
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object
 
-IN_TENANTS: Wire = {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}
-ELSEWHERE: Wire = {"matchExpressions": [{"key": TENANT, "operator": "DoesNotExist"}]}
-FRESH = timedelta(seconds=2)
+TENANT_NAMESPACES: Wire = {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}
+OTHER_NAMESPACES: Wire = {"matchExpressions": [{"key": TENANT, "operator": "DoesNotExist"}]}
+READ_MAX_AGE = timedelta(seconds=2)
 """How long an answer to a live read may be relied on."""
 
 SYSTEM_USERS = ("system:kube-controller-manager", "system:kube-scheduler", "system:apiserver")
 
 
-class Missing(Exception):
+class ReadRequired(Exception):
     """Something that must be asked for before there can be a verdict."""
 
     def __init__(self, ask: Ask) -> None:
@@ -36,7 +36,7 @@ class Missing(Exception):
         self.ask = ask
 
 
-class Refused(Exception):
+class RequestDenied(Exception):
     """A verdict of no, from wherever it becomes clear."""
 
     def __init__(self, message: str, code: int = 403) -> None:
@@ -44,19 +44,19 @@ class Refused(Exception):
         self.deny = Deny(message, code)
 
 
-def judged(
+def evaluate(
     admit: Callable[[Review, Snapshot], Verdict], review: Review, snapshot: Snapshot
 ) -> Verdict:
     """The verdict of a decision, also where it ended early: with a question or a refusal."""
     try:
         return admit(review, snapshot)
-    except Missing as missing:
+    except ReadRequired as missing:
         return missing.ask
-    except Refused as refused:
+    except RequestDenied as refused:
         return refused.deny
 
 
-class Placed(Struct, frozen=True):
+class NetworkMembership(Struct, frozen=True):
     """Where an object of a tenant belongs."""
 
     tenant: str
@@ -73,9 +73,9 @@ def is_trusted(review: Review, options: NetworksOptions) -> bool:
     )
 
 
-def is_planned(review: Review, options: NetworksOptions) -> bool:
+def is_own_write(review: Review, options: NetworksOptions) -> bool:
     """Whether it is a part of a network that this feature itself writes, as it has to be."""
-    return is_ours(labels_of(review.object)) and is_trusted(review, options)
+    return is_managed(labels_of(review.object)) and is_trusted(review, options)
 
 
 def labels_of(wire: Wire) -> dict[str, str]:
@@ -88,21 +88,21 @@ def annotations_of(wire: Wire) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def known(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
+def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     """A cluster-scoped object; what the store lacks is read, and never taken as absent."""
     found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
         return found
     question = Read(ClusterObjectRef(snapshot.local, Ref(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
-    if answer is None or snapshot.now - answer.at > FRESH:
-        raise Missing(Ask(question))
+    if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
+        raise ReadRequired(Ask(question))
     if answer.error:
-        raise Refused(f"{kind.kind} {name} could not be read; try again", 503)
+        raise RequestDenied(f"{kind.kind} {name} could not be read; try again", 503)
     return None if answer.value is None else msgspec.convert(answer.value, kind, strict=False)
 
 
-def tenant_here(namespace: str, snapshot: Snapshot) -> str:
+def read_tenant(namespace: str, snapshot: Snapshot) -> str:
     """Whose a namespace is that an API server says is a tenant's."""
     found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
@@ -114,27 +114,29 @@ def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
     """The namespace as it is now: its label may be newer than what was watched."""
     question = Read(ClusterObjectRef(snapshot.local, Ref(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
-    if answer is None or snapshot.now - answer.at > FRESH:
-        raise Missing(Ask(question))
+    if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
+        raise ReadRequired(Ask(question))
     if answer.value is None:
         return None
     return msgspec.convert(answer.value, Namespace, strict=False)
 
 
-def placed(labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str) -> Placed:
+def resolve_network(
+    labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str
+) -> NetworkMembership:
     """The network that labels mean; raises what there is to say where they mean none."""
-    tenant = tenant_here(namespace, snapshot)
+    tenant = read_tenant(namespace, snapshot)
     told = labels.get(TENANT, tenant)
     if told != tenant:
-        raise Refused(
+        raise RequestDenied(
             f"{field}[{TENANT}]: namespace {namespace} belongs to tenant {tenant}, "
             f"not to {told[:63]}; remove the label"
         )
-    name = network_of(labels, tenant)
-    network = known(Network, str(name), snapshot)
+    name = labelled_network(labels, tenant)
+    network = get_or_read(Network, str(name), snapshot)
     if network is None or network.spec.tenant != tenant:
-        raise Refused(
+        raise RequestDenied(
             f"{field}[{NETWORK}]: tenant {tenant} has no network {name.network[:63]}; "
             f"create Network {name}, or name another"
         )
-    return Placed(tenant, name, network)
+    return NetworkMembership(tenant, name, network)

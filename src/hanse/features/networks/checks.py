@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from hanse.features.networks.names import parsed
-from hanse.features.networks.ranges import faults_of
-from hanse.features.networks.sight import ipam_of
+from hanse.features.networks.lookups import ipam_mode
+from hanse.features.networks.names import parse_network_name
+from hanse.features.networks.ranges import validate_ranges
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
@@ -12,9 +12,9 @@ from hanse.model.snapshot import Snapshot
 _IMMUTABLE = ("type", "tenant")
 
 
-def faults_of_written(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
+def validate_network(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
     """Everything that keeps a network from ever being Ready."""
-    name = parsed(network.metadata.name)
+    name = parse_network_name(network.metadata.name)
     for field in _IMMUTABLE:
         if before and before.get(field) != getattr(network.spec, field):
             yield f"spec.{field}: it cannot be changed; create another network"
@@ -27,6 +27,6 @@ def faults_of_written(network: Network, before: Wire, snapshot: Snapshot) -> Ite
         )
     if network.spec.type == "vpc" and not network.spec.vpc_id:
         yield "spec.vpcID: it is needed for type vpc; set it"
-    if ipam_of(network) == "Arktos" and not network.spec.service.cidrs:
+    if ipam_mode(network) == "Arktos" and not network.spec.service.cidrs:
         yield "spec.service.cidrs: ipam Arktos needs at least one range; add one"
-    yield from faults_of(network, snapshot)
+    yield from validate_ranges(network, snapshot)

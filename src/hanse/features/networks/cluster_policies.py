@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hanse.features.networks.names import NETWORK, TENANT, US, NetworkName, fitted
+from hanse.features.networks.names import FEATURE_DOMAIN, NETWORK, TENANT, NetworkName, shorten_name
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy, ClusterNetworkPolicySpec
 from hanse.model.objects import Meta, Wire
 
@@ -10,7 +10,7 @@ PRIORITY = 900
 """Among administrators' policies; lower ones come first."""
 
 
-def network_guard(
+def cluster_network_policies(
     name: NetworkName, peers: tuple[NetworkName, ...]
 ) -> Iterator[ClusterNetworkPolicy]:
     """Traffic within a network and with its peers is left to NetworkPolicies; all other traffic
@@ -18,7 +18,7 @@ def network_guard(
     own = [_pods(one) for one in (name, *peers)]
     tenants: Wire = {"namespaces": {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}}
     yield ClusterNetworkPolicy(
-        metadata=Meta(name=fitted(f"{US}-{name}", 253)),
+        metadata=Meta(name=shorten_name(f"{FEATURE_DOMAIN}-{name}", 253)),
         spec=ClusterNetworkPolicySpec(
             tier="Admin",
             priority=PRIORITY,

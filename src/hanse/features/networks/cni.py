@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.nic import cni_args, parse_args
+from hanse.features.networks.interfaces import format_cni_args, parse_cni_args
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
@@ -23,7 +23,7 @@ class CniError(Exception):
         self.code = code
 
 
-class Config(Struct, frozen=True):
+class CniConfig(Struct, frozen=True):
     """The wrapper's own configuration, and all of it as the delegate will see parts of it."""
 
     delegate: dict[str, Any]
@@ -41,7 +41,7 @@ class PodRef(Struct, frozen=True):
     uid: str = ""
 
 
-def config_in(text: bytes) -> Config:
+def parse_config(text: bytes) -> CniConfig:
     """The configuration on standard input; raises `CniError` where it is none."""
     try:
         told = msgspec.json.decode(text, type=dict[str, Any])
@@ -63,7 +63,7 @@ def config_in(text: bytes) -> Config:
     inherited: dict[str, Any] = {
         n: told[n] for n in ("name", "prevResult", "runtimeConfig") if n in told
     }
-    return Config(
+    return CniConfig(
         {"cniVersion": version, **inherited, **delegate},
         plugin,
         version,
@@ -72,29 +72,29 @@ def config_in(text: bytes) -> Config:
     )
 
 
-def pod_in(args: str) -> PodRef | None:
+def parse_pod(args: str) -> PodRef | None:
     """The pod that a runtime names in CNI_ARGS; None where it names none."""
     told = _pairs(args)
     namespace, name = told.get("K8S_POD_NAMESPACE", ""), told.get("K8S_POD_NAME", "")
     return PodRef(namespace, name, told.get("K8S_POD_UID", "")) if namespace and name else None
 
 
-def joined(args: str, annotation: str) -> str:
+def merge_cni_args(args: str, annotation: str) -> str:
     """CNI_ARGS with a pod's own added; what runtimes say of it stays theirs to say."""
     try:
-        more = parse_args(annotation)
+        more = parse_cni_args(annotation)
     except ValueError as error:
         raise CniError(BAD_CONFIG, f"the pod's cni-args annotation: {error}") from None
     added = {n: v for n, v in more.items() if not n.startswith(_RUNTIMES)}
-    return ";".join(part for part in (args, cni_args(added)) if part)
+    return ";".join(part for part in (args, format_cni_args(added)) if part)
 
 
-def error_text(version: str, error: CniError) -> bytes:
+def render_error(version: str, error: CniError) -> bytes:
     """An error as runtimes read it."""
     return msgspec.json.encode({"cniVersion": version, "code": error.code, "msg": str(error)})
 
 
-def versions_text(version: str) -> bytes:
+def render_versions(version: str) -> bytes:
     """The versions that are understood."""
     return msgspec.json.encode({"cniVersion": version, "supportedVersions": VERSIONS})
 

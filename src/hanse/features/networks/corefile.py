@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 
 
-def corefile(name: NetworkName, domain: str, namespaces: Iterable[str]) -> str:
+def render_corefile(name: NetworkName, domain: str, namespaces: Iterable[str]) -> str:
     """A Corefile that answers one network's Services and pods, and the two aliases.
 
     CoreDNS reads whole clusters, so its account needs to; only what has the network's labels is

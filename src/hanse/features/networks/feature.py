@@ -2,41 +2,41 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.networks.aliases import api_endpoints
+from hanse.features.networks.admission_policies import GUARD_LABELS, tenant_admission_policies
 from hanse.features.networks.backends import ServiceProvider, plan_service
-from hanse.features.networks.guards import MARK, cluster_guards
-from hanse.features.networks.isolation import Around, policies_in
+from hanse.features.networks.isolation import IsolationInputs, isolation_policies
 from hanse.features.networks.kube_ovn import KubeOvnProvider
-from hanse.features.networks.life import is_winding_up, plan_network
+from hanse.features.networks.kubernetes_service import apiserver_endpoints
+from hanse.features.networks.lifecycle import is_drained, plan_network
+from hanse.features.networks.lookups import (
+    NAMESPACES_BY_TENANT,
+    NETWORKS_BY_TENANT,
+    PEERINGS_BY_PEER,
+    PODS_BY_ADDRESS,
+    PODS_BY_NETWORK,
+    SERVICES_BY_NETWORK,
+    SLICES_BY_SERVICE,
+    WAITING_PODS_BY_NETWORK,
+    find_network,
+    is_served,
+    namespace_tenant,
+    tenant_namespaces,
+    tenant_networks,
+)
 from hanse.features.networks.names import (
     DEFAULT,
     NETWORK,
     RANGE_OF,
     TENANT,
     NetworkName,
-    fitted,
-    is_ours,
-    parsed,
+    is_managed,
+    parse_network_name,
+    shorten_name,
 )
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.peering import own_side, peers_agreed, plan_peering
+from hanse.features.networks.peering import agreed_peers, own_network, plan_peering
 from hanse.features.networks.ports import PortProvider, plan_port
-from hanse.features.networks.providers import Elsewhere, Flat, Provider
-from hanse.features.networks.sight import (
-    NAMESPACES,
-    NETWORKS,
-    PEERINGS,
-    POD_ADDRESSES,
-    PODS,
-    SERVICES,
-    SLICES,
-    WAITING,
-    is_served,
-    namespaces_of,
-    network_at,
-    networks_of,
-    tenant_of,
-)
+from hanse.features.networks.providers import ExternalProvider, FlatProvider, Provider
 from hanse.features.networks.tenants import plan_tenant
 from hanse.features.networks.vpc import VpcProvider
 from hanse.model.facts import KindServed, Role, WriteOutcome
@@ -60,7 +60,7 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 
 _ALL = Writes.OBJECTS
 _MARKED = f"{TENANT}"
-_GUARDING = next(iter(MARK))
+_GUARDING = next(iter(GUARD_LABELS))
 GUARDS = Key("guards")
 _API = ("default", "kubernetes")
 _SERVED = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
@@ -77,24 +77,26 @@ class Networks:
         providers: Iterable[Provider] = (),
     ) -> None:
         self.options = options
-        built_in: tuple[Provider, ...] = (Flat(), VpcProvider(), KubeOvnProvider())
+        built_in: tuple[Provider, ...] = (FlatProvider(), VpcProvider(), KubeOvnProvider())
         self.providers: dict[str, Provider] = {p.name: p for p in (*built_in, *providers)}
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, Tenant, writes=Writes.STATUS),
-            Watch(Role.LOCAL, Network, indexes=(NETWORKS,), writes=_ALL | Writes.STATUS),
-            Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS,), writes=Writes.STATUS),
-            Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES,), writes=Writes.MISSING),
+            Watch(Role.LOCAL, Network, indexes=(NETWORKS_BY_TENANT,), writes=_ALL | Writes.STATUS),
+            Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS_BY_PEER,), writes=Writes.STATUS),
+            Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES_BY_TENANT,), writes=Writes.MISSING),
             Watch(
                 Role.LOCAL,
                 Pod,
                 labels=NETWORK,
-                indexes=(PODS, POD_ADDRESSES, WAITING),
+                indexes=(PODS_BY_NETWORK, PODS_BY_ADDRESS, WAITING_PODS_BY_NETWORK),
                 writes=Writes.FIELDS,
             ),
-            Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES,), writes=_ALL),
+            Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES_BY_NETWORK,), writes=_ALL),
             Watch(Role.LOCAL, Service, namespace="default"),
-            Watch(Role.LOCAL, EndpointSlice, labels=NETWORK, indexes=(SLICES,), writes=_ALL),
-            Watch(Role.LOCAL, EndpointSlice, namespace="default", indexes=(SLICES,)),
+            Watch(
+                Role.LOCAL, EndpointSlice, labels=NETWORK, indexes=(SLICES_BY_SERVICE,), writes=_ALL
+            ),
+            Watch(Role.LOCAL, EndpointSlice, namespace="default", indexes=(SLICES_BY_SERVICE,)),
             Watch(Role.LOCAL, NetworkPolicy, writes=_ALL),
             Watch(Role.LOCAL, ServiceCIDR, writes=_ALL),
             Watch(Role.LOCAL, IPAddress),
@@ -112,7 +114,7 @@ class Networks:
 
     def provider_of(self, network: Network) -> Provider:
         """Who provides a network of its type."""
-        return self.providers.get(network.spec.type) or Elsewhere(network.spec.type)
+        return self.providers.get(network.spec.type) or ExternalProvider(network.spec.type)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
@@ -146,36 +148,36 @@ class Networks:
 
     def _isolation(self, key: Key, snapshot: Snapshot) -> Plan:
         """The policies of one namespace, for as long as it is a tenant's."""
-        tenant = tenant_of(key.name, snapshot)
+        tenant = namespace_tenant(key.name, snapshot)
         space = snapshot.get(snapshot.local, Namespace, key.name)
         if not tenant or space is None or space.terminating:
             return Plan()
-        networks = [n for n in networks_of(tenant, snapshot) if not is_winding_up(n)]
+        networks = [n for n in tenant_networks(tenant, snapshot) if not is_drained(n)]
         own = snapshot.in_namespace(snapshot.local, NetworkPolicy, key.name)
-        around = Around(
+        around = IsolationInputs(
             tenant=tenant,
-            networks=tuple(parsed(n.metadata.name).network for n in networks),
-            api=tuple(api_endpoints(snapshot)),
-            peers=tuple(peers_agreed(tenant, snapshot)),
+            networks=tuple(parse_network_name(n.metadata.name).network for n in networks),
+            api=tuple(apiserver_endpoints(snapshot)),
+            peers=tuple(agreed_peers(tenant, snapshot)),
             users=tuple(
                 sorted(
-                    (p for p in own if not is_ours(p.metadata.labels)),
+                    (p for p in own if not is_managed(p.metadata.labels)),
                     key=lambda p: p.metadata.name,
                 )
             ),
         )
-        return Plan(tuple(Desired(p, snapshot.local) for p in policies_in(key.name, around)))
+        return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, around)))
 
     def _port(self, key: Key, snapshot: Snapshot) -> Plan:
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         name = _network_told(pod) if pod is not None else None
-        network = network_at(name, snapshot) if name is not None else None
+        network = find_network(name, snapshot) if name is not None else None
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_port(pod, network, provider, snapshot)
 
     def _service(self, key: Key, snapshot: Snapshot) -> Plan:
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-        network = network_at(_network_told(service), snapshot) if service is not None else None
+        network = find_network(_network_told(service), snapshot) if service is not None else None
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_service(service, network, provider, snapshot)
 
@@ -185,7 +187,9 @@ class Networks:
             snapshot.all(snapshot.local, Tenant)
         ):
             return Plan()
-        return Plan(tuple(Desired(g, snapshot.local) for g in cluster_guards(self.options)))
+        return Plan(
+            tuple(Desired(g, snapshot.local) for g in tenant_admission_policies(self.options))
+        )
 
     def _woken(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
         obj = change.object
@@ -210,8 +214,8 @@ class Networks:
                 yield from self._by_member(obj, snapshot)
             case EndpointSlice() if (meta.namespace, meta.labels.get(KUBE_SERVICE)) == _API:
                 yield from self._everything(snapshot)
-            case NetworkPolicy() if not is_ours(meta.labels):
-                if tenant_of(meta.namespace, snapshot):
+            case NetworkPolicy() if not is_managed(meta.labels):
+                if namespace_tenant(meta.namespace, snapshot):
                     yield Key("isolation", meta.namespace)
             case ServiceCIDR():
                 yield from self._by_range(obj, snapshot)
@@ -242,17 +246,17 @@ class Networks:
         yield from self._waiting_for(name, snapshot)
 
     def _waiting_for(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
-        for pod in snapshot.by(snapshot.local, WAITING, network):
+        for pod in snapshot.by(snapshot.local, WAITING_PODS_BY_NETWORK, network):
             yield Key("port", pod.metadata.name, pod.metadata.namespace)
 
     def _by_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
         yield Key("network", network.metadata.name)
-        tenant = parsed(network.metadata.name).tenant
+        tenant = parse_network_name(network.metadata.name).tenant
         yield Key("tenant", tenant)
         yield from self._isolation_keys(tenant, snapshot)
         yield from self._failed(snapshot)
         yield from self._waiting_for(network.metadata.name, snapshot)
-        for peering in snapshot.by(snapshot.local, PEERINGS, network.metadata.name):
+        for peering in snapshot.by(snapshot.local, PEERINGS_BY_PEER, network.metadata.name):
             yield from self._by_peering(peering, snapshot)
 
     def _by_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
@@ -260,13 +264,13 @@ class Networks:
         if whose is None:
             yield from self._failed(snapshot)
         for network in snapshot.all(snapshot.local, Network) if whose else ():
-            if fitted(network.metadata.name) == whose:
+            if shorten_name(network.metadata.name) == whose:
                 yield Key("network", network.metadata.name)
 
     def _by_peering(self, peering: NetworkPeering, snapshot: Snapshot) -> Iterator[Key]:
-        mine, theirs = own_side(peering, snapshot), parsed(peering.spec.peer)
+        mine, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
         yield Key("peering", peering.metadata.name, peering.metadata.namespace)
-        for other in snapshot.by(snapshot.local, PEERINGS, str(mine)):
+        for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(mine)):
             yield Key("peering", other.metadata.name, other.metadata.namespace)
         yield from (Key("network", str(side)) for side in (mine, theirs))
         for tenant in {mine.tenant, theirs.tenant}:
@@ -279,11 +283,11 @@ class Networks:
                 yield Key("network", network.metadata.name)
 
     def _network_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
-        for network in networks_of(tenant, snapshot):
+        for network in tenant_networks(tenant, snapshot):
             yield Key("network", network.metadata.name)
 
     def _isolation_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
-        for space in namespaces_of(tenant, snapshot):
+        for space in tenant_namespaces(tenant, snapshot):
             yield Key("isolation", space.metadata.name)
 
     def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
@@ -309,7 +313,7 @@ class Networks:
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
         if kind == Network.kind:
-            yield Key("tenant", parsed(name).tenant)
+            yield Key("tenant", parse_network_name(name).tenant)
         elif kind == Namespace.kind:
             for tenant in snapshot.all(snapshot.local, Tenant):
                 yield Key("tenant", tenant.metadata.name)
@@ -318,7 +322,7 @@ class Networks:
                 Key("network", n.metadata.name) for n in snapshot.all(snapshot.local, Network)
             )
         elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
-            yield from self._network_keys(tenant_of(namespace, snapshot), snapshot)
+            yield from self._network_keys(namespace_tenant(namespace, snapshot), snapshot)
 
 
 def _network_told(member: Object) -> NetworkName:

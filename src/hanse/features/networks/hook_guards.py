@@ -5,21 +5,21 @@ from collections.abc import Iterator
 import msgspec
 
 from hanse.features.networks.admission import (
-    IN_TENANTS,
-    Missing,
-    Refused,
+    TENANT_NAMESPACES,
+    ReadRequired,
+    RequestDenied,
     annotations_of,
+    evaluate,
     is_trusted,
-    judged,
     labels_of,
-    placed,
-    tenant_here,
+    read_tenant,
+    resolve_network,
 )
-from hanse.features.networks.checks import faults_of_written
+from hanse.features.networks.admission_policies import MANAGED_RESOURCES
+from hanse.features.networks.checks import validate_network
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.guards import KEPT_KINDS
+from hanse.features.networks.interfaces import InvalidInterface
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
-from hanse.features.networks.nic import BadNic
 from hanse.model.kinds.networks import Network
 from hanse.model.labels import OWNER
 from hanse.model.objects import Wire
@@ -40,8 +40,8 @@ class LabelsHook:
 
     name = "networks-labels"
     asks = (
-        Asks(("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=IN_TENANTS),
-        Asks(("discovery.k8s.io",), ("endpointslices",), ("UPDATE",), namespaces=IN_TENANTS),
+        Asks(("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES),
+        Asks(("discovery.k8s.io",), ("endpointslices",), ("UPDATE",), namespaces=TENANT_NAMESPACES),
     )
 
     def __init__(self, feature: Networks) -> None:
@@ -81,7 +81,7 @@ def _gates(pod: Wire) -> set[str]:
     return {str(g.get("name")) for g in gates} & {READINESS}
 
 
-class KeptHook:
+class ManagedObjectsHook:
     """What Hanse keeps in a tenant's namespaces is not the tenant's to change."""
 
     name = "networks-kept"
@@ -90,10 +90,10 @@ class KeptHook:
             (group,),
             resources,
             ("UPDATE", "DELETE"),
-            namespaces=IN_TENANTS,
+            namespaces=TENANT_NAMESPACES,
             objects={"matchExpressions": [{"key": OWNER, "operator": "Exists"}]},
         )
-        for group, resources in KEPT_KINDS
+        for group, resources in MANAGED_RESOURCES
     )
 
     def __init__(self, feature: Networks) -> None:
@@ -114,7 +114,7 @@ class TemplatesHook:
 
     name = "networks-templates"
     asks = tuple(
-        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=IN_TENANTS)
+        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES)
         for group, resources in WORKLOADS
     )
 
@@ -124,7 +124,7 @@ class TemplatesHook:
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if is_trusted(review, self._feature.options):
             return Allow()
-        return judged(self._admitted, review, snapshot)
+        return evaluate(self._admitted, review, snapshot)
 
     def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         path, template = _template(review)
@@ -134,18 +134,20 @@ class TemplatesHook:
         labels = labels_of(template)
         for name in (DNS, OWNER):
             if name in labels:
-                raise Refused(f"{path}.metadata.labels[{name}]: it is not for tenants; remove it")
+                raise RequestDenied(
+                    f"{path}.metadata.labels[{name}]: it is not for tenants; remove it"
+                )
         if CNI_ARGS in annotations_of(template):
-            raise Refused(
+            raise RequestDenied(
                 f"{path}.metadata.annotations[{CNI_ARGS}]: the provider sets it; remove it"
             )
-        at = placed(labels, review.namespace, snapshot, f"{path}.metadata.labels")
+        at = resolve_network(labels, review.namespace, snapshot, f"{path}.metadata.labels")
         try:
             self._feature.provider_of(at.network).check(
                 at.network, annotations_of(template), snapshot
             )
-        except BadNic as bad:
-            raise Refused(f"{path}.{bad}", 422) from None
+        except InvalidInterface as bad:
+            raise RequestDenied(f"{path}.{bad}", 422) from None
         return Allow()
 
 
@@ -172,7 +174,7 @@ class NamespacesHook:
             ("",),
             ("namespaces",),
             ("CREATE", "UPDATE"),
-            objects=IN_TENANTS,
+            objects=TENANT_NAMESPACES,
             required=False,
         ),
     )
@@ -209,7 +211,7 @@ class NetworksHook:
         before = review.before.get("spec") or {}
         if review.operation == "UPDATE" and before == review.object.get("spec"):
             return Allow()
-        faults = list(faults_of_written(network, before, snapshot))
+        faults = list(validate_network(network, before, snapshot))
         return Deny("; ".join(faults), 422) if faults else Allow()
 
 
@@ -221,8 +223,8 @@ class PeeringsHook:
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         try:
-            tenant = tenant_here(review.namespace, snapshot)
-        except Missing as missing:
+            tenant = read_tenant(review.namespace, snapshot)
+        except ReadRequired as missing:
             return missing.ask
         if not tenant:
             return Deny(

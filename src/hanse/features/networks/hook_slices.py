@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from hanse.features.networks.addresses import address_in
+from hanse.features.networks.addresses import parse_address
 from hanse.features.networks.admission import (
-    IN_TENANTS,
-    Refused,
-    is_planned,
+    TENANT_NAMESPACES,
+    RequestDenied,
+    evaluate,
+    is_own_write,
     is_trusted,
-    judged,
     labels_of,
-    placed,
+    resolve_network,
 )
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.lookups import PODS_BY_ADDRESS
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
-from hanse.features.networks.sight import POD_ADDRESSES
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.objects import Wire
@@ -27,7 +27,7 @@ class SlicesHook:
 
     name = "networks-slices"
     asks = tuple(
-        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=IN_TENANTS, changes=True)
+        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES, changes=True)
         for group, resources in (
             ("discovery.k8s.io", ("endpointslices",)),
             ("", ("endpoints",)),  # which the cluster makes slices of
@@ -38,11 +38,11 @@ class SlicesHook:
         self._feature = feature
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
-        return judged(self._admitted, review, snapshot)
+        return evaluate(self._admitted, review, snapshot)
 
     def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         labels = labels_of(review.object)
-        if is_planned(review, self._feature.options):
+        if is_own_write(review, self._feature.options):
             return Allow()
         called = review.name if review.kind == "Endpoints" else labels.get(KUBE_SERVICE, "")
         service = snapshot.get(snapshot.local, Service, called, review.namespace)
@@ -50,11 +50,11 @@ class SlicesHook:
         if service is not None and NETWORK in service.metadata.labels:
             wanted = service.metadata.labels[NETWORK]
             if told.setdefault(NETWORK, wanted) != wanted:
-                raise Refused(
+                raise RequestDenied(
                     f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
                     f"{wanted}; remove the label"
                 )
-        at = placed(told, review.namespace, snapshot, "metadata.labels")
+        at = resolve_network(told, review.namespace, snapshot, "metadata.labels")
         if not is_trusted(review, self._feature.options):
             _lead_home(review, at.name, snapshot)
         stamp = {TENANT: at.tenant, NETWORK: at.name.network}
@@ -65,7 +65,9 @@ def _lead_home(review: Review, name: NetworkName, snapshot: Snapshot) -> None:
     """Refuse endpoints that are pods of another network."""
     for field, text in _addresses(review.object):
         if is_foreign(text, name, snapshot):
-            raise Refused(f"{field}: {text} is a pod of another network than {name}; remove it")
+            raise RequestDenied(
+                f"{field}: {text} is a pod of another network than {name}; remove it"
+            )
 
 
 def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
@@ -80,6 +82,6 @@ def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
 
 def is_foreign(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
     """Whether an address is known to be a pod's of another network."""
-    pods = snapshot.by(snapshot.local, POD_ADDRESSES, str(address_in(text) or ""))
+    pods = snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(parse_address(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

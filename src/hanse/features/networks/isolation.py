@@ -12,9 +12,9 @@ from hanse.features.networks.names import (
     NETWORK,
     TENANT,
     NetworkName,
-    fitted,
+    shorten_name,
 )
-from hanse.features.networks.selectors import both, complement
+from hanse.features.networks.selectors import complement, with_requirements
 from hanse.model.kinds.networking import (
     EgressPolicyRule,
     IngressPolicyRule,
@@ -33,10 +33,10 @@ DNS_PORTS = (PolicyPort(protocol="UDP", port=53), PolicyPort(protocol="TCP", por
 NOT_NARROWED = "networks.hanse.dev/not-narrowed"
 """Annotation of a policy that people's own policies should narrow and cannot: too many."""
 
-ConnectionIntent = Literal["Ingress", "Egress"]
+PolicyType = Literal["Ingress", "Egress"]
 
 
-class Around(Struct, frozen=True):
+class IsolationInputs(Struct, frozen=True):
     """What a namespace's policies depend on beside the namespace itself."""
 
     tenant: str
@@ -49,7 +49,7 @@ class Around(Struct, frozen=True):
     """People's own policies in the namespace: they narrow what ours allow."""
 
 
-def policies_in(namespace: str, around: Around) -> Iterator[NetworkPolicy]:
+def isolation_policies(namespace: str, around: IsolationInputs) -> Iterator[NetworkPolicy]:
     """Everything is denied, but what one network's pods say to each other, to DNS and the API."""
     yield _policy(namespace, "hanse-deny", LabelSelector(), ("Ingress", "Egress"), {})
     for network in around.networks:
@@ -69,7 +69,7 @@ def _members(network: str) -> Iterator[tuple[str, LabelSelector]]:
         yield "-unnamed", LabelSelector(match_expressions=(UNNAMED,))
 
 
-def peers_of(name: NetworkName) -> tuple[PolicyPeer, ...]:
+def network_peers(name: NetworkName) -> tuple[PolicyPeer, ...]:
     """The pods of a network: of its tenant's namespaces and of the network, both in one peer."""
     tenants = LabelSelector(match_labels={TENANT: name.tenant})
     return tuple(
@@ -83,7 +83,7 @@ def _base(
     name: NetworkName,
     suffix: str,
     who: LabelSelector,
-    around: Around,
+    around: IsolationInputs,
     marks: dict[str, str],
 ) -> Iterator[NetworkPolicy]:
     """What no pod can do without, whatever people's own policies say."""
@@ -113,23 +113,23 @@ def _within(
     name: NetworkName,
     suffix: str,
     who: LabelSelector,
-    around: Around,
+    around: IsolationInputs,
     marks: dict[str, str],
 ) -> Iterator[NetworkPolicy]:
     """Traffic within the network, and with its peers, of pods that people do not narrow."""
     others = [peer for mine, peer in around.peers if mine == name.network]
-    peers = tuple(p for one in (name, *others) for p in peers_of(one))
+    peers = tuple(p for one in (name, *others) for p in network_peers(one))
     ingress = (IngressPolicyRule(from_=peers),)
     egress = (EgressPolicyRule(to=peers),)
-    coming = narrowed(around.users, "Ingress")
-    going = narrowed(around.users, "Egress")
+    coming = unselected_pods(around.users, "Ingress")
+    going = unselected_pods(around.users, "Egress")
     called = f"hanse-network-{name.network}{suffix}"
     if coming == going:
         for number, term in enumerate(coming.terms):
             yield _policy(
                 namespace,
                 _numbered(called, number),
-                both(who, term),
+                with_requirements(who, term),
                 ("Ingress", "Egress"),
                 {**marks},
                 ingress=ingress,
@@ -139,47 +139,47 @@ def _within(
         return
     for number, term in enumerate(coming.terms):
         title = _numbered(f"{called}-in", number)
-        chosen = both(who, term)
+        chosen = with_requirements(who, term)
         yield _policy(
             namespace, title, chosen, ("Ingress",), marks, ingress=ingress, notes=coming.notes
         )
     for number, term in enumerate(going.terms):
         title = _numbered(f"{called}-out", number)
-        chosen = both(who, term)
+        chosen = with_requirements(who, term)
         yield _policy(
             namespace, title, chosen, ("Egress",), marks, egress=egress, notes=going.notes
         )
 
 
-class Narrowed(Struct, frozen=True):
+class UnselectedPods(Struct, frozen=True):
     """Whom a network's own policy still selects, by requirements of which one must hold."""
 
     terms: tuple[tuple[LabelRequirement, ...], ...]
     notes: tuple[str, ...] = ()
 
 
-def narrowed(users: Iterable[NetworkPolicy], direction: ConnectionIntent) -> Narrowed:
+def unselected_pods(users: Iterable[NetworkPolicy], direction: PolicyType) -> UnselectedPods:
     """Pods that no policy of people's selects in a direction; allowing adds up, so those that one
     selects must not be selected by ours."""
-    chosen = [p for p in users if direction in types_of(p)]
+    chosen = [p for p in users if direction in policy_types(p)]
     terms = complement([p.spec.pod_selector for p in chosen])
     if terms is None:
-        return Narrowed(((),), tuple(sorted(p.metadata.name for p in chosen)))
-    return Narrowed(tuple(terms))
+        return UnselectedPods(((),), tuple(sorted(p.metadata.name for p in chosen)))
+    return UnselectedPods(tuple(terms))
 
 
-def types_of(policy: NetworkPolicy) -> frozenset[str]:
+def policy_types(policy: NetworkPolicy) -> frozenset[str]:
     """The directions that a policy is about, also where it leaves that to be filled in."""
     if policy.spec.policy_types:
         return frozenset(policy.spec.policy_types)
     return frozenset({"Ingress", "Egress"} if policy.spec.egress else {"Ingress"})
 
 
-def _dns_pods(name: NetworkName, around: Around, marks: dict[str, str]) -> NetworkPolicy:
+def _dns_pods(name: NetworkName, around: IsolationInputs, marks: dict[str, str]) -> NetworkPolicy:
     """Who may ask a network's DNS, and whom that asks in turn."""
     who = LabelSelector(match_labels={TENANT: name.tenant, DNS: name.network})
     egress = (*_to_api(around.api), EgressPolicyRule(ports=DNS_PORTS))
-    ingress = (IngressPolicyRule(from_=peers_of(name), ports=DNS_PORTS),)
+    ingress = (IngressPolicyRule(from_=network_peers(name), ports=DNS_PORTS),)
     return _policy(
         name.dns_namespace,
         f"hanse-dns-{name.network}",
@@ -195,7 +195,7 @@ def _policy(
     namespace: str,
     name: str,
     who: LabelSelector,
-    types: tuple[ConnectionIntent, ...],
+    types: tuple[PolicyType, ...],
     marks: dict[str, str],
     *,
     ingress: tuple[IngressPolicyRule, ...] = (),
@@ -204,7 +204,9 @@ def _policy(
 ) -> NetworkPolicy:
     told = {NOT_NARROWED: ",".join(notes)[:4000]} if notes else {}
     return NetworkPolicy(
-        metadata=Meta(name=fitted(name, 253), namespace=namespace, labels=marks, annotations=told),
+        metadata=Meta(
+            name=shorten_name(name, 253), namespace=namespace, labels=marks, annotations=told
+        ),
         spec=NetworkPolicySpec(
             pod_selector=who, policy_types=types, ingress=ingress, egress=egress
         ),

@@ -6,23 +6,23 @@ from typing import Literal
 from msgspec import Struct
 
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networking import NetworkPolicy
 
-Reach = Literal["all", "some", "none"]
+Reachability = Literal["all", "some", "none"]
 OUTSIDE = "outside"
 """Everything that is no tenant's: other pods of the cluster, and the world."""
 
-ANY_PORT = Knock(8080)
-_WORLD = Spot(OUTSIDE, addresses=("198.51.100.1",))
+SAMPLE_PORT = TrafficPort(8080)
+_WORLD = TrafficEndpoint(OUTSIDE, addresses=("198.51.100.1",))
 
 
-class Matrix(Struct, frozen=True):
+class ReachabilityMatrix(Struct, frozen=True):
     """For each pair of networks whether pods of the first can open connections to the second."""
 
     names: tuple[str, ...]
-    reach: dict[tuple[str, str], Reach]
+    reach: dict[tuple[str, str], Reachability]
 
     def leaks(self) -> list[tuple[str, str]]:
         """Pairs of different networks of which one reaches the other."""
@@ -38,24 +38,24 @@ def matrix(
     pods: Iterable[Pod],
     policies: Sequence[NetworkPolicy],
     networks: Iterable[NetworkName],
-) -> Matrix:
+) -> ReachabilityMatrix:
     """The whole matrix: of the pods there are, and of one more in each namespace of a tenant.
 
     Pods that policies cannot tell apart are looked at once.
     """
-    groups = spots(namespaces, pods, networks)
+    groups = endpoint_groups(namespaces, pods, networks)
     by_space: dict[str, list[NetworkPolicy]] = {}
     for policy in policies:
         by_space.setdefault(policy.metadata.namespace, []).append(policy)
 
-    def reaches(one: Spot, other: Spot) -> bool:
+    def reaches(one: TrafficEndpoint, other: TrafficEndpoint) -> bool:
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
-        return can_reach(one, other, ANY_PORT, concerned)
+        return can_reach(one, other, SAMPLE_PORT, concerned)
 
     names = tuple(sorted(groups, key=lambda name: (name == OUTSIDE, name)))
-    return Matrix(
+    return ReachabilityMatrix(
         names,
         {
             (one, other): _summed([reaches(a, b) for a in groups[one] for b in groups[other]])
@@ -65,12 +65,12 @@ def matrix(
     )
 
 
-def spots(
+def endpoint_groups(
     namespaces: Iterable[Namespace], pods: Iterable[Pod], networks: Iterable[NetworkName]
-) -> dict[str, list[Spot]]:
+) -> dict[str, list[TrafficEndpoint]]:
     """The ends of connections by the network they are in, one for all that look alike."""
     spaces = {n.metadata.name: n for n in namespaces}
-    found: dict[str, dict[object, Spot]] = {OUTSIDE: {"world": _WORLD}}
+    found: dict[str, dict[object, TrafficEndpoint]] = {OUTSIDE: {"world": _WORLD}}
     for pod in pods:
         space = spaces.get(pod.metadata.namespace)
         if space is not None and not pod.spec.host_network and DNS not in pod.metadata.labels:
@@ -84,9 +84,11 @@ def spots(
     return {name: list(several.values()) for name, several in found.items()}
 
 
-def _spot(space: Namespace, name: str, labels: dict[str, str], pod: Pod | None = None) -> Spot:
+def _spot(
+    space: Namespace, name: str, labels: dict[str, str], pod: Pod | None = None
+) -> TrafficEndpoint:
     addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else ()
-    return Spot(
+    return TrafficEndpoint(
         name,
         space.metadata.name,
         labels,
@@ -95,14 +97,14 @@ def _spot(space: Namespace, name: str, labels: dict[str, str], pod: Pod | None =
     )
 
 
-def _put(found: dict[str, dict[object, Spot]], spot: Spot) -> None:
+def _put(found: dict[str, dict[object, TrafficEndpoint]], spot: TrafficEndpoint) -> None:
     tenant = spot.namespace_labels.get(TENANT, "")
     name = f"{tenant}.{spot.labels.get(NETWORK, DEFAULT)}" if tenant else OUTSIDE
     alike = (spot.namespace, tuple(sorted(spot.labels.items())))
     found.setdefault(name, {}).setdefault(alike, spot)
 
 
-def _summed(answers: Sequence[bool]) -> Reach:
+def _summed(answers: Sequence[bool]) -> Reachability:
     if not any(answers):
         return "none"
     return "all" if all(answers) else "some"

@@ -23,11 +23,11 @@ DEFAULT = "default"
 """The network of what names none."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-US = "networks.hanse.dev"
-RANGE_OF = f"{US}/network"
+FEATURE_DOMAIN = "networks.hanse.dev"
+RANGE_OF = f"{FEATURE_DOMAIN}/network"
 """Label of a ServiceCIDR: the network whose range it is."""
 
-MOST_OF_A_NAME = 63
+MAX_NAME_LENGTH = 63
 
 
 class NetworkName(Struct, frozen=True, order=True):
@@ -42,34 +42,34 @@ class NetworkName(Struct, frozen=True, order=True):
     @property
     def alias_namespace(self) -> str:
         """Where the network's `kubernetes` stands."""
-        return home_of(self.tenant, "default")
+        return namespace_name(self.tenant, "default")
 
     @property
     def dns_namespace(self) -> str:
         """Where the network's DNS stands."""
-        return home_of(self.tenant, "kube-system")
+        return namespace_name(self.tenant, "kube-system")
 
     @property
     def kubernetes(self) -> str:
-        return fitted(f"kubernetes-{self.network}")
+        return shorten_name(f"kubernetes-{self.network}")
 
     @property
     def kube_dns(self) -> str:
-        return fitted(f"kube-dns-{self.network}")
+        return shorten_name(f"kube-dns-{self.network}")
 
 
-def parsed(name: str) -> NetworkName:
+def parse_network_name(name: str) -> NetworkName:
     """The network that an object's name tells; a tenant without a dot has no network."""
     tenant, _, network = name.partition(".")
     return NetworkName(tenant, network)
 
 
-def home_of(tenant: str, what: str) -> str:
+def namespace_name(tenant: str, what: str) -> str:
     """A namespace of the tenant's that stands for one which every cluster has."""
-    return fitted(f"{tenant}-{what}")
+    return shorten_name(f"{tenant}-{what}")
 
 
-def fitted(name: str, most: int = MOST_OF_A_NAME) -> str:
+def shorten_name(name: str, most: int = MAX_NAME_LENGTH) -> str:
     """The name, or where it is too long a shorter one that is still nobody else's."""
     if len(name) <= most:
         return name
@@ -77,6 +77,6 @@ def fitted(name: str, most: int = MOST_OF_A_NAME) -> str:
     return f"{name[: most - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
-def is_ours(labels: dict[str, str]) -> bool:
+def is_managed(labels: dict[str, str]) -> bool:
     """Whether labels are of something that this feature made; others of Hanse's have theirs."""
     return labels.get(OWNER, "").startswith("networks-")

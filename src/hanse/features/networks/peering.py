@@ -4,8 +4,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hanse.features.networks.names import NetworkName, parsed
-from hanse.features.networks.sight import PEERINGS, namespaces_of, network_at, tenant_of
+from hanse.features.networks.lookups import (
+    PEERINGS_BY_PEER,
+    find_network,
+    namespace_tenant,
+    tenant_namespaces,
+)
+from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.model.conditions import condition, merged
 from hanse.model.keys import Key
 from hanse.model.kinds.networks import NetworkPeering
@@ -14,30 +19,30 @@ from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 
-def own_side(peering: NetworkPeering, snapshot: Snapshot) -> NetworkName:
+def own_network(peering: NetworkPeering, snapshot: Snapshot) -> NetworkName:
     """The network that a consent is given for: one of the namespace's tenant."""
-    return NetworkName(tenant_of(peering.metadata.namespace, snapshot), peering.spec.network)
+    return NetworkName(namespace_tenant(peering.metadata.namespace, snapshot), peering.spec.network)
 
 
 def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
     """Whether the other side consents too, and both networks exist."""
-    mine, theirs = own_side(peering, snapshot), parsed(peering.spec.peer)
+    mine, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not mine.tenant or mine == theirs or _is_leaving(peering):
         return False
-    if network_at(mine, snapshot) is None or network_at(theirs, snapshot) is None:
+    if find_network(mine, snapshot) is None or find_network(theirs, snapshot) is None:
         return False
     return any(
-        own_side(other, snapshot) == theirs and not _is_leaving(other)
-        for other in snapshot.by(snapshot.local, PEERINGS, str(mine))
+        own_network(other, snapshot) == theirs and not _is_leaving(other)
+        for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(mine))
     )
 
 
-def peers_agreed(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
+def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
     """A tenant's networks, each with one that both sides agree to reach."""
     return sorted(
         {
-            (peering.spec.network, parsed(peering.spec.peer))
-            for space in namespaces_of(tenant, snapshot)
+            (peering.spec.network, parse_network_name(peering.spec.peer))
+            for space in tenant_namespaces(tenant, snapshot)
             for peering in snapshot.in_namespace(
                 snapshot.local, NetworkPeering, space.metadata.name
             )
@@ -54,7 +59,7 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     faults = list(_faults(peering, snapshot))
     agreed = is_agreed(peering, snapshot)
     waiting = (
-        f"waiting for a NetworkPeering of {peering.spec.peer} with {own_side(peering, snapshot)}"
+        f"waiting for a NetworkPeering of {peering.spec.peer} with {own_network(peering, snapshot)}"
     )
     phase = "Failed" if faults else "Ready" if agreed else "Pending"
     message = "; ".join(faults) if faults else "" if agreed else waiting
@@ -74,11 +79,11 @@ _REASONS = {"Failed": "Invalid", "Ready": "Agreed", "Pending": "OneSided"}
 
 
 def _faults(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
-    mine, theirs = own_side(peering, snapshot), parsed(peering.spec.peer)
+    mine, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not mine.tenant:
         yield f"namespace {peering.metadata.namespace} is no tenant's; create it in one of yours"
         return
-    if network_at(mine, snapshot) is None:
+    if find_network(mine, snapshot) is None:
         yield f"spec.network: {mine.tenant} has no network {mine.network}; create Network {mine}"
     if mine == theirs:
         yield "spec.peer: a network reaches itself anyway; name another"

@@ -5,8 +5,8 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from hanse.features.networks.names import CNI_ARGS, READINESS, US
-from hanse.features.networks.nic import BadNic
+from hanse.features.networks.interfaces import InvalidInterface
+from hanse.features.networks.names import CNI_ARGS, FEATURE_DOMAIN, READINESS
 from hanse.features.networks.providers import Provider
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network
@@ -14,7 +14,7 @@ from hanse.model.objects import ClusterObjectRef, Object, Wire, ref_of
 from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
-TOLD = f"{US}/port"
+PORT_MESSAGE = f"{FEATURE_DOMAIN}/port"
 """Annotation of a pod that waits: why it has no port."""
 _ENDED = ("Succeeded", "Failed")
 
@@ -33,7 +33,7 @@ class PortProvider(Protocol):
     """A provider that prepares ports by itself; of others somebody else does."""
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
-        """The port of one pod; raises `BadNic` where it cannot have the one it asks for."""
+        """The port of one pod; raises `InvalidInterface` where it cannot have the one it asks for."""
         ...
 
 
@@ -47,7 +47,7 @@ def plan_port(
         return Plan()
     try:
         port = provider.port(pod, network, snapshot)
-    except BadNic as bad:
+    except InvalidInterface as bad:
         return _waiting(pod, str(bad), snapshot)
     desired = tuple(Desired(obj, snapshot.local) for obj in port.objects)
     if not port.ready:
@@ -68,7 +68,7 @@ def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
     told = pod.metadata.annotations
     if not is_waiting(pod) and all(told.get(n) == v for n, v in port.annotations.items()):
         return []
-    annotations: Wire = {READINESS: None, TOLD: None, **port.annotations}
+    annotations: Wire = {READINESS: None, PORT_MESSAGE: None, **port.annotations}
     change: Wire = {"metadata": {"annotations": annotations}}
     gates = [{"name": g.name} for g in pod.spec.scheduling_gates if g.name != READINESS]
     if len(gates) != len(pod.spec.scheduling_gates):
@@ -79,7 +79,7 @@ def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
 def _waiting(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
     """Tell why a pod waits; what is in its way may go, and then it is looked at again."""
     place = ClusterObjectRef(snapshot.local, ref_of(pod))
-    patch = Patch(place, {"metadata": {"annotations": {TOLD: message[:1000]}}})
+    patch = Patch(place, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
     notice = EventRequest(place, "NoPort", message, "Warning")
     return Plan(patches=(patch,), events=(notice,), again_after=timedelta(minutes=1))
 

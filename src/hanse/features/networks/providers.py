@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from hanse.features.networks.nic import nic_of, subnets_of
+from hanse.features.networks.interfaces import candidate_subnets, parse_interface
 from hanse.model.conditions import find
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import Object
@@ -16,7 +16,7 @@ PROVISIONED = "Provisioned"
 State = Literal["Ready", "Pending", "Failed", "Unknown"]
 
 
-class Provision(Struct, frozen=True):
+class ProvisionResult(Struct, frozen=True):
     """What a provider wants to exist for a network, and how far it has come."""
 
     state: State = "Ready"
@@ -41,19 +41,19 @@ class Provider(Protocol):
         ...
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
-        """Raises `BadNic` where a pod asks for an interface that it cannot have."""
+        """Raises `InvalidInterface` where a pod asks for an interface that it cannot have."""
         ...
 
-    def up(self, network: Network, snapshot: Snapshot) -> Provision:
+    def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
         """The network, as it should be."""
         ...
 
-    def down(self, network: Network, snapshot: Snapshot) -> Provision:
+    def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
         """What is left of the network at its end."""
         ...
 
 
-class Flat:
+class FlatProvider:
     """The cluster's own network: there is nothing to provide."""
 
     name = "flat"
@@ -63,14 +63,14 @@ class Flat:
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
         """Nothing: what pods say about their interface is ignored here."""
 
-    def up(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
-        return Provision()
+    def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        return ProvisionResult()
 
-    def down(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
-        return Provision()
+    def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        return ProvisionResult()
 
 
-class Elsewhere:
+class ExternalProvider:
     """A provider that is no part of Hanse: it says on the network itself how far it has come."""
 
     watches: tuple[Watch, ...] = ()
@@ -81,26 +81,26 @@ class Elsewhere:
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
         if network.spec.subnets:
-            subnets_of(network, nic_of(annotations))
+            candidate_subnets(network, parse_interface(annotations))
         else:
-            nic_of(annotations)
+            parse_interface(annotations)
 
-    def up(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
         told = find(network.status.conditions, PROVISIONED)
         if told is None:
-            return Provision(
+            return ProvisionResult(
                 "Pending",
                 f"waiting for provider {self.name} to set condition {PROVISIONED}",
             )
         match told.status:
             case "True":
-                return Provision()
+                return ProvisionResult()
             case "False":
-                return Provision("Failed", told.message or told.reason)
+                return ProvisionResult("Failed", told.message or told.reason)
             case _:
-                return Provision("Unknown", told.message or f"{self.name} does not answer")
+                return ProvisionResult("Unknown", told.message or f"{self.name} does not answer")
 
-    def down(self, network: Network, snapshot: Snapshot) -> Provision:  # noqa: ARG002 - the contract
+    def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
         own = f"{self.name}.{network.metadata.name}"
         left = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
-        return Provision("Pending", f"{own} is being removed", gone=not left)
+        return ProvisionResult("Pending", f"{own} is being removed", gone=not left)

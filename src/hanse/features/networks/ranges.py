@@ -22,12 +22,12 @@ _UNFIT = {
 }
 """Ranges whose addresses no Service can have, and whom they are for."""
 
-SMALLEST = 8
+MIN_ADDRESSES = 8
 """Addresses that a range must have: two are the network's own, and people want some."""
 
 
 @lru_cache(maxsize=16384)
-def range_in(text: str) -> Range | None:
+def parse_range(text: str) -> Range | None:
     """The range that a text tells; None where it is none, or has bits set beside its prefix."""
     try:
         return ip_network(text)
@@ -35,7 +35,7 @@ def range_in(text: str) -> Range | None:
         return None
 
 
-def usable(range_: Range) -> int:
+def usable_addresses(range_: Range) -> int:
     """How many addresses of a range can be given out: its own and that of all hosts never are."""
     return range_.num_addresses - (2 if range_.version == 4 else 1)
 
@@ -47,30 +47,32 @@ def overlaps(one: Range, other: Range) -> bool:
     return isinstance(other, IPv6Network) and one.overlaps(other)
 
 
-def faults_of(network: Network, snapshot: Snapshot, *, of_all: bool = True) -> Iterator[str]:
+def validate_ranges(
+    network: Network, snapshot: Snapshot, *, include_newer: bool = True
+) -> Iterator[str]:
     """What is wrong with a network's ranges: the field, the clash and the remedy.
 
-    A range belongs to who had it first: later networks are `of_all` only while one is admitted.
+    A range belongs to who had it first: later networks are `include_newer` only while one is admitted.
     """
-    yield from malformed(network)
+    yield from malformed_ranges(network)
     yield from _with_each_other("spec.service.cidrs", network.spec.service.cidrs)
     yield from _with_each_other("spec.subnets", [s.cidr for s in network.spec.subnets])
-    own = {text: range_ for text in network.spec.service.cidrs if (range_ := range_in(text))}
+    own = {text: range_ for text in network.spec.service.cidrs if (range_ := parse_range(text))}
     if not own:
         return
-    for whose, text in _taken(network, snapshot, of_all=of_all):
-        other = range_in(text)
+    for whose, text in _taken(network, snapshot, include_newer=include_newer):
+        other = parse_range(text)
         for mine, range_ in own.items():
             if other is not None and overlaps(range_, other):
                 yield f"spec.service.cidrs: {mine} overlaps {text} of {whose}; choose another range"
 
 
-def malformed(network: Network) -> Iterator[str]:
+def malformed_ranges(network: Network) -> Iterator[str]:
     """Ranges that are none, by field."""
-    told = [("spec.service.cidrs", text, SMALLEST) for text in network.spec.service.cidrs]
+    told = [("spec.service.cidrs", text, MIN_ADDRESSES) for text in network.spec.service.cidrs]
     told += [(f"spec.subnets[{s.name}].cidr", s.cidr, 4) for s in network.spec.subnets]
     for field, text, least in told:
-        range_ = range_in(text)
+        range_ = parse_range(text)
         if range_ is None:
             yield f"{field}: {text[:50]!r} is not a CIDR; write one such as {_meant(text)}"
         elif range_.num_addresses < least:
@@ -90,21 +92,25 @@ def _meant(text: str) -> str:
 
 
 def _with_each_other(field: str, texts: Iterable[str]) -> Iterator[str]:
-    ranges = [range_ for text in texts if (range_ := range_in(text)) is not None]
+    ranges = [range_ for text in texts if (range_ := parse_range(text)) is not None]
     for at, one in enumerate(ranges):
         for other in ranges[at + 1 :]:
             if overlaps(one, other):
                 yield f"{field}: {one} overlaps {other}; keep ranges apart"
 
 
-def _taken(network: Network, snapshot: Snapshot, *, of_all: bool) -> Iterator[tuple[str, str]]:
+def _taken(
+    network: Network, snapshot: Snapshot, *, include_newer: bool
+) -> Iterator[tuple[str, str]]:
     """Ranges that are others': the cluster's own, and those of other networks."""
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF not in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
                 yield f"the cluster (ServiceCIDR {cidr.metadata.name})", text
     for other in snapshot.all(snapshot.local, Network):
-        if other.metadata.name != network.metadata.name and (of_all or _age(other) < _age(network)):
+        if other.metadata.name != network.metadata.name and (
+            include_newer or _age(other) < _age(network)
+        ):
             for text in other.spec.service.cidrs:
                 yield f"network {other.metadata.name}", text
 

@@ -17,7 +17,9 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     )
 
 
-def both(one: LabelSelector, requirements: Sequence[LabelRequirement]) -> LabelSelector:
+def with_requirements(
+    one: LabelSelector, requirements: Sequence[LabelRequirement]
+) -> LabelSelector:
     """The selector of what one selects and also fulfils requirements."""
     return LabelSelector(
         match_labels=one.match_labels,

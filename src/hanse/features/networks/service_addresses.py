@@ -4,21 +4,21 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from hanse.features.networks.address_pools import Pool, PoolSlot
 from hanse.features.networks.addresses import (
-    CLUSTER_RANGE,
-    address_in,
+    DEFAULT_SERVICE_CIDR,
     cluster_ranges,
-    is_an_edge,
-    is_inside,
-    kept_addresses,
-    ranges_of,
-    static_part,
+    is_in_ranges,
+    is_network_or_broadcast,
+    parse_address,
+    reserved_addresses,
+    service_ranges,
+    static_band_size,
 )
-from hanse.features.networks.admission import Missing, Placed, Refused
+from hanse.features.networks.admission import NetworkMembership, ReadRequired, RequestDenied
+from hanse.features.networks.lookups import ipam_mode
 from hanse.features.networks.names import RANGE_OF
-from hanse.features.networks.pools import Pool, Slot
-from hanse.features.networks.ranges import Range, range_in
-from hanse.features.networks.sight import ipam_of
+from hanse.features.networks.ranges import Range, parse_range
 from hanse.model.facts import Answer, Fact
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.objects import ClusterId, Wire
@@ -29,18 +29,18 @@ from hanse.model.verdict import Ask, Review
 FAMILIES = {4: "IPv4", 6: "IPv6"}
 
 
-class OwnSlot(Fact, frozen=True):
+class AssignedSlot(Fact, frozen=True):
     """Which residue of every pool this replica gives addresses out of."""
 
     cluster: ClusterId
-    slot: Slot
+    slot: PoolSlot
 
     @property
     def key(self) -> ClusterId:
         return self.cluster
 
 
-class Wanted(Struct, frozen=True):
+class AddressRequest(Struct, frozen=True):
     """What a Service asks for: addresses by family, in order."""
 
     versions: tuple[int, ...]
@@ -56,12 +56,14 @@ class ServiceAddresses:
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
 
-    def of_tenant(self, review: Review, at: Placed, snapshot: Snapshot) -> Wire:
+    def allocate_for_tenant(
+        self, review: Review, at: NetworkMembership, snapshot: Snapshot
+    ) -> Wire:
         """The part of a Service's spec that gives it an address of its network."""
         spec: Wire = review.object.get("spec") or {}
-        if has_no_address(spec):
+        if is_addressless(spec):
             return {}
-        match ipam_of(at.network):
+        match ipam_mode(at.network):
             case "External":
                 return self._from_provider(review, at, snapshot)
             case "Arktos":
@@ -69,26 +71,28 @@ class ServiceAddresses:
             case _:
                 return self._from_cluster(review, spec, snapshot)
 
-    def of_others(self, review: Review, snapshot: Snapshot) -> Wire:
+    def allocate_for_cluster(self, review: Review, snapshot: Snapshot) -> Wire:
         """The part of a Service's spec that gives it an address which is no network's."""
         spec: Wire = review.object.get("spec") or {}
-        return {} if has_no_address(spec) else self._from_cluster(review, spec, snapshot)
+        return {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
 
-    def _from_network(self, review: Review, spec: Wire, at: Placed, snapshot: Snapshot) -> Wire:
-        ranges = ranges_of(at.network)
-        pool = self._pool(str(at.name), ranges, kept_addresses(at.network))
+    def _from_network(
+        self, review: Review, spec: Wire, at: NetworkMembership, snapshot: Snapshot
+    ) -> Wire:
+        ranges = service_ranges(at.network)
+        pool = self._pool(str(at.name), ranges, reserved_addresses(at.network))
         wanted = _wanted(spec, ranges)
         for text in wanted.given:
-            address = address_in(text)
-            if address is None or not is_inside(address, ranges):
+            address = parse_address(text)
+            if address is None or not is_in_ranges(address, ranges):
                 told = ", ".join(str(r) for r in ranges)
-                raise Refused(
+                raise RequestDenied(
                     f"spec.clusterIP: {text[:50]} is outside of network {at.name} ({told}); "
                     "leave it out, or choose one inside",
                     422,
                 )
-            if str(address) in pool.kept or is_an_edge(address, ranges):
-                raise Refused(
+            if str(address) in pool.kept or is_network_or_broadcast(address, ranges):
+                raise RequestDenied(
                     f"spec.clusterIP: {text} is kept for network {at.name} itself; choose another",
                     422,
                 )
@@ -101,25 +105,25 @@ class ServiceAddresses:
         own = cluster_ranges(snapshot)
         wanted = _wanted(spec, own)
         for text in wanted.given:
-            address = address_in(text)
+            address = parse_address(text)
             whose = next(
-                (n for n, r in _others(snapshot) if address and is_inside(address, (r,))), ""
+                (n for n, r in _others(snapshot) if address and is_in_ranges(address, (r,))), ""
             )
             if whose:
-                raise Refused(
+                raise RequestDenied(
                     f"spec.clusterIP: {text[:50]} is in a range of network {whose}; "
                     "leave it out, or choose another",
                     422,
                 )
         if wanted.given or not own or next(_others(snapshot), None) is None:
             return {}
-        pool = self._pool(CLUSTER_RANGE, own, frozenset(), lowest=static_part(own[0]))
+        pool = self._pool(DEFAULT_SERVICE_CIDR, own, frozenset(), lowest=static_band_size(own[0]))
         return self._taken(review, pool, wanted, "the cluster's own range", snapshot)
 
     def _taken(
-        self, review: Review, pool: Pool, wanted: Wanted, whose: str, snapshot: Snapshot
+        self, review: Review, pool: Pool, wanted: AddressRequest, whose: str, snapshot: Snapshot
     ) -> Wire:
-        slot = snapshot.fact(OwnSlot, snapshot.local)
+        slot = snapshot.fact(AssignedSlot, snapshot.local)
 
         def is_used(address: str) -> bool:
             return snapshot.get(snapshot.local, IPAddress, address) is not None
@@ -127,18 +131,18 @@ class ServiceAddresses:
         taken: list[str] = []
         for version in wanted.versions:
             address = pool.take(
-                slot.slot if slot is not None else Slot(),
+                slot.slot if slot is not None else PoolSlot(),
                 version,
                 is_used,
                 snapshot.now,
-                promise=not review.dry_run,
+                reserve=not review.dry_run,
             )
             if address is None:
-                raise Refused(_exhausted(version, pool, whose), 507)
+                raise RequestDenied(_exhausted(version, pool, whose), 507)
             taken.append(address)
         return _given(review.object.get("spec") or {}, taken, wanted)
 
-    def _from_provider(self, review: Review, at: Placed, snapshot: Snapshot) -> Wire:
+    def _from_provider(self, review: Review, at: NetworkMembership, snapshot: Snapshot) -> Wire:
         """An address by a provider's word, asked for now: a headless Service gets none later."""
         spec: Wire = review.object.get("spec") or {}
         asked = str(spec.get("clusterIP") or "")
@@ -155,11 +159,11 @@ class ServiceAddresses:
         )
         answer = snapshot.fact(Answer, call.id)
         if answer is None:
-            raise Missing(Ask(call))
-        address = address_in(str((answer.value or {}).get("address", "")))
+            raise ReadRequired(Ask(call))
+        address = parse_address(str((answer.value or {}).get("address", "")))
         if address is None:
             why = answer.error or "it gave no address"
-            raise Refused(
+            raise RequestDenied(
                 f"provider {at.network.spec.type} did not answer for network {at.name} ({why}); "
                 "try again",
                 503,
@@ -175,12 +179,12 @@ class ServiceAddresses:
         return pool
 
 
-def has_no_address(spec: Wire) -> bool:
+def is_addressless(spec: Wire) -> bool:
     """Whether a Service never has an address of its own."""
     return spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None"
 
 
-def gets_an_address(review: Review) -> bool:
+def needs_address(review: Review) -> bool:
     """Whether a Service is new, or a change makes one that had no address want one."""
     if review.operation == "CREATE":
         return True
@@ -189,7 +193,7 @@ def gets_an_address(review: Review) -> bool:
     return before.get("type") == "ExternalName" and after.get("type") != "ExternalName"
 
 
-def _wanted(spec: Wire, ranges: tuple[Range, ...]) -> Wanted:
+def _wanted(spec: Wire, ranges: tuple[Range, ...]) -> AddressRequest:
     given = [text for text in (spec.get("clusterIPs") or ()) if text]
     if not given and spec.get("clusterIP"):
         given = [str(spec["clusterIP"])]
@@ -200,7 +204,7 @@ def _wanted(spec: Wire, ranges: tuple[Range, ...]) -> Wanted:
         versions = [*versions, 4 if versions[0] == 6 else 6]
     elif spec.get("ipFamilyPolicy") == "PreferDualStack":
         versions = list(dict.fromkeys([*versions, *here]))
-    return Wanted(tuple(versions), tuple(given))
+    return AddressRequest(tuple(versions), tuple(given))
 
 
 def _exhausted(version: int, pool: Pool, whose: str) -> str:
@@ -217,7 +221,7 @@ def _exhausted(version: int, pool: Pool, whose: str) -> str:
     )
 
 
-def _given(spec: Wire, taken: list[str], wanted: Wanted) -> Wire:
+def _given(spec: Wire, taken: list[str], wanted: AddressRequest) -> Wire:
     given: Wire = {"clusterIP": taken[0], "clusterIPs": taken}
     if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(wanted.versions) == 1:
         given["ipFamilyPolicy"] = "SingleStack"  # or a second address would come from anywhere
@@ -229,5 +233,5 @@ def _others(snapshot: Snapshot) -> Iterator[tuple[str, Range]]:
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
-                if (range_ := range_in(text)) is not None:
+                if (range_ := parse_range(text)) is not None:
                     yield cidr.metadata.labels[RANGE_OF], range_

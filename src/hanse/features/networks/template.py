@@ -14,7 +14,7 @@ TENANT_HERE = "{{.}}"
 _OTHER = re.compile(r"\{\{(?!\.\}\}).*?(\}\}|$)", re.DOTALL)
 
 
-class BadTemplate(ValueError):
+class InvalidTemplate(ValueError):
     """A default-network template that no network can be made of; the text says what to change."""
 
 
@@ -23,17 +23,17 @@ def default_network(template: str, tenant: str) -> Network | None:
     if not template.strip():
         return None
     if (other := _OTHER.search(template)) is not None:
-        raise BadTemplate(
+        raise InvalidTemplate(
             f"the default-network template uses {other.group()[:40]!r}; "
             f"{TENANT_HERE} (the tenant's name) is the only substitution"
         )
     told = _document(template.replace(TENANT_HERE, tenant))
     metadata, spec = told.get("metadata") or {}, told.get("spec")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
-        raise BadTemplate("the default-network template needs metadata and spec as objects")
+        raise InvalidTemplate("the default-network template needs metadata and spec as objects")
     short = metadata.get("name")
     if not isinstance(short, str) or not short:
-        raise BadTemplate("the default-network template needs metadata.name, such as default")
+        raise InvalidTemplate("the default-network template needs metadata.name, such as default")
     name = NetworkName(tenant, short.removeprefix(f"{tenant}."))
     wire = {
         "metadata": {"name": str(name), "finalizers": [FINALIZER]},
@@ -42,9 +42,9 @@ def default_network(template: str, tenant: str) -> Network | None:
     try:
         network = msgspec.convert(wire, Network)
     except msgspec.ValidationError as error:
-        raise BadTemplate(f"the default-network template is not a Network: {error}") from None
+        raise InvalidTemplate(f"the default-network template is not a Network: {error}") from None
     if network.spec.type == "vpc" and not network.spec.vpc_id:
-        raise BadTemplate("the default-network template needs spec.vpcID for type vpc")
+        raise InvalidTemplate("the default-network template needs spec.vpcID for type vpc")
     marks = {n: v for n, v in (metadata.get("labels") or {}).items() if isinstance(v, str)}
     meta = Meta(name=str(name), labels=marks, finalizers=(FINALIZER,))
     return Network(metadata=meta, spec=network.spec)
@@ -55,9 +55,9 @@ def _document(text: str) -> dict[str, Any]:
         told = yaml.safe_load(text)  # JSON is YAML
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())[:120]
-        raise BadTemplate(
+        raise InvalidTemplate(
             f"the default-network template is neither JSON nor YAML: {where}"
         ) from None
     if not isinstance(told, dict):
-        raise BadTemplate("the default-network template must be one object")
+        raise InvalidTemplate("the default-network template must be one object")
     return told

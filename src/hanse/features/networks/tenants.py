@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.networks.names import TENANT, home_of, parsed
+from hanse.features.networks.lookups import find_network, tenant_networks
+from hanse.features.networks.names import TENANT, namespace_name, parse_network_name
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.sight import network_at, networks_of
-from hanse.features.networks.template import BadTemplate, default_network
+from hanse.features.networks.template import InvalidTemplate, default_network
 from hanse.model.conditions import condition, merged
 from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
@@ -18,7 +18,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, Wire, ref_of
 from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
-HOMES = ("default", "kube-system")
+SYSTEM_NAMESPACES = ("default", "kube-system")
 
 
 def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
@@ -30,7 +30,7 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     network: Network | None = None
     try:
         network = default_network(options.template, key.name)
-    except BadTemplate as error:
+    except InvalidTemplate as error:
         trouble = str(error)
     spaces = _wanted(tenant, network, snapshot)
     trouble = trouble or "; ".join(_foreign(spaces, key.name, snapshot))
@@ -55,9 +55,9 @@ def _as_it_stands(network: Network, snapshot: Snapshot) -> Network:
 
 def _wanted(tenant: Tenant, network: Network | None, snapshot: Snapshot) -> set[str]:
     name = tenant.metadata.name
-    asked = {home_of(name, short) for short in tenant.spec.namespaces}
-    if network is not None or networks_of(name, snapshot):
-        asked |= {home_of(name, short) for short in HOMES}
+    asked = {namespace_name(name, short) for short in tenant.spec.namespaces}
+    if network is not None or tenant_networks(name, snapshot):
+        asked |= {namespace_name(name, short) for short in SYSTEM_NAMESPACES}
     return asked
 
 
@@ -86,11 +86,16 @@ def _told(
     outcomes = (
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, ref_of(d.object))) for d in desired
     )
-    failed = [o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")]
+    failed = [
+        o.message for o in outcomes if o is not None and o.result in ("Foreign", "RequestDenied")
+    ]
     why = trouble or "; ".join(failed)[:4000]
     ready = condition("Ready", not why, "Invalid" if why else "Ready", why)
     conditions = merged(tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation)
-    known = network is not None and network_at(parsed(network.metadata.name), snapshot) is not None
+    known = (
+        network is not None
+        and find_network(parse_network_name(network.metadata.name), snapshot) is not None
+    )
     status: Wire = {
         "defaultNetwork": network.metadata.name if network is not None and known else None,
         "conditions": msgspec.to_builtins(conditions),

@@ -2,18 +2,18 @@
 
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hook_guards import (
-    KeptHook,
     LabelsHook,
+    ManagedObjectsHook,
     NamespacesHook,
     NetworksHook,
     PeeringsHook,
     TemplatesHook,
 )
-from hanse.features.networks.hook_pods import PodsHook
-from hanse.features.networks.hook_policies import PoliciesHook
-from hanse.features.networks.hook_services import AddressesHook, ServicesHook
 from hanse.features.networks.hook_slices import SlicesHook
+from hanse.features.networks.pod_webhooks import PodsHook
+from hanse.features.networks.policy_webhooks import PoliciesHook
 from hanse.features.networks.service_addresses import ServiceAddresses
+from hanse.features.networks.service_webhooks import ClusterServicesHook, ServicesHook
 from hanse.model.verdict import Hook
 
 
@@ -23,10 +23,10 @@ def network_hooks(feature: Networks) -> tuple[Hook, ...]:
     return (
         PodsHook(feature),
         ServicesHook(feature, addresses),
-        AddressesHook(addresses),
+        ClusterServicesHook(addresses),
         SlicesHook(feature),
         LabelsHook(feature),
-        KeptHook(feature),
+        ManagedObjectsHook(feature),
         TemplatesHook(feature),
         NamespacesHook(feature),
         NetworksHook(feature),

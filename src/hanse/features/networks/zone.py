@@ -16,7 +16,7 @@ from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 SERVICE, POD = "service", "pod"
 VERSION = Key("version")
-SLICES = Index(
+SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "dns-network-slices",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get(KUBE_SERVICE, '')}"],
@@ -27,7 +27,7 @@ def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
     """What has to be seen for the names of some networks; by itself: of all."""
     return (
         Watch(Role.LOCAL, Service, namespace, labels),
-        Watch(Role.LOCAL, EndpointSlice, namespace, labels, (SLICES,)),
+        Watch(Role.LOCAL, EndpointSlice, namespace, labels, (SLICES_BY_SERVICE,)),
         Watch(Role.LOCAL, Pod, namespace, labels),
     )
 
@@ -113,7 +113,7 @@ class NetworkZone:
             place = f"{meta.namespace}/{meta.name}"
             slices = [
                 piece
-                for piece in snapshot.by(snapshot.local, SLICES, place)
+                for piece in snapshot.by(snapshot.local, SLICES_BY_SERVICE, place)
                 if self._is_ours(piece)
             ]
             yield from nodes_of(name, service, slices, self.view.ttl)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from hanse.features.networks.lookups import PODS_BY_NETWORK, SERVICES_BY_NETWORK
 from hanse.features.networks.matrix import matrix
-from hanse.features.networks.names import NETWORK, TENANT, parsed
-from hanse.features.networks.ranges import range_in, usable
-from hanse.features.networks.sight import PODS, SERVICES
+from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
+from hanse.features.networks.ranges import parse_range, usable_addresses
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
@@ -49,9 +49,9 @@ class Networks:
         if network is None:
             return None
         spec, status = network.spec, network.status
-        services = sum(1 for _ in sights.by(where, SERVICES, name))
-        pods = sum(1 for _ in sights.by(where, PODS, name))
-        size = sum(usable(r) for cidr in spec.service.cidrs if (r := range_in(cidr)))
+        services = sum(1 for _ in sights.by(where, SERVICES_BY_NETWORK, name))
+        pods = sum(1 for _ in sights.by(where, PODS_BY_NETWORK, name))
+        size = sum(usable_addresses(r) for cidr in spec.service.cidrs if (r := parse_range(cidr)))
         used = round(100 * services / size) if size else 0
         return FeatureShown(
             namespace=where,
@@ -112,7 +112,7 @@ class Reach:
             sights.all(key, Namespace),
             (),
             list(sights.all(key, NetworkPolicy)),
-            [parsed(name) for name in networks[:MOST]],
+            [parse_network_name(name) for name in networks[:MOST]],
         )
         return MatrixShown(
             cluster=key,

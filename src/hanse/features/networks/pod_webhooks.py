@@ -1,19 +1,19 @@
 """Pods of tenants, as they are admitted: their network, its DNS, and the wait for a port."""
 
 from hanse.features.networks.admission import (
-    IN_TENANTS,
-    Placed,
-    Refused,
+    TENANT_NAMESPACES,
+    NetworkMembership,
+    RequestDenied,
     annotations_of,
+    evaluate,
     is_trusted,
-    judged,
     labels_of,
-    placed,
+    resolve_network,
 )
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.life import dns_ip
+from hanse.features.networks.interfaces import InvalidInterface
+from hanse.features.networks.lifecycle import dns_ip
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
-from hanse.features.networks.nic import BadNic
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Review, Verdict
@@ -28,14 +28,16 @@ class PodsHook:
 
     name = "networks-pods"
     asks = (
-        Asks(("",), ("pods",), ("CREATE",), namespaces=IN_TENANTS, required=True, changes=True),
+        Asks(
+            ("",), ("pods",), ("CREATE",), namespaces=TENANT_NAMESPACES, required=True, changes=True
+        ),
     )
 
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
-        return judged(self._admitted, review, snapshot)
+        return evaluate(self._admitted, review, snapshot)
 
     def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         pod = review.object
@@ -44,14 +46,14 @@ class PodsHook:
             return Allow()
         labels, trusted = labels_of(pod), is_trusted(review, self._feature.options)
         if CNI_ARGS in annotations_of(pod) and not trusted:
-            raise Refused(
+            raise RequestDenied(
                 f"metadata.annotations[{CNI_ARGS}]: the network's provider sets it; remove it"
             )
-        at = placed(labels, review.namespace, snapshot, "metadata.labels")
+        at = resolve_network(labels, review.namespace, snapshot, "metadata.labels")
         if at.network.metadata.deletion_timestamp is not None:
-            raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+            raise RequestDenied(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
         if labels.get(DNS) and not trusted:
-            raise Refused(f"metadata.labels[{DNS}]: it marks a network's DNS; remove it")
+            raise RequestDenied(f"metadata.labels[{DNS}]: it marks a network's DNS; remove it")
         change: Wire = {
             "metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}},
         }
@@ -59,13 +61,15 @@ class PodsHook:
         _merge(change, self._gated(pod, at, snapshot))
         return Allow(change)
 
-    def _resolver(self, spec: Wire, at: Placed, namespace: str, snapshot: Snapshot) -> Wire:
+    def _resolver(
+        self, spec: Wire, at: NetworkMembership, namespace: str, snapshot: Snapshot
+    ) -> Wire:
         """The resolver settings of a pod that asks for the cluster's."""
         if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
             return {}
         address = at.network.status.dns_service_ip or dns_ip(at.network, snapshot)
         if not address:
-            raise Refused(f"network {at.name} has no DNS address yet; try again", 503)
+            raise RequestDenied(f"network {at.name} has no DNS address yet; try again", 503)
         domain = self._feature.options.domain
         own: Wire = spec.get("dnsConfig") or {}
         searches = [f"{namespace}.svc.{domain}", f"svc.{domain}", domain]
@@ -81,15 +85,15 @@ class PodsHook:
             },
         }
 
-    def _gated(self, pod: Wire, at: Placed, snapshot: Snapshot) -> Wire:
+    def _gated(self, pod: Wire, at: NetworkMembership, snapshot: Snapshot) -> Wire:
         """The wait for a port, where the provider has any."""
         provider = self._feature.provider_of(at.network)
         if not provider.has_ports:
             return {}
         try:
             provider.check(at.network, annotations_of(pod), snapshot)
-        except BadNic as bad:
-            raise Refused(str(bad), 422) from None
+        except InvalidInterface as bad:
+            raise RequestDenied(str(bad), 422) from None
         spec: Wire = pod.get("spec") or {}
         marked: Wire = {"metadata": {"annotations": {READINESS: "false"}}}
         if spec.get("nodeName"):

@@ -15,7 +15,7 @@ from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.networking import IPBlock, NetworkPolicy, PolicyPeer, PolicyPort
 
 
-class Spot(Struct, frozen=True):
+class TrafficEndpoint(Struct, frozen=True):
     """One end of a connection: a pod, or an address outside where there is no namespace."""
 
     name: str
@@ -31,35 +31,52 @@ class Spot(Struct, frozen=True):
         return bool(self.namespace)
 
 
-class Knock(Struct, frozen=True):
+class TrafficPort(Struct, frozen=True):
     """What is tried: a port of the other end, by protocol."""
 
     port: int
     protocol: Protocol = "TCP"
 
 
-def can_reach(source: Spot, target: Spot, knock: Knock, policies: Sequence[NetworkPolicy]) -> bool:
+def can_reach(
+    source: TrafficEndpoint,
+    target: TrafficEndpoint,
+    traffic_port: TrafficPort,
+    policies: Sequence[NetworkPolicy],
+) -> bool:
     """Whether policies let a connection through; replies to it always pass."""
-    return _may_send(source, target, knock, policies) and _may_take(source, target, knock, policies)
+    return _may_send(source, target, traffic_port, policies) and _may_take(
+        source, target, traffic_port, policies
+    )
 
 
-def _may_send(source: Spot, target: Spot, knock: Knock, policies: Iterable[NetworkPolicy]) -> bool:
+def _may_send(
+    source: TrafficEndpoint,
+    target: TrafficEndpoint,
+    traffic_port: TrafficPort,
+    policies: Iterable[NetworkPolicy],
+) -> bool:
     if not source.is_pod:
         return True
     chosen = [p for p in policies if _selected(p, source) and "Egress" in _types(p)]
     return not chosen or any(
-        _peers_match(rule.to, p, target) and _ports_match(rule.ports, target, knock)
+        _peers_match(rule.to, p, target) and _ports_match(rule.ports, target, traffic_port)
         for p in chosen
         for rule in p.spec.egress or ()
     )
 
 
-def _may_take(source: Spot, target: Spot, knock: Knock, policies: Iterable[NetworkPolicy]) -> bool:
+def _may_take(
+    source: TrafficEndpoint,
+    target: TrafficEndpoint,
+    traffic_port: TrafficPort,
+    policies: Iterable[NetworkPolicy],
+) -> bool:
     if not target.is_pod:
         return True
     chosen = [p for p in policies if _selected(p, target) and "Ingress" in _types(p)]
     return not chosen or any(
-        _peers_match(rule.from_, p, source) and _ports_match(rule.ports, target, knock)
+        _peers_match(rule.from_, p, source) and _ports_match(rule.ports, target, traffic_port)
         for p in chosen
         for rule in p.spec.ingress or ()
     )
@@ -73,18 +90,18 @@ def _types(policy: NetworkPolicy) -> frozenset[str]:
     return frozenset(("Ingress", "Egress") if policy.spec.egress else ("Ingress",))
 
 
-def _selected(policy: NetworkPolicy, spot: Spot) -> bool:
+def _selected(policy: NetworkPolicy, spot: TrafficEndpoint) -> bool:
     return policy.metadata.namespace == spot.namespace and selects(
         policy.spec.pod_selector, spot.labels
     )
 
 
-def _peers_match(peers: Sequence[PolicyPeer], policy: NetworkPolicy, spot: Spot) -> bool:
+def _peers_match(peers: Sequence[PolicyPeer], policy: NetworkPolicy, spot: TrafficEndpoint) -> bool:
     """Any peer will do; no peers at all is everybody."""
     return not peers or any(_peer_matches(peer, policy, spot) for peer in peers)
 
 
-def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, spot: Spot) -> bool:
+def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, spot: TrafficEndpoint) -> bool:
     if peer.ip_block is not None:
         return any(_in_block(peer.ip_block, address) for address in spot.addresses)
     if not spot.is_pod:
@@ -106,18 +123,20 @@ def _in_block(block: IPBlock, address: str) -> bool:
     return has(block.cidr) and not any(has(hole) for hole in block.except_)
 
 
-def _ports_match(ports: Sequence[PolicyPort], target: Spot, knock: Knock) -> bool:
+def _ports_match(
+    ports: Sequence[PolicyPort], target: TrafficEndpoint, traffic_port: TrafficPort
+) -> bool:
     """Any port will do; no ports at all is every port of every protocol."""
-    return not ports or any(_port_matches(port, target, knock) for port in ports)
+    return not ports or any(_port_matches(port, target, traffic_port) for port in ports)
 
 
-def _port_matches(port: PolicyPort, target: Spot, knock: Knock) -> bool:
-    if port.protocol != knock.protocol:
+def _port_matches(port: PolicyPort, target: TrafficEndpoint, traffic_port: TrafficPort) -> bool:
+    if port.protocol != traffic_port.protocol:
         return False
     match port.port:
         case None:
             return True
         case str(name):
-            return target.ports.get((name, port.protocol)) == knock.port
+            return target.ports.get((name, port.protocol)) == traffic_port.port
         case first:
-            return first <= knock.port <= (port.end_port or first)
+            return first <= traffic_port.port <= (port.end_port or first)

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hanse.features.networks.admission import (
-    IN_TENANTS,
+    TENANT_NAMESPACES,
+    evaluate,
     is_trusted,
-    judged,
-    tenant_here,
+    read_tenant,
 )
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.lookups import namespace_tenant
 from hanse.features.networks.names import NAMESPACE_NAME, TENANT
-from hanse.features.networks.sight import tenant_of
 from hanse.model.kinds.networking import LabelSelector, NetworkPolicy, PolicyPeer
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
@@ -27,7 +27,7 @@ class PoliciesHook:
             ("networking.k8s.io",),
             ("networkpolicies",),
             ("CREATE", "UPDATE"),
-            namespaces=IN_TENANTS,
+            namespaces=TENANT_NAMESPACES,
         ),
     )
 
@@ -37,7 +37,7 @@ class PoliciesHook:
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if is_trusted(review, self._feature.options):
             return Allow()
-        return judged(_admitted, review, snapshot)
+        return evaluate(_admitted, review, snapshot)
 
 
 def _admitted(review: Review, snapshot: Snapshot) -> Verdict:
@@ -45,7 +45,7 @@ def _admitted(review: Review, snapshot: Snapshot) -> Verdict:
         policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
     except msgspec.ValidationError as error:
         return Deny(f"it is not a NetworkPolicy: {error}", 422)
-    faults = list(_openings(policy, tenant_here(review.namespace, snapshot), snapshot))
+    faults = list(_openings(policy, read_tenant(review.namespace, snapshot), snapshot))
     if faults:
         return Deny("; ".join(faults))
     return Allow(warnings=tuple(_doubts(policy)))
@@ -87,7 +87,7 @@ def _stays(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
             return True
         if rule.key == NAMESPACE_NAME:
             named.append(rule.values)
-    return any(all(tenant_of(name, snapshot) == tenant for name in names) for names in named)
+    return any(all(namespace_tenant(name, snapshot) == tenant for name in names) for names in named)
 
 
 def _doubts(policy: NetworkPolicy) -> Iterator[str]:

@@ -15,15 +15,15 @@ from msgspec import Struct
 from hanse.features.networks.ranges import Range
 from hanse.model.naming import SLOT_LEASES
 
-RESERVED_FOR = timedelta(seconds=30)
-LOOK_AGAIN = timedelta(seconds=5)
+RESERVATION_TTL = timedelta(seconds=30)
+RESCAN_INTERVAL = timedelta(seconds=5)
 """How often an exhausted pool is searched from its beginning for what was given back."""
 
 SLOTS = len(SLOT_LEASES)
 """Residues of a pool; more replicas than that share them."""
 
 
-class Slot(Struct, frozen=True):
+class PoolSlot(Struct, frozen=True):
     """Which residue of every pool is this replica's own, among how many."""
 
     number: int = 0
@@ -61,7 +61,7 @@ class _Cursor:
             address = self._back.popleft()
             if is_free(address):
                 return address
-        if self._searched is None or now - self._searched >= LOOK_AGAIN:
+        if self._searched is None or now - self._searched >= RESCAN_INTERVAL:
             self._searched, self._next = now, self._first
             return self.take(is_free, now) if self._first < self._last else None
         return None
@@ -85,15 +85,15 @@ class Pool:
         self.kept = kept
         self._lowest = lowest
         self._promised: dict[str, tuple[datetime, _Cursor | None]] = {}
-        self._cursors: dict[tuple[int, Slot, int], _Cursor] = {}
+        self._cursors: dict[tuple[int, PoolSlot, int], _Cursor] = {}
 
     @property
-    def promised(self) -> frozenset[str]:
+    def reserved(self) -> frozenset[str]:
         """What is promised and not known to be used yet."""
         return frozenset(self._promised)
 
     def take(
-        self, slot: Slot, version: int, is_used: IsUsed, now: datetime, *, promise: bool = True
+        self, slot: PoolSlot, version: int, is_used: IsUsed, now: datetime, *, reserve: bool = True
     ) -> str | None:
         """A free address of a family, from our own residue if it has one; None where all are used.
 
@@ -115,22 +115,22 @@ class Pool:
                 address = cursor.take(is_free, now)
                 if address is None:
                     continue
-                if promise:
-                    self._promised[address] = (now + RESERVED_FOR, cursor)
+                if reserve:
+                    self._promised[address] = (now + RESERVATION_TTL, cursor)
                 else:
                     cursor.give_back(address)
                 return address
         return None
 
-    def promise(self, address: str, now: datetime) -> bool:
+    def reserve(self, address: str, now: datetime) -> bool:
         """Promise an address that somebody asks for by itself; whether it was free to promise."""
         self._expire(now)
         if address in self._promised:
             return False
-        self._promised[address] = (now + RESERVED_FOR, None)
+        self._promised[address] = (now + RESERVATION_TTL, None)
         return True
 
-    def _cursor(self, at: int, slot: Slot, residue: int) -> _Cursor:
+    def _cursor(self, at: int, slot: PoolSlot, residue: int) -> _Cursor:
         key = (at, slot, residue)
         if key not in self._cursors:
             lowest = self._lowest if self.ranges[at].num_addresses > 2 * self._lowest else 1

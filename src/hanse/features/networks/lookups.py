@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from hanse.features.networks.names import DEFAULT, NETWORK, READINESS, TENANT, NetworkName, parsed
+from hanse.features.networks.names import (
+    DEFAULT,
+    NETWORK,
+    READINESS,
+    TENANT,
+    NetworkName,
+    parse_network_name,
+)
 from hanse.model.facts import KindServed
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
@@ -26,22 +33,24 @@ def _tenant(obj: Object) -> Iterator[str]:
         yield tenant
 
 
-PODS = Index(Pod, "networks-pods", _labelled)
-WAITING = Index(
+PODS_BY_NETWORK = Index(Pod, "networks-pods", _labelled)
+WAITING_PODS_BY_NETWORK = Index(
     Pod, "networks-waiting", lambda p: _labelled(p) if READINESS in p.metadata.annotations else ()
 )
-POD_ADDRESSES = Index(
+PODS_BY_ADDRESS = Index(
     Pod, "networks-pod-addresses", lambda p: [one.ip for one in p.status.pod_ips if one.ip]
 )
-SERVICES = Index(Service, "networks-services", _labelled)
-NAMESPACES = Index(Namespace, "networks-namespaces", _tenant)
-NETWORKS = Index(Network, "networks-networks", lambda n: [parsed(n.metadata.name).tenant])
-SLICES = Index(
+SERVICES_BY_NETWORK = Index(Service, "networks-services", _labelled)
+NAMESPACES_BY_TENANT = Index(Namespace, "networks-namespaces", _tenant)
+NETWORKS_BY_TENANT = Index(
+    Network, "networks-networks", lambda n: [parse_network_name(n.metadata.name).tenant]
+)
+SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "networks-slices",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get('kubernetes.io/service-name', '')}"],
 )
-PEERINGS = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.peer])
+PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.peer])
 ADDRESSES_OF = Index(
     IPAddress,
     "networks-addresses",
@@ -49,36 +58,40 @@ ADDRESSES_OF = Index(
 )
 
 
-def tenant_of(namespace: str, snapshot: Snapshot) -> str:
+def namespace_tenant(namespace: str, snapshot: Snapshot) -> str:
     """Whose a namespace is; empty where it is no tenant's."""
     found = snapshot.get(snapshot.local, Namespace, namespace)
     return found.metadata.labels.get(TENANT, "") if found is not None else ""
 
 
-def network_of(labels: dict[str, str], tenant: str) -> NetworkName:
+def labelled_network(labels: dict[str, str], tenant: str) -> NetworkName:
     """The network of what has these labels in a tenant's namespace."""
     return NetworkName(tenant, labels.get(NETWORK) or DEFAULT)
 
 
-def namespaces_of(tenant: str, snapshot: Snapshot) -> list[Namespace]:
+def tenant_namespaces(tenant: str, snapshot: Snapshot) -> list[Namespace]:
     """A tenant's namespaces that take objects, by name."""
-    found = snapshot.by(snapshot.local, NAMESPACES, tenant)
+    found = snapshot.by(snapshot.local, NAMESPACES_BY_TENANT, tenant)
     return sorted((n for n in found if not n.terminating), key=lambda n: n.metadata.name)
 
 
-def networks_of(tenant: str, snapshot: Snapshot) -> list[Network]:
+def tenant_networks(tenant: str, snapshot: Snapshot) -> list[Network]:
     """A tenant's networks, by name."""
-    found = (n for n in snapshot.by(snapshot.local, NETWORKS, tenant) if n.spec.tenant == tenant)
+    found = (
+        n
+        for n in snapshot.by(snapshot.local, NETWORKS_BY_TENANT, tenant)
+        if n.spec.tenant == tenant
+    )
     return sorted(found, key=lambda n: n.metadata.name)
 
 
-def network_at(name: NetworkName, snapshot: Snapshot) -> Network | None:
+def find_network(name: NetworkName, snapshot: Snapshot) -> Network | None:
     """The network of that name, if its tenant has it."""
     found = snapshot.get(snapshot.local, Network, str(name))
     return found if found is not None and found.spec.tenant == name.tenant else None
 
 
-def ipam_of(network: Network) -> IPAM:
+def ipam_mode(network: Network) -> IPAM:
     """Who gives out the addresses of a network's Services."""
     service = network.spec.service
     return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
@@ -95,7 +108,7 @@ def _path(object_: Object) -> str:
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
-def named(objects: Iterable[Object], most: int = 3) -> str:
+def summarize_objects(objects: Iterable[Object], most: int = 3) -> str:
     """A few objects by name, and how many more there are."""
     several = sorted(f"{type(o).kind.name} {_path(o)}" for o in objects)
     more = len(several) - most

@@ -5,13 +5,17 @@ from ipaddress import ip_network
 
 import msgspec
 
-from hanse.features.networks.addresses import address_in, gateway_of, is_an_edge
+from hanse.features.networks.addresses import (
+    gateway_address,
+    is_network_or_broadcast,
+    parse_address,
+)
 from hanse.features.networks.names import NIC
-from hanse.features.networks.ranges import Range, range_in
+from hanse.features.networks.ranges import Range, parse_range
 from hanse.model.kinds.networks import Network, Subnet
 
 
-class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class InterfaceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The interface that a pod asks for; all of it is optional."""
 
     name: str = ""
@@ -25,78 +29,80 @@ DEFAULT_SUBNET = Subnet(name="default", cidr="10.0.0.0/16")
 """What a network has that names no subnets."""
 
 
-class BadNic(ValueError):
+class InvalidInterface(ValueError):
     """An interface that cannot be had; the text names the annotation and the remedy."""
 
 
-def nic_of(annotations: dict[str, str]) -> Nic:
-    """The interface asked for; raises `BadNic` where it is not one."""
+def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
+    """The interface asked for; raises `InvalidInterface` where it is not one."""
     text = annotations.get(NIC)
     if text is None:
-        return Nic()
+        return InterfaceRequest()
     try:
-        nic = msgspec.json.decode(text, type=Nic)
+        nic = msgspec.json.decode(text, type=InterfaceRequest)
     except msgspec.DecodeError as error:
-        raise BadNic(
+        raise InvalidInterface(
             f"metadata.annotations[{NIC}]: {error}; "
             'write JSON such as {"name": "eth0", "subnet": "front", "ip": "10.0.0.5"}'
         ) from None
     if nic.name and _INTERFACE.fullmatch(nic.name) is None:
-        raise BadNic(
+        raise InvalidInterface(
             f"metadata.annotations[{NIC}]: name {nic.name[:50]!r} is no name of an interface; "
             "write up to 15 letters, digits and any of -_. such as eth0"
         )
-    if nic.ip and address_in(nic.ip) is None:
-        raise BadNic(f"metadata.annotations[{NIC}]: ip {nic.ip[:50]!r} is not an address")
+    if nic.ip and parse_address(nic.ip) is None:
+        raise InvalidInterface(f"metadata.annotations[{NIC}]: ip {nic.ip[:50]!r} is not an address")
     return nic
 
 
-def subnets_of(network: Network, nic: Nic) -> tuple[Subnet, ...]:
-    """The subnets that an interface may be in; raises `BadNic` where there are none."""
+def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, ...]:
+    """The subnets that an interface may be in; raises `InvalidInterface` where there are none."""
     subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
     told = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
     if nic.subnet:
         subnets = tuple(s for s in subnets if nic.subnet == s.name or _is_in(nic.subnet, s.cidr))
         if not subnets:
-            raise BadNic(
+            raise InvalidInterface(
                 f"metadata.annotations[{NIC}]: network {network.metadata.name} has no subnet "
                 f"{nic.subnet[:50]}; it has {told}"
             )
-    address = address_in(nic.ip) if nic.ip else None
+    address = parse_address(nic.ip) if nic.ip else None
     if address is not None:
         subnets = tuple(
             s
             for s in subnets
-            if (r := part_of(s, nic)) is not None and r.version == address.version and address in r
+            if (r := requested_range(s, nic)) is not None
+            and r.version == address.version
+            and address in r
         )
         if not subnets:
             where = f"subnet {nic.subnet}" if nic.subnet else f"the subnets {told}"
-            raise BadNic(
+            raise InvalidInterface(
                 f"metadata.annotations[{NIC}]: ip {nic.ip} is outside of {where}; choose one inside"
             )
         _refuse_edges(nic, subnets[0])
     return subnets
 
 
-def part_of(subnet: Subnet, nic: Nic) -> Range | None:
+def requested_range(subnet: Subnet, nic: InterfaceRequest) -> Range | None:
     """The part of a subnet that an interface is asked for in: all of it, or a range inside."""
-    return range_in(nic.subnet if _is_in(nic.subnet, subnet.cidr) else subnet.cidr)
+    return parse_range(nic.subnet if _is_in(nic.subnet, subnet.cidr) else subnet.cidr)
 
 
-def refuse_gateway(nic: Nic, subnet: Subnet) -> None:
-    """Raises `BadNic` where an interface asks for the address by which all leave its subnet."""
-    range_ = range_in(subnet.cidr)
-    if nic.ip and range_ is not None and address_in(nic.ip) == gateway_of(range_):
-        raise BadNic(
+def reject_gateway(nic: InterfaceRequest, subnet: Subnet) -> None:
+    """Raises `InvalidInterface` where an interface asks for the address by which all leave its subnet."""
+    range_ = parse_range(subnet.cidr)
+    if nic.ip and range_ is not None and parse_address(nic.ip) == gateway_address(range_):
+        raise InvalidInterface(
             f"metadata.annotations[{NIC}]: ip {nic.ip} is the gateway of subnet {subnet.name} "
             f"({subnet.cidr}); choose another"
         )
 
 
-def _refuse_edges(nic: Nic, subnet: Subnet) -> None:
-    address, range_ = address_in(nic.ip), range_in(subnet.cidr)
-    if address is not None and range_ is not None and is_an_edge(address, (range_,)):
-        raise BadNic(
+def _refuse_edges(nic: InterfaceRequest, subnet: Subnet) -> None:
+    address, range_ = parse_address(nic.ip), parse_range(subnet.cidr)
+    if address is not None and range_ is not None and is_network_or_broadcast(address, (range_,)):
+        raise InvalidInterface(
             f"metadata.annotations[{NIC}]: ip {nic.ip} is the address of subnet {subnet.name} "
             f"({subnet.cidr}) itself, or that of all its hosts; choose another"
         )
@@ -104,7 +110,7 @@ def _refuse_edges(nic: Nic, subnet: Subnet) -> None:
 
 def _is_in(text: str, cidr: str) -> bool:
     """Whether a range that is written out is a subnet's, or a part of it."""
-    own = range_in(cidr)
+    own = parse_range(cidr)
     try:
         asked = ip_network(text)
     except ValueError:
@@ -112,7 +118,7 @@ def _is_in(text: str, cidr: str) -> bool:
     return own is not None and own.version == asked.version and asked.subnet_of(own)  # type: ignore[arg-type]  # of one version
 
 
-def parse_args(text: str) -> dict[str, str]:
+def parse_cni_args(text: str) -> dict[str, str]:
     """The pairs of a cni-args annotation; raises ValueError where it is none."""
     pairs: dict[str, str] = {}
     for part in text.split(";") if text else ():
@@ -123,7 +129,7 @@ def parse_args(text: str) -> dict[str, str]:
     return pairs
 
 
-def cni_args(pairs: dict[str, str]) -> str:
+def format_cni_args(pairs: dict[str, str]) -> str:
     """Pairs as CNI_ARGS has them; raises ValueError for what cannot be written so."""
     for key, value in pairs.items():
         if not (key.isalnum() and key.isascii()) or set(value) & {";", "="}:

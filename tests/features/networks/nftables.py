@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
 from hanse.model.kinds.networking import NetworkPolicy
 
 TABLE = "hanse"
 
 
 def ruleset(
-    spots: Sequence[Spot], policies: Sequence[NetworkPolicy], knocks: Sequence[Knock]
+    endpoint_groups: Sequence[TrafficEndpoint],
+    policies: Sequence[NetworkPolicy],
+    knocks: Sequence[TrafficPort],
 ) -> str:
     """Rules for the machine between pods: all is dropped but what the policies allow."""
     lines = [
@@ -17,7 +19,7 @@ def ruleset(
         "  chain forward {",
         "    type filter hook forward priority 0; policy drop;",
         "    ct state established,related accept",
-        *(f"    {line}" for line in _allowed(spots, policies, knocks)),
+        *(f"    {line}" for line in _allowed(endpoint_groups, policies, knocks)),
         "  }",
         "}",
     ]
@@ -25,19 +27,23 @@ def ruleset(
 
 
 def _allowed(
-    spots: Sequence[Spot], policies: Sequence[NetworkPolicy], knocks: Sequence[Knock]
+    endpoint_groups: Sequence[TrafficEndpoint],
+    policies: Sequence[NetworkPolicy],
+    knocks: Sequence[TrafficPort],
 ) -> Iterator[str]:
-    for source in spots:
-        for target in spots:
-            for knock in knocks:
-                if source is not target and can_reach(source, target, knock, policies):
-                    yield from _rules(source, target, knock)
+    for source in endpoint_groups:
+        for target in endpoint_groups:
+            for traffic_port in knocks:
+                if source is not target and can_reach(source, target, traffic_port, policies):
+                    yield from _rules(source, target, traffic_port)
 
 
-def _rules(source: Spot, target: Spot, knock: Knock) -> Iterator[str]:
+def _rules(
+    source: TrafficEndpoint, target: TrafficEndpoint, traffic_port: TrafficPort
+) -> Iterator[str]:
     for here in source.addresses:
         for there in target.addresses:
             if (":" in here) == (":" in there):
                 family = "ip6" if ":" in here else "ip"
-                port = f"{knock.protocol.lower()} dport {knock.port}"
+                port = f"{traffic_port.protocol.lower()} dport {traffic_port.port}"
                 yield f"{family} saddr {here} {family} daddr {there} {port} accept"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.networks.corefile import corefile
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.render_corefile import render_corefile
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec
 from hanse.model.kinds.networking import LabelSelector
@@ -16,14 +16,14 @@ PORT = 53
 REPLICAS = 2
 _PORTS_FOR_ALL = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
 """Lets who is not root listen on the port of DNS, in the pod's own network alone."""
-READS: tuple[tuple[str, tuple[str, ...]], ...] = (
+READABLE_RESOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("services", "pods")),
     ("discovery.k8s.io", ("endpointslices",)),
 )
 """What a network's DNS looks at, in each namespace of its tenant and nowhere else."""
 
 
-def marks_of(name: NetworkName) -> dict[str, str]:
+def network_labels(name: NetworkName) -> dict[str, str]:
     """The labels of what belongs to a network."""
     return {TENANT: name.tenant, NETWORK: name.network}
 
@@ -33,7 +33,7 @@ def dns_service(name: NetworkName, address: str) -> Service:
     meta = Meta(
         name=name.kube_dns,
         namespace=name.dns_namespace,
-        labels={**marks_of(name), "kubernetes.io/name": "KubeDNS"},
+        labels={**network_labels(name), "kubernetes.io/name": "KubeDNS"},
     )
     ports = (
         ServicePort(name="dns", port=PORT, target_port=PORT, protocol="UDP"),
@@ -50,7 +50,7 @@ def dns_workload(
 ) -> Iterator[Object]:
     """Two replicas with an account that reads the tenant's namespaces and nothing else."""
     home, called = name.dns_namespace, name.kube_dns
-    marks = marks_of(name)
+    marks = network_labels(name)
     spaces = tuple(sorted(namespaces))
     yield ServiceAccount(metadata=Meta(name=called, namespace=home, labels=marks))
     for space in spaces:
@@ -62,7 +62,7 @@ def dns_workload(
             subjects=(BoundSubject(kind="ServiceAccount", name=called, namespace=home),),
         )
     if options.dns_workload == "coredns":
-        text = corefile(name, options.domain, spaces)
+        text = render_corefile(name, options.domain, spaces)
         meta = Meta(name=called, namespace=home, labels=marks)
         yield ConfigMap(metadata=meta, data={"Corefile": text})
     yield _deployment(name, spaces, options)
@@ -77,7 +77,7 @@ def dns_workload(
 def _rules() -> tuple[PolicyRule, ...]:
     return tuple(
         PolicyRule(verbs=("get", "list", "watch"), api_groups=(group,), resources=resources)
-        for group, resources in READS
+        for group, resources in READABLE_RESOURCES
     )
 
 
@@ -86,7 +86,7 @@ def _selector(name: NetworkName) -> dict[str, str]:
 
 
 def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Deployment:
-    labels = {**marks_of(name), DNS: name.network}
+    labels = {**network_labels(name), DNS: name.network}
     template: Wire = {
         "metadata": {"labels": labels},
         "spec": {

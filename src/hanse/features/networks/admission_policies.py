@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.networks.admission import IN_TENANTS, SYSTEM_USERS
-from hanse.features.networks.names import TENANT, US, NetworkName, fitted
+from hanse.features.networks.admission import SYSTEM_USERS, TENANT_NAMESPACES
+from hanse.features.networks.names import FEATURE_DOMAIN, TENANT, NetworkName, shorten_name
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.ranges import Range
 from hanse.model.kinds.admission import (
@@ -13,7 +13,7 @@ from hanse.model.kinds.admission import (
 from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, Wire
 
-KEPT_KINDS = (
+MANAGED_RESOURCES = (
     ("", ("services", "configmaps", "serviceaccounts")),
     ("discovery.k8s.io", ("endpointslices",)),
     ("apps", ("deployments",)),
@@ -23,30 +23,30 @@ KEPT_KINDS = (
 )
 """What Hanse keeps in tenants' namespaces."""
 
-MARK = {f"{US}/guard": "true"}
+GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 """Label of our policies, by which they are watched."""
 
 _TENANT = f"metadata.?labels[?'{TENANT}'].orValue('')"
 
 
-def cluster_guards(options: NetworksOptions) -> Iterator[Object]:
+def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     """The policies that hold for all tenants."""
     trusted = _trusted(options)
     changed = f"object.{_TENANT} != (request.operation == 'CREATE' ? '' : oldObject.{_TENANT})"
     yield from _guard(
-        f"{US}-tenants",
+        f"{FEATURE_DOMAIN}-tenants",
         {"resourceRules": [_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
         f"!({changed}) || {trusted}",
         f"'label {TENANT}: only administrators say whose a namespace is'",
     )
     yield from _guard(
-        f"{US}-kept",
+        f"{FEATURE_DOMAIN}-kept",
         {
             "resourceRules": [
                 _rule(group, resources, ("CREATE", "UPDATE", "DELETE"))
-                for group, resources in KEPT_KINDS
+                for group, resources in MANAGED_RESOURCES
             ],
-            "namespaceSelector": IN_TENANTS,
+            "namespaceSelector": TENANT_NAMESPACES,
             "objectSelector": {"matchExpressions": [{"key": OWNER, "operator": "Exists"}]},
         },
         trusted,
@@ -55,7 +55,7 @@ def cluster_guards(options: NetworksOptions) -> Iterator[Object]:
     )
 
 
-def pool_guard(
+def address_pool_policy(
     name: NetworkName, ranges: Iterable[Range], namespaces: Iterable[str]
 ) -> Iterator[Object]:
     """A network's addresses are for Services in its tenant's namespaces, whoever chose them."""
@@ -63,7 +63,7 @@ def pool_guard(
     spaces = ", ".join(f"'{space}'" for space in sorted(namespaces))
     parent = "object.spec.?parentRef.?namespace.orValue('')"
     yield from _guard(
-        fitted(f"{US}-pool-{name}"),
+        shorten_name(f"{FEATURE_DOMAIN}-pool-{name}"),
         {"resourceRules": [_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
         f"!({inside}) || {parent} in [{spaces}]",
         f"'address ' + object.metadata.name + ' is of network {name}: only Services of "
@@ -92,7 +92,7 @@ def _rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -
 def _guard(name: str, matches: Wire, expression: str, message: str) -> Iterator[Object]:
     validation = {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
     yield ValidatingAdmissionPolicy(
-        metadata=Meta(name=name, labels=MARK),
+        metadata=Meta(name=name, labels=GUARD_LABELS),
         spec={
             "failurePolicy": "Fail",
             "matchConstraints": matches,
@@ -100,6 +100,6 @@ def _guard(name: str, matches: Wire, expression: str, message: str) -> Iterator[
         },
     )
     yield ValidatingAdmissionPolicyBinding(
-        metadata=Meta(name=name, labels=MARK),
+        metadata=Meta(name=name, labels=GUARD_LABELS),
         spec={"policyName": name, "validationActions": ["Deny"]},
     )

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import yaml
 
-from hanse.features.networks.reach import Knock, Spot, can_reach
+from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
 from hanse.model.kinds.networking import NetworkPolicy
 
 
@@ -13,20 +13,22 @@ def policy(text: str, namespace: str = "shop", name: str = "p") -> NetworkPolicy
     return msgspec.convert(wire, NetworkPolicy)
 
 
-def pod(name: str, namespace: str = "shop", ip: str = "10.0.0.1", **labels: str) -> Spot:
+def pod(name: str, namespace: str = "shop", ip: str = "10.0.0.1", **labels: str) -> TrafficEndpoint:
     spaces = {"team": namespace, "kubernetes.io/metadata.name": namespace}
     ports = {("http", "TCP"): 8080, ("metrics", "TCP"): 9090}
-    return Spot(name, namespace, labels, spaces, (ip,), ports)
+    return TrafficEndpoint(name, namespace, labels, spaces, (ip,), ports)
 
 
 WEB = pod("web", app="web")
 DB = pod("db", app="db", ip="10.0.0.2")
 FAR = pod("far", namespace="other", app="web", ip="10.0.1.1")
-WORLD = Spot("world", addresses=("203.0.113.9",))
+WORLD = TrafficEndpoint("world", addresses=("203.0.113.9",))
 
 
-def reaches(one: Spot, other: Spot, *policies: NetworkPolicy, port: int = 8080) -> bool:
-    return can_reach(one, other, Knock(port), policies)
+def reaches(
+    one: TrafficEndpoint, other: TrafficEndpoint, *policies: NetworkPolicy, port: int = 8080
+) -> bool:
+    return can_reach(one, other, TrafficPort(port), policies)
 
 
 def test_without_policies_everybody_reaches_everybody() -> None:
@@ -144,22 +146,28 @@ def test_a_policy_is_about_its_own_namespace() -> None:
 @pytest.mark.parametrize(
     ("ports", "knock", "open_"),
     [
-        pytest.param("[{port: 8080}]", Knock(8080), True, id="a number"),
-        pytest.param("[{port: 8080}]", Knock(8080, "UDP"), False, id="TCP unless told"),
-        pytest.param("[{protocol: UDP}]", Knock(1, "UDP"), True, id="a protocol alone: any port"),
-        pytest.param("[{port: 8000, endPort: 8100}]", Knock(8100), True, id="the end of a range"),
-        pytest.param("[{port: 8000, endPort: 8100}]", Knock(8101), False, id="past a range"),
-        pytest.param("[{port: http}]", Knock(8080), True, id="a name as the target has it"),
-        pytest.param("[{port: http}]", Knock(9090), False, id="another port than the name's"),
-        pytest.param("[{port: admin}]", Knock(8080), False, id="a name that the target lacks"),
-        pytest.param("[]", Knock(1, "SCTP"), True, id="no ports: all"),
-        pytest.param("[{port: 1}, {port: 2}]", Knock(2), True, id="either port"),
+        pytest.param("[{port: 8080}]", TrafficPort(8080), True, id="a number"),
+        pytest.param("[{port: 8080}]", TrafficPort(8080, "UDP"), False, id="TCP unless told"),
+        pytest.param(
+            "[{protocol: UDP}]", TrafficPort(1, "UDP"), True, id="a protocol alone: any port"
+        ),
+        pytest.param(
+            "[{port: 8000, endPort: 8100}]", TrafficPort(8100), True, id="the end of a range"
+        ),
+        pytest.param("[{port: 8000, endPort: 8100}]", TrafficPort(8101), False, id="past a range"),
+        pytest.param("[{port: http}]", TrafficPort(8080), True, id="a name as the target has it"),
+        pytest.param("[{port: http}]", TrafficPort(9090), False, id="another port than the name's"),
+        pytest.param(
+            "[{port: admin}]", TrafficPort(8080), False, id="a name that the target lacks"
+        ),
+        pytest.param("[]", TrafficPort(1, "SCTP"), True, id="no ports: all"),
+        pytest.param("[{port: 1}, {port: 2}]", TrafficPort(2), True, id="either port"),
     ],
 )
-def test_which_ports_are_open(ports: str, knock: Knock, open_: bool) -> None:
+def test_which_ports_are_open(ports: str, traffic_port: TrafficPort, open_: bool) -> None:
     law = policy(f"{{podSelector: {{}}, ingress: [{{ports: {ports}}}]}}")
 
-    assert can_reach(WEB, DB, knock, [law]) is open_
+    assert can_reach(WEB, DB, traffic_port, [law]) is open_
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,21 @@
 """Services, as they are admitted: their network, and an address of the range they belong to."""
 
-from hanse.features.networks.addresses import address_in, is_inside
+from hanse.features.networks.addresses import is_in_ranges, parse_address
 from hanse.features.networks.admission import (
-    ELSEWHERE,
-    IN_TENANTS,
-    Refused,
-    is_planned,
+    OTHER_NAMESPACES,
+    TENANT_NAMESPACES,
+    RequestDenied,
+    evaluate,
+    is_own_write,
     is_trusted,
-    judged,
     labels_of,
-    placed,
+    resolve_network,
 )
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.hook_slices import is_foreign
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
-from hanse.features.networks.ranges import range_in
-from hanse.features.networks.service_addresses import ServiceAddresses, gets_an_address
+from hanse.features.networks.ranges import parse_range
+from hanse.features.networks.service_addresses import ServiceAddresses, needs_address
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
@@ -31,7 +31,7 @@ class ServicesHook:
             ("",),
             ("services",),
             ("CREATE", "UPDATE"),
-            namespaces=IN_TENANTS,
+            namespaces=TENANT_NAMESPACES,
             required=True,
             changes=True,
         ),
@@ -42,23 +42,23 @@ class ServicesHook:
         self._addresses = addresses
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
-        if review.operation == "UPDATE" and not (gets_an_address(review) or _outer(review)):
+        if review.operation == "UPDATE" and not (needs_address(review) or _outer(review)):
             return Allow()
-        return judged(self._admitted, review, snapshot)
+        return evaluate(self._admitted, review, snapshot)
 
     def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
         labels = labels_of(review.object)
-        if is_planned(review, self._feature.options):
+        if is_own_write(review, self._feature.options):
             return Allow()
-        at = placed(labels, review.namespace, snapshot, "metadata.labels")
+        at = resolve_network(labels, review.namespace, snapshot, "metadata.labels")
         if at.network.metadata.deletion_timestamp is not None:
-            raise Refused(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+            raise RequestDenied(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
         if not is_trusted(review, self._feature.options):
             _refuse_others_addresses(review, at.name, snapshot)
         change: Wire = {"metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}}}
-        if not gets_an_address(review):
+        if not needs_address(review):
             return Allow(change)
-        given = self._addresses.of_tenant(review, at, snapshot)
+        given = self._addresses.allocate_for_tenant(review, at, snapshot)
         return Allow({**change, "spec": given} if given else change)
 
 
@@ -72,21 +72,21 @@ def _outer(review: Review) -> list[str]:
 def _refuse_others_addresses(review: Review, name: NetworkName, snapshot: Snapshot) -> None:
     """A Service that could be reached at another's address would get what is meant for it."""
     for text in _outer(review):
-        address = address_in(text)
+        address = parse_address(text)
         taken = address is not None and any(
-            is_inside(address, (range_,))
+            is_in_ranges(address, (range_,))
             for cidr in snapshot.all(snapshot.local, ServiceCIDR)
             for told in cidr.spec.cidrs
-            if (range_ := range_in(told)) is not None
+            if (range_ := parse_range(told)) is not None
         )
         if taken or is_foreign(text, name, snapshot):
-            raise Refused(
+            raise RequestDenied(
                 f"spec.externalIPs: {text[:50]} is an address of the cluster or of another "
                 "network; remove it"
             )
 
 
-class AddressesHook:
+class ClusterServicesHook:
     """Gives every other Service an address that is no network's."""
 
     name = "networks-addresses"
@@ -95,7 +95,7 @@ class AddressesHook:
             ("",),
             ("services",),
             ("CREATE", "UPDATE"),
-            namespaces=ELSEWHERE,
+            namespaces=OTHER_NAMESPACES,
             required=False,
             changes=True,
         ),
@@ -105,10 +105,10 @@ class AddressesHook:
         self._addresses = addresses
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
-        if not gets_an_address(review):
+        if not needs_address(review):
             return Allow()
-        return judged(self._admitted, review, snapshot)
+        return evaluate(self._admitted, review, snapshot)
 
     def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
-        given = self._addresses.of_others(review, snapshot)
+        given = self._addresses.allocate_for_cluster(review, snapshot)
         return Allow({"spec": given} if given else {})
