@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.render_corefile import render_corefile
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec
 from hanse.model.kinds.networking import LabelSelector
@@ -137,3 +136,32 @@ def _volumes(name: NetworkName, options: NetworksOptions) -> list[Wire]:
     if options.dns_workload != "coredns":
         return [scratch]
     return [scratch, {"name": "config", "configMap": {"name": name.kube_dns}}]
+
+
+def render_corefile(name: NetworkName, domain: str, namespaces: Iterable[str]) -> str:
+    """A Corefile that answers one network's Services and pods, and the two aliases.
+
+    CoreDNS reads whole clusters, so its account needs to; only what has the network's labels is
+    told. Aliases are rewritten on the way in and back on the way out.
+    """
+    spaces = " ".join(sorted(namespaces))
+    kubernetes = f"{name.kubernetes}.{name.alias_namespace}.svc.{domain}"
+    kube_dns = f"{name.kube_dns}.{name.dns_namespace}.svc.{domain}"
+    return (
+        ".:53 {\n"
+        "    errors\n"
+        "    health :8080\n"
+        "    ready :8181\n"
+        f"    rewrite name exact kubernetes.default.svc.{domain} {kubernetes} answer auto\n"
+        f"    rewrite name exact kube-dns.kube-system.svc.{domain} {kube_dns} answer auto\n"
+        f"    kubernetes {domain} in-addr.arpa ip6.arpa {{\n"
+        f"        labels {TENANT}={name.tenant},{NETWORK}={name.network}\n"
+        f"        namespaces {spaces}\n"
+        "        pods verified\n"
+        "        ttl 5\n"
+        "    }\n"
+        "    forward . /etc/resolv.conf\n"
+        "    loop\n"
+        "    reload\n"
+        "}\n"
+    )

@@ -90,7 +90,7 @@ def requested_range(subnet: Subnet, nic: InterfaceRequest) -> Range | None:
 
 
 def reject_gateway(nic: InterfaceRequest, subnet: Subnet) -> None:
-    """Raises `InvalidInterface` where an interface asks for the address by which all leave its subnet."""
+    """Raise `InvalidInterface` if the requested address is the subnet's gateway."""
     range_ = parse_range(subnet.cidr)
     if nic.ip and range_ is not None and parse_address(nic.ip) == gateway_address(range_):
         raise InvalidInterface(

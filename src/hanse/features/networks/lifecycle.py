@@ -17,8 +17,8 @@ from hanse.features.networks.addresses import (
     service_ranges,
 )
 from hanse.features.networks.admission_policies import address_pool_policy
-from hanse.features.networks.cluster_policies import cluster_network_policies
 from hanse.features.networks.dns_server import dns_service, dns_workload
+from hanse.features.networks.isolation import cluster_network_policies
 from hanse.features.networks.kubernetes_service import kubernetes_service, kubernetes_slices
 from hanse.features.networks.lookups import (
     PODS_BY_NETWORK,

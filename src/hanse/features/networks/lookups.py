@@ -14,7 +14,6 @@ from hanse.features.networks.names import (
 from hanse.model.facts import KindServed
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.networking import IPAddress
 from hanse.model.kinds.networks import IPAM, Network, NetworkPeering
 from hanse.model.objects import Object
 from hanse.model.snapshot import Index, Snapshot
@@ -51,11 +50,6 @@ SLICES_BY_SERVICE = Index(
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get('kubernetes.io/service-name', '')}"],
 )
 PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.peer])
-ADDRESSES_OF = Index(
-    IPAddress,
-    "networks-addresses",
-    lambda a: [f"{r.namespace}/{r.name}"] if (r := a.spec.parent_ref) is not None else [],
-)
 
 
 def namespace_tenant(namespace: str, snapshot: Snapshot) -> str:

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from hanse.features.networks.interfaces import InvalidInterface
-from hanse.features.networks.names import CNI_ARGS, FEATURE_DOMAIN, READINESS
+from hanse.features.networks.names import FEATURE_DOMAIN, READINESS
 from hanse.features.networks.providers import Provider
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network
@@ -33,7 +33,7 @@ class PortProvider(Protocol):
     """A provider that prepares ports by itself; of others somebody else does."""
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
-        """The port of one pod; raises `InvalidInterface` where it cannot have the one it asks for."""
+        """The port of one pod; `InvalidInterface` if it cannot have the one it asks for."""
         ...
 
 
@@ -82,8 +82,3 @@ def _waiting(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
     patch = Patch(place, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
     notice = EventRequest(place, "NoPort", message, "Warning")
     return Plan(patches=(patch,), events=(notice,), again_after=timedelta(minutes=1))
-
-
-def args_of(pod: Pod) -> str:
-    """The CNI arguments that a pod was given."""
-    return pod.metadata.annotations.get(CNI_ARGS, "")

@@ -50,9 +50,10 @@ def overlaps(one: Range, other: Range) -> bool:
 def validate_ranges(
     network: Network, snapshot: Snapshot, *, include_newer: bool = True
 ) -> Iterator[str]:
-    """What is wrong with a network's ranges: the field, the clash and the remedy.
+    """Yield one message per fault of a network's ranges: the field, the conflict and the remedy.
 
-    A range belongs to who had it first: later networks are `include_newer` only while one is admitted.
+    The older network wins an overlap; admission also refuses overlaps with newer networks
+    (`include_newer`).
     """
     yield from malformed_ranges(network)
     yield from _with_each_other("spec.service.cidrs", network.spec.service.cidrs)
