@@ -12,8 +12,8 @@ import dns.exception
 import dns.message
 import dns.rcode
 import pytest
-from hanse.features.networks.render_corefile import render_corefile
 
+from hanse.features.networks.dns_server import render_corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions

@@ -2,9 +2,14 @@
 
 import pytest
 
-from hanse.features.networks.matrix import ReachabilityMatrix, matrix
 from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
-from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
+from hanse.features.networks.reachability import (
+    ReachabilityMatrix,
+    TrafficEndpoint,
+    TrafficPort,
+    can_reach,
+    reachability_matrix,
+)
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
@@ -201,7 +206,7 @@ async def written(tenancy: NetworksScenario, *tenants: str) -> ReachabilityMatri
         for n in (await tenancy.admin.list(Network)).objects
         if n.spec.tenant in tenants
     ]
-    return matrix(spaces, pods, policies, networks)
+    return reachability_matrix(spaces, pods, policies, networks)
 
 
 def peering(space: str, network: str, peer: str) -> NetworkPeering:

@@ -103,7 +103,7 @@ def networks_of(told: Told, agent: str) -> "NetworksOptions":
 
 
 def _template(path: str) -> str:
-    from hanse.features.networks.template import InvalidTemplate, default_network
+    from hanse.features.networks.tenants import InvalidTemplate, default_network
 
     if not path:
         return ""

@@ -9,7 +9,7 @@ from hanse.cli.oops import WRONG
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.features.networks.matrix import ReachabilityMatrix
+    from hanse.features.networks.reachability import ReachabilityMatrix
 
 _MARKS = {"all": "✓", "some": "~", "none": "·"}
 

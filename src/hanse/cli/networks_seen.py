@@ -8,8 +8,8 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
-from hanse.features.networks.matrix import ReachabilityMatrix, matrix
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
+from hanse.features.networks.reachability import ReachabilityMatrix, matrix
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy

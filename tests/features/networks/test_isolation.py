@@ -8,9 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanse.features.networks.isolation import IsolationInputs, isolation_policies
-from hanse.features.networks.matrix import OUTSIDE, matrix
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
+from hanse.features.networks.reachability import (
+    OUTSIDE,
+    TrafficEndpoint,
+    TrafficPort,
+    can_reach,
+    reachability_matrix,
+)
 from hanse.features.networks.selectors import complement, selects, with_requirements
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networking import (
@@ -160,7 +165,7 @@ def test_the_matrix_shows_each_network_by_itself() -> None:
     ]
     names = [NetworkName(t, n) for t, several in NETWORKS.items() for n in several]
 
-    whole = matrix(spaces, pods, written(), names)
+    whole = reachability_matrix(spaces, pods, written(), names)
 
     assert whole.names == ("acme.default", "acme.lab", "bolt.default", OUTSIDE)
     assert whole.reach[("acme.lab", "acme.lab")] == "all"
@@ -174,7 +179,7 @@ def test_the_matrix_finds_a_hole_that_somebody_made() -> None:
     spaces = [Namespace(metadata=Meta(name=n, labels={TENANT: t})) for n, t in SPACES.items()]
     names = [NetworkName("acme", "lab"), NetworkName("bolt", "default")]
 
-    whole = matrix(spaces, [], [*written([hole, other])], names)
+    whole = reachability_matrix(spaces, [], [*written([hole, other])], names)
 
     assert ("acme.lab", "bolt.default") in whole.leaks()
 

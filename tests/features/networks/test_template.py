@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.features.networks.options import BUILT_IN_TEMPLATE
-from hanse.features.networks.template import InvalidTemplate, default_network
+from hanse.features.networks.tenants import InvalidTemplate, default_network
 
 SEED = """
 {

@@ -167,7 +167,7 @@ class ReachabilityMatrix(Struct, frozen=True):
         ]
 
 
-def matrix(
+def reachability_matrix(
     namespaces: Iterable[Namespace],
     pods: Iterable[Pod],
     policies: Sequence[NetworkPolicy],

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from hanse.features.networks.lookups import PODS_BY_NETWORK, SERVICES_BY_NETWORK
-from hanse.features.networks.matrix import matrix
 from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
 from hanse.features.networks.ranges import parse_range, usable_addresses
+from hanse.features.networks.reachability import reachability_matrix
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
@@ -108,7 +108,7 @@ class Reach:
         networks = sorted(one.name for one in sights.all(key, Network))
         if not networks:
             return None
-        found = matrix(
+        found = reachability_matrix(
             sights.all(key, Namespace),
             (),
             list(sights.all(key, NetworkPolicy)),
