@@ -9,7 +9,7 @@ from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
-from hanse.features.networks.reachability import ReachabilityMatrix, matrix
+from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
@@ -78,7 +78,9 @@ async def seen_matrix(way: ClusterAccess) -> Seen:
         pods = (await client.list(Pod)).objects
         policies = (await client.list(NetworkPolicy)).objects
         peerings = (await client.list(NetworkPeering)).objects
-    whole = matrix(spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks])
+    whole = reachability_matrix(
+        spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks]
+    )
     tenants = {s.metadata.name: s.metadata.labels.get(TENANT, "") for s in spaces}
     agreed = {
         (f"{tenants.get(p.metadata.namespace)}.{p.spec.network}", p.spec.peer)
