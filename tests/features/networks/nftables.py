@@ -11,7 +11,7 @@ TABLE = "hanse"
 def ruleset(
     endpoint_groups: Sequence[TrafficEndpoint],
     policies: Sequence[NetworkPolicy],
-    knocks: Sequence[TrafficPort],
+    traffic_ports: Sequence[TrafficPort],
 ) -> str:
     """Rules for the machine between pods: all is dropped but what the policies allow."""
     lines = [
@@ -19,7 +19,7 @@ def ruleset(
         "  chain forward {",
         "    type filter hook forward priority 0; policy drop;",
         "    ct state established,related accept",
-        *(f"    {line}" for line in _allowed(endpoint_groups, policies, knocks)),
+        *(f"    {line}" for line in _allowed(endpoint_groups, policies, traffic_ports)),
         "  }",
         "}",
     ]
@@ -29,11 +29,11 @@ def ruleset(
 def _allowed(
     endpoint_groups: Sequence[TrafficEndpoint],
     policies: Sequence[NetworkPolicy],
-    knocks: Sequence[TrafficPort],
+    traffic_ports: Sequence[TrafficPort],
 ) -> Iterator[str]:
     for source in endpoint_groups:
         for target in endpoint_groups:
-            for traffic_port in knocks:
+            for traffic_port in traffic_ports:
                 if source is not target and can_reach(source, target, traffic_port, policies):
                     yield from _rules(source, target, traffic_port)
 

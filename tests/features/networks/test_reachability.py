@@ -144,7 +144,7 @@ def test_a_policy_is_about_its_own_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "knock", "open_"),
+    ("ports", "traffic_port", "open_"),
     [
         pytest.param("[{port: 8080}]", TrafficPort(8080), True, id="a number"),
         pytest.param("[{port: 8080}]", TrafficPort(8080, "UDP"), False, id="TCP unless told"),
