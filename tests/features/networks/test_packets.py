@@ -13,8 +13,8 @@ from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, c
 from tests.features.networks.nftables import ruleset
 from tests.features.networks.test_isolation import spot, user_policy, written
 
-SCRIPT = Path(__file__).with_name("packets.py")
-KNOCKS = (TrafficPort(8080), TrafficPort(53))
+SCRIPT = Path(__file__).with_name("netns_runner.py")
+PORTS = (TrafficPort(8080), TrafficPort(53))
 
 
 def lacking() -> str:
@@ -50,9 +50,9 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
         at("10.4.0.7", spot("plain")),
     ]
     plan = {
-        "rules": ruleset(pods, policies, KNOCKS),
+        "rules": ruleset(pods, policies, PORTS),
         "addresses": [pod.name for pod in pods],
-        "ports": [traffic_port.port for traffic_port in KNOCKS],
+        "ports": [traffic_port.port for traffic_port in PORTS],
     }
 
     said = subprocess.run(
@@ -68,7 +68,7 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
     reached = {tuple(one) for one in json.loads(said.stdout)}
     expected = {
         (a.name, b.name, traffic_port.port)
-        for a, b, traffic_port in product(pods, pods, KNOCKS)
+        for a, b, traffic_port in product(pods, pods, PORTS)
         if a is b or can_reach(a, b, traffic_port, policies)
     }
     assert reached == expected
