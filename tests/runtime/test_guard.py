@@ -34,7 +34,7 @@ def test_deletions_one_by_one_count_together() -> None:
     admitted = sum(guard.admits("lubeck", "toy", 1, 60 - n) for n in range(60))
 
     assert admitted == 50
-    assert [h.feature for h in guard.may_write] == ["toy"]
+    assert [h.feature for h in guard.holds] == ["toy"]
 
 
 def test_what_was_long_ago_does_not_count() -> None:
@@ -62,4 +62,4 @@ def test_a_release_lets_the_rest_go() -> None:
     guard.release("lubeck", "toy")
 
     assert guard.admits("lubeck", "toy", 60, 60)
-    assert guard.may_write == ()
+    assert guard.holds == ()
