@@ -19,7 +19,7 @@ class ServerCredentials(Struct, frozen=True):
     key: bytes = b""
 
     def __repr__(self) -> str:
-        return f"Direct({self.server!r}, <secret>)"
+        return f"ServerCredentials({self.server!r}, <secret>)"
 
 
 class KubeconfigCredentials(Struct, frozen=True):
@@ -31,7 +31,7 @@ class KubeconfigCredentials(Struct, frozen=True):
     """What people know the text by, for messages."""
 
     def __repr__(self) -> str:
-        return f"InKubeconfig({self.origin!r}, {self.context!r}, <secret>)"
+        return f"KubeconfigCredentials({self.origin!r}, {self.context!r}, <secret>)"
 
 
 class ClusterConnection(Struct, frozen=True):

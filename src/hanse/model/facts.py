@@ -29,7 +29,7 @@ class Phase(StrEnum):
     SYNCED = "Synced"
     UNREACHABLE = "Unreachable"
     RESTORED = "Restored"
-    LEAVING = "LeavingCluster"
+    LEAVING = "Leaving"
 
     @property
     def writable(self) -> bool:

@@ -104,7 +104,7 @@ def _farewell(gone: AbandonedMember, place: ClusterObjectRef) -> EventRequest:
         f"{gone.cluster_id} was given up; {gone.objects} objects of ours that were known here stay "
         "behind there"
     )
-    return EventRequest(place, "AbandonedCluster", text, "Warning")
+    return EventRequest(place, "Abandoned", text, "Warning")
 
 
 def _wire(status: FederationStatus) -> dict[str, object]:
