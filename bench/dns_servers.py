@@ -16,7 +16,7 @@ import msgspec
 from bench.row import Skip
 from bench.rows.embedded import create_all, service
 from bench.served import connected
-from hanse.kube.access import Access
+from hanse.kube.access import ClientConfig
 from hanse.kube.request import Request
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, find_programs
@@ -31,7 +31,7 @@ PATIENCE = 30.0
 _SERVICES = "/api/v1/namespaces/default/services"
 
 
-async def addresses_in(access: Access) -> dict[str, str]:
+async def addresses_in(access: ClientConfig) -> dict[str, str]:
     """The address of each name: that of a Service which the cluster was asked to create."""
     async with connected(access) as way:
         await create_all(way, _SERVICES, [service(n) for n in range(NAMES)], at_once=8)
@@ -43,7 +43,7 @@ async def addresses_in(access: Access) -> dict[str, str]:
     }
 
 
-def coredns_command(program: Path, folder: Path, access: Access, port: int) -> Sequence[str]:
+def coredns_command(program: Path, folder: Path, access: ClientConfig, port: int) -> Sequence[str]:
     write_kubeconfig(folder / "kubeconfig", [Context("bench", access)])
     corefile = folder / "Corefile"
     corefile.write_text(

@@ -9,8 +9,8 @@ from socket import AF_INET, SOCK_STREAM, socket
 
 import uvloop
 
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.clock import WallClock
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
@@ -22,9 +22,9 @@ TOKEN = "bench"
 
 
 @asynccontextmanager
-async def connected(access: Access) -> AsyncIterator[Transport]:
+async def connected(access: ClientConfig) -> AsyncIterator[Transport]:
     """A way to a cluster over HTTP, until the block ends."""
-    way = HttpTransport(Fixed(access))
+    way = HttpTransport(StaticCredentials(access))
     try:
         yield way
     finally:
@@ -32,14 +32,14 @@ async def connected(access: Access) -> AsyncIterator[Transport]:
 
 
 @contextmanager
-def a_server() -> Iterator[Access]:
+def a_server() -> Iterator[ClientConfig]:
     """A cluster in a process of its own, with as many cores as this one has."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,))
     server.start()
     try:
         address, certificate = ours.recv()
-        yield Access(Endpoint(address, certificate), Identity(token=TOKEN))
+        yield ClientConfig(Endpoint(address, certificate), Identity(token=TOKEN))
     finally:
         ours.send("stop")
         server.join()
@@ -52,7 +52,7 @@ def _serve(ready: Connection) -> None:
 async def _served(ready: Connection) -> None:
     sock = socket(AF_INET, SOCK_STREAM)
     sock.bind(("127.0.0.1", 0))
-    authority = Authority.create("bench")
+    authority = CertificateAuthority.create("bench")
     api = ApiServer("bench", clock=WallClock(), history=100_000)
     async with serve(api, sock, {TOKEN: ADMIN}, server_context(authority.server("bench"))):
         ready.send((f"https://127.0.0.1:{sock.getsockname()[1]}", authority.certificate))

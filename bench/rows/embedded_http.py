@@ -13,7 +13,7 @@ from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from bench.rows.embedded import config_map, create_all
 from bench.served import a_server, connected
-from hanse.kube.access import Access
+from hanse.kube.access import ClientConfig
 from hanse.kube.request import Request, Transport
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -41,14 +41,14 @@ def lagging(events: int) -> dict[str, float]:
     return {"largest watch lag": 1000 * max(lags), "median watch lag": 1000 * median(lags)}
 
 
-async def _creates(access: Access, count: int) -> float:
+async def _creates(access: ClientConfig, count: int) -> float:
     async with connected(access) as way:
         started = time.perf_counter()
         await create_all(way, CONFIGMAPS, [config_map(n) for n in range(count)], AT_ONCE)
         return count / (time.perf_counter() - started)
 
 
-async def _watch_lags(access: Access, events: int) -> list[float]:
+async def _watch_lags(access: ClientConfig, events: int) -> list[float]:
     query = (("watch", "true"), ("timeoutSeconds", "600"), ("labelSelector", "app=bench"))
     lags: list[float] = []
     async with connected(access) as way, way.stream(Request("GET", CONFIGMAPS, query)) as lines:

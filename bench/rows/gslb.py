@@ -218,7 +218,7 @@ class _Wish:
     def probe_keys(self, snapshot: Snapshot) -> Iterator[Key]:  # noqa: ARG002
         yield Key("bench")
 
-    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Sequence[Key]:  # noqa: ARG002
+    def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Sequence[Key]:  # noqa: ARG002
         return () if isinstance(change, FactChange) else (Key("bench"),)
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:  # noqa: ARG002

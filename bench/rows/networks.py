@@ -21,7 +21,7 @@ from hanse.features.networks.address_pools import Pool, PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK
 from hanse.features.networks.webhooks import network_hooks
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.clock import WallClock
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Pod
@@ -61,7 +61,7 @@ async def _asked(networks: int, pods: int, seconds: int) -> float:
     async def nothing_more(question: Read | Call) -> Snapshot:  # noqa: ARG001 - a webhook's
         return whole
 
-    authority = Authority.create("bench", WallClock().now())
+    authority = CertificateAuthority.create("bench", WallClock().now())
     issued = authority.server("bench", ["127.0.0.1"], WallClock().now())
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]

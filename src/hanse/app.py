@@ -41,7 +41,7 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.kube.request import Transport
 from hanse.model.connections import ConnectionSource
 from hanse.model.facts import Role
@@ -52,7 +52,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
 from hanse.model.snapshot import Change, ObjectChange, Watch
-from hanse.model.verdict import Hook
+from hanse.model.verdict import AdmissionHook
 from hanse.providers.avi import AviController, Controller, NoController
 from hanse.providers.network_ipam import network_providers
 from hanse.providers.probe_sockets import SocketProbe
@@ -146,7 +146,7 @@ def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - 
     return (*(watch for one in features(options) for watch in one.watches), *PAUSE_WATCHES)
 
 
-def hooks(options: Options = Options()) -> tuple[Hook, ...]:  # noqa: B008 - a frozen value
+def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value
     """Every admission decision of the product; a new one is named here."""
     return (
         *MEMBERSHIP_HOOKS,
@@ -177,7 +177,7 @@ class Settings(Struct, frozen=True):
     options: Options = Options()
     replicated: bool = True
     """Whether other replicas may run, so that a Lease decides which of them works."""
-    terms: Terms = Terms()
+    terms: LeaseTimings = LeaseTimings()
 
 
 class Agent:
@@ -191,7 +191,7 @@ class Agent:
         broker: Transport | None = None,
         outside: Mapping[ClusterId, ExternalSystem] | None = None,
         features: Sequence[Feature] = (),
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[AdmissionHook] = (),
         extra_watches: Sequence[Watch] = (),
         dial: TransportFactory = http_transport,
         attempt: ProbeFunction | None = None,

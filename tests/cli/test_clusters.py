@@ -18,7 +18,7 @@ from hanse.cli.clusters import (
 )
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
-from hanse.kube.access import Access, Endpoint
+from hanse.kube.access import ClientConfig, Endpoint
 from hanse.kube.errors import BadCredentials
 from hanse.local.kubeconfig import Context, write_kubeconfig
 
@@ -31,7 +31,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _config(path: Path, *names: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_kubeconfig(path, [Context(name, Access(Endpoint(f"https://{name}"))) for name in names])
+    write_kubeconfig(
+        path, [Context(name, ClientConfig(Endpoint(f"https://{name}"))) for name in names]
+    )
     return path
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.looking import Look, NodesSeen, Right, Unanswered, expiry_of, look_at
-from hanse.kube.access import Access, Fixed, Identity
-from hanse.kube.authority import Authority
+from hanse.kube.access import ClientConfig, Identity, StaticCredentials
+from hanse.kube.authority import CertificateAuthority
 from hanse.kube.client import Client
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder
@@ -30,8 +30,8 @@ async def rome(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
         yield clusters["rome"]
 
 
-def _way(access: Access) -> ClusterAccess:
-    return ClusterAccess("rome", Fixed(access))
+def _way(access: ClientConfig) -> ClusterAccess:
+    return ClusterAccess("rome", StaticCredentials(access))
 
 
 async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:
@@ -123,7 +123,7 @@ def test_a_token_is_asked_when_it_ends(token: str, expires: datetime | None) -> 
 
 def test_a_certificate_is_asked_when_it_ends() -> None:
     now = datetime(2026, 7, 1, tzinfo=UTC)
-    issued = Authority.create("local", now).client("someone", now=now)
+    issued = CertificateAuthority.create("local", now).client("someone", now=now)
 
     identity = Identity(certificate=issued.certificate, key=issued.key)
 

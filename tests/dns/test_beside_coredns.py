@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from hanse.dns.corefile import stanza
-from hanse.kube.access import Access, Endpoint, Identity
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.access import ClientConfig, Endpoint, Identity
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request
@@ -94,7 +94,7 @@ async def a_cluster(folder: Path) -> AsyncIterator[Path]:
     """The objects in a cluster over HTTPS; gives a kubeconfig with context `lubeck`."""
     sock = socket(AF_INET, SOCK_STREAM)
     sock.bind(("127.0.0.1", 0))
-    authority, api = Authority.create("lubeck"), ApiServer("lubeck", clock=WallClock())
+    authority, api = CertificateAuthority.create("lubeck"), ApiServer("lubeck", clock=WallClock())
     client = Client(InProcess(api))
     await client.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(ServiceImport))))
     for space in ("shop", "hanse-system"):
@@ -103,7 +103,7 @@ async def a_cluster(folder: Path) -> AsyncIterator[Path]:
         await client.create(obj)
     async with serve(api, sock, {"token": ADMIN}, server_context(authority.server("lubeck"))):
         where = f"https://127.0.0.1:{sock.getsockname()[1]}"
-        access = Access(Endpoint(where, authority.certificate), Identity(token="token"))
+        access = ClientConfig(Endpoint(where, authority.certificate), Identity(token="token"))
         write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
         yield folder / "kubeconfig"
 

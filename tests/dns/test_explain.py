@@ -5,7 +5,7 @@ import pytest
 from hanse.dns.explain import Explanation, LeftOut, Told, explain
 from hanse.model.dns.records import Type
 from hanse.model.dns.zones import View
-from hanse.model.facts import Liveness, Phase
+from hanse.model.facts import LeaseLiveness, Phase
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
 from tests.support.time import EPOCH
 
@@ -14,7 +14,7 @@ NOWHERE = View("none")
 
 
 def why(name: str = WEB, view: View = NOWHERE, rtype: int = Type.A) -> Explanation:
-    dead = Liveness("broker", "hanse-broker", "riga", "riga", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", "hanse-broker", "riga", "riga", alive=False, since=EPOCH)
     seen = seen_in(
         "lubeck",
         imported(clusters=["tallinn"]),

@@ -17,7 +17,7 @@ from hanse.features.statefulsets.names import part_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
 from hanse.model.dns.zones import View
-from hanse.model.facts import Fact, Liveness, Phase, Role
+from hanse.model.facts import Fact, LeaseLiveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
@@ -206,7 +206,7 @@ def test_scaling_down_withdraws_at_once() -> None:
 
 
 def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
-    dead = Liveness("broker", HOME, "c2", "c2", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", HOME, "c2", "c2", alive=False, since=EPOCH)
     before = Names(seen_by("c1", [shares(), *parts()]))
     after = Names(seen_by("c1", [shares(), *parts()], (), dead))
 
@@ -302,7 +302,7 @@ def test_a_change_recompiles_only_the_names_of_its_service() -> None:
     ],
 )
 def test_why_a_name_is_answered_as_it_is(name: str, rtype: int, code: str, rule: str) -> None:
-    dead = Liveness("broker", HOME, "c3", "c3", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", HOME, "c3", "c3", alive=False, since=EPOCH)
     seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)], dead)
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
 

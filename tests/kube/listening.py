@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
-from hanse.kube.authority import Authority
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.authority import CertificateAuthority
 from hanse.kube.http import HttpTransport
 
-AUTHORITY = Authority.create("test")
+AUTHORITY = CertificateAuthority.create("test")
 NOBODY = Identity()
 SERVER = AUTHORITY.server("server")
 
@@ -43,7 +43,7 @@ async def transport(
     """A transport to a server that answers so; TLS with the test's authority if `tls` is given."""
     async with listening(answer, tls) as url:
         endpoint = Endpoint(url, AUTHORITY.certificate if tls else b"", server_name)
-        way = HttpTransport(Fixed(Access(endpoint, identity)))
+        way = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
         try:
             yield way
         finally:

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 from cryptography import x509
 
-from hanse.kube.authority import Authority, Issued, client_context, server_context
+from hanse.kube.authority import CertificateAuthority, KeyPair, client_context, server_context
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
@@ -30,7 +30,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> No
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
 def test_clients_of_the_authority_verify_its_servers(host: str) -> None:
-    authority = Authority.create("hanse")
+    authority = CertificateAuthority.create("hanse")
 
     shake_hands(
         server_context(authority.server("lubeck")), client_context(authority.certificate), host
@@ -38,7 +38,7 @@ def test_clients_of_the_authority_verify_its_servers(host: str) -> None:
 
 
 def test_a_server_may_bear_the_name_of_its_authority() -> None:
-    authority = Authority.create("lubeck")
+    authority = CertificateAuthority.create("lubeck")
 
     shake_hands(
         server_context(authority.server("lubeck")),
@@ -48,14 +48,16 @@ def test_a_server_may_bear_the_name_of_its_authority() -> None:
 
 
 def test_a_server_of_another_authority_is_refused() -> None:
-    server = server_context(Authority.create("other").server("lubeck"))
+    server = server_context(CertificateAuthority.create("other").server("lubeck"))
 
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(server, client_context(Authority.create("hanse").certificate), "localhost")
+        shake_hands(
+            server, client_context(CertificateAuthority.create("hanse").certificate), "localhost"
+        )
 
 
 def test_a_host_that_is_not_in_the_certificate_is_refused() -> None:
-    authority = Authority.create("hanse")
+    authority = CertificateAuthority.create("hanse")
     server = server_context(authority.server("lubeck", hosts=["webhook.default.svc"]))
 
     shake_hands(server, client_context(authority.certificate), "webhook.default.svc")
@@ -64,7 +66,7 @@ def test_a_host_that_is_not_in_the_certificate_is_refused() -> None:
 
 
 def test_an_expired_certificate_is_refused() -> None:
-    authority = Authority.create("hanse")
+    authority = CertificateAuthority.create("hanse")
     long_ago = datetime.now(UTC) - timedelta(days=1000)
 
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -76,8 +78,8 @@ def test_an_expired_certificate_is_refused() -> None:
 
 
 def test_an_authority_that_was_kept_goes_on_issuing() -> None:
-    first = Authority.create("hanse")
-    again = Authority.load(first.kept)
+    first = CertificateAuthority.create("hanse")
+    again = CertificateAuthority.load(first.kept)
 
     shake_hands(
         server_context(again.server("bergen")), client_context(first.certificate), "localhost"
@@ -85,7 +87,7 @@ def test_an_authority_that_was_kept_goes_on_issuing() -> None:
 
 
 def test_a_client_certificate_names_the_user_and_its_groups() -> None:
-    issued = Authority.create("hanse").client("ada", ["system:masters"])
+    issued = CertificateAuthority.create("hanse").client("ada", ["system:masters"])
 
     subject = x509.load_pem_x509_certificate(issued.certificate).subject
 
@@ -94,4 +96,4 @@ def test_a_client_certificate_names_the_user_and_its_groups() -> None:
 
 def test_a_key_of_another_kind_is_no_authority() -> None:
     with pytest.raises(ValueError, match="PEM"):
-        Authority.load(Issued(b"", b"nonsense"))
+        CertificateAuthority.load(KeyPair(b"", b"nonsense"))

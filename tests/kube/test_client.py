@@ -12,10 +12,10 @@ from hanse.kube.errors import (
     Gone,
     Invalid,
     KubeError,
-    Misshapen,
     NotFound,
     ServerError,
     Throttled,
+    UndecodableObject,
     Unreachable,
 )
 from hanse.kube.events import Unreadable
@@ -59,7 +59,7 @@ async def test_a_read_gives_the_object() -> None:
         (refusal(500, "InternalError"), ServerError),
         (Response(502, b"<html>bad gateway</html>"), ServerError),
         (Response(200, b"<html>welcome</html>"), Unreachable),
-        (answer({"metadata": {"name": 7}}), Misshapen),
+        (answer({"metadata": {"name": 7}}), UndecodableObject),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value.status),
 )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hanse.kube.access import ExecPlugin
-from hanse.kube.credentials import Reloading, found, from_files, in_cluster
+from hanse.kube.credentials import ReloadingCredentials, found, from_files, in_cluster
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
@@ -32,7 +32,7 @@ def write_config(file: Path, user: dict[str, Any]) -> None:
     file.write_text(yaml.safe_dump(document))
 
 
-async def token(credentials: Reloading | Any) -> str:
+async def token(credentials: ReloadingCredentials | Any) -> str:
     return str((await credentials.access()).identity.token)
 
 

@@ -119,9 +119,9 @@ async def test_a_kind_is_asked_for_in_the_version_that_is_there() -> None:
     client = Client(cluster())
     await define(client, "v1alpha1")
 
-    before = client.kinds.as_served(ServiceExport)
+    before = client.kinds.served_kind(ServiceExport)
     await refresh(client)
-    after = client.kinds.as_served(ServiceExport)
+    after = client.kinds.served_kind(ServiceExport)
 
     assert (before.version, after.version) == ("v1beta1", "v1alpha1")
     assert (await client.list(ServiceExport)).objects == ()

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.elector import STEADY, Elector, Following, Leading, Standing
+from hanse.kube.elector import STEADY, Following, LeaderElector, Leading, Standing
 from hanse.kube.lease import WANTED, wanted_by
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
@@ -30,17 +30,17 @@ def anyio_backend() -> object:
 class Turns:
     """Who goes before a candidate; of None it has no opinion, and asks for nothing."""
 
-    def __init__(self, hesitation: timedelta, before: tuple[str, ...] | None) -> None:
-        self._hesitation = hesitation
+    def __init__(self, acquire_delay: timedelta, before: tuple[str, ...] | None) -> None:
+        self._hesitation = acquire_delay
         self._before = before
 
-    def hesitation(self) -> timedelta:
+    def acquire_delay(self) -> timedelta:
         return self._hesitation
 
-    def goes_before(self, candidate: str) -> bool:
+    def prefers(self, candidate: str) -> bool:
         return candidate in (self._before or ())
 
-    def may_ask(self) -> bool:
+    def may_request(self) -> bool:
         return self._before is not None
 
 
@@ -51,19 +51,19 @@ class Candidate:
         self,
         election: "Election",
         name: str,
-        hesitation: timedelta,
+        acquire_delay: timedelta,
         before: tuple[str, ...] | None,
     ) -> None:
         self.name = name
         self.told: list[tuple[float, Standing]] = []
-        self.elector = Elector(
+        self.elector = LeaderElector(
             Client(election.network.transport(name, "member", InProcess(election.server))),
             election.namespace,
             "member",
             name,
             clock=LoopClock(),
             random=Random(name),
-            order=Turns(hesitation, before),
+            order=Turns(acquire_delay, before),
         )
         self.task = asyncio.create_task(self.elector.run(self._tell), name=name)
 
@@ -89,9 +89,12 @@ class Election:
         self.namespace = "kube-system"
 
     def stand(
-        self, name: str, hesitation: timedelta = timedelta(0), before: tuple[str, ...] | None = None
+        self,
+        name: str,
+        acquire_delay: timedelta = timedelta(0),
+        before: tuple[str, ...] | None = None,
     ) -> Candidate:
-        candidate = Candidate(self, name, hesitation, before)
+        candidate = Candidate(self, name, acquire_delay, before)
         self.candidates.append(candidate)
         return candidate
 

@@ -1,6 +1,6 @@
 """Who is alive, by what we saw ourselves."""
 
-from hanse.kube.heartbeats import Heartbeats, Pulse
+from hanse.kube.heartbeats import HolderLiveness, LeaseObserver
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 
@@ -16,12 +16,12 @@ def beat(number: int, holder: str = "a", duration: int = 15) -> Lease:
     )
 
 
-def pulse(beats: Heartbeats) -> Pulse:
-    return beats.pulse_of("sys", "lubeck")
+def pulse(beats: LeaseObserver) -> HolderLiveness:
+    return beats.liveness("sys", "lubeck")
 
 
 def test_what_was_seen_once_is_unknown_until_it_changes() -> None:
-    beats = Heartbeats()
+    beats = LeaseObserver()
 
     beats.see(beat(1), 0)
     first = pulse(beats)
@@ -29,25 +29,29 @@ def test_what_was_seen_once_is_unknown_until_it_changes() -> None:
     same = pulse(beats)
     beats.see(beat(2), 3)
 
-    assert (first, same, pulse(beats)) == (Pulse.UNKNOWN, Pulse.UNKNOWN, Pulse.ALIVE)
+    assert (first, same, pulse(beats)) == (
+        HolderLiveness.UNKNOWN,
+        HolderLiveness.UNKNOWN,
+        HolderLiveness.ALIVE,
+    )
     assert beats.holder_of("sys", "lubeck") == "a"
 
 
 def test_a_lease_lapses_after_its_own_duration_and_is_told_once() -> None:
-    beats = Heartbeats()
+    beats = LeaseObserver()
     beats.see(beat(1, duration=30), 0)
     beats.see(beat(2, duration=30), 10)
 
-    assert beats.next_lapse == 40
+    assert beats.next_expiry == 40
     assert beats.lapse(39.9) == ()
     assert beats.lapse(40) == (("sys", "lubeck"),)
     assert beats.lapse(50) == ()
-    assert pulse(beats) == Pulse.EXPIRED
-    assert beats.next_lapse is None
+    assert pulse(beats) == HolderLiveness.EXPIRED
+    assert beats.next_expiry is None
 
 
 def test_the_dead_come_back_with_a_new_record_and_not_with_an_old_one() -> None:
-    beats = Heartbeats()
+    beats = LeaseObserver()
     beats.see(beat(1), 0)
     beats.lapse(15)
 
@@ -55,19 +59,19 @@ def test_the_dead_come_back_with_a_new_record_and_not_with_an_old_one() -> None:
     still = pulse(beats)
     beats.see(beat(2), 17)
 
-    assert still == Pulse.EXPIRED
-    assert pulse(beats) == Pulse.ALIVE
-    assert beats.next_lapse == 32
+    assert still == HolderLiveness.EXPIRED
+    assert pulse(beats) == HolderLiveness.ALIVE
+    assert beats.next_expiry == 32
 
 
 def test_nobody_dies_while_we_cannot_see_and_then_all_have_a_full_duration() -> None:
-    beats = Heartbeats()
+    beats = LeaseObserver()
     beats.see(beat(1), 0)
     beats.see(beat(2), 1)
-    beats.lose_sight()
+    beats.mark_unreachable()
 
-    blind = (beats.lapse(100), beats.next_lapse)
-    beats.regain_sight(100)
+    blind = (beats.lapse(100), beats.next_expiry)
+    beats.mark_reachable(100)
 
     assert blind == ((), None)
     assert beats.lapse(114) == ()
@@ -75,7 +79,7 @@ def test_nobody_dies_while_we_cannot_see_and_then_all_have_a_full_duration() -> 
 
 
 def test_a_lease_given_back_lapses_within_a_second() -> None:
-    beats = Heartbeats()
+    beats = LeaseObserver()
     beats.see(beat(1), 0)
     beats.see(beat(2), 1)
 
@@ -85,10 +89,10 @@ def test_a_lease_given_back_lapses_within_a_second() -> None:
 
 
 def test_a_deleted_lease_is_unknown() -> None:
-    beats = Heartbeats()
+    beats = LeaseObserver()
     beats.see(beat(1), 0)
 
     beats.forget("sys", "lubeck")
 
-    assert pulse(beats) == Pulse.UNKNOWN
-    assert beats.next_lapse is None
+    assert pulse(beats) == HolderLiveness.UNKNOWN
+    assert beats.next_expiry is None

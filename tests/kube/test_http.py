@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
@@ -82,7 +82,7 @@ async def test_a_server_of_the_trusted_authority_is_reached() -> None:
 
 
 async def test_a_server_of_another_authority_is_not() -> None:
-    stranger = Authority.create("stranger").server("server")
+    stranger = CertificateAuthority.create("stranger").server("server")
 
     async with transport(echo, tls=server_context(stranger)) as way:
         with pytest.raises(Unreachable, match=r"certificate of 127\.0\.0\.1:\d+ is not trusted"):
@@ -100,9 +100,9 @@ async def test_a_certificate_for_another_name_needs_that_name() -> None:
 
 
 async def test_an_insecure_endpoint_is_not_verified() -> None:
-    stranger = Authority.create("stranger").server("server")
+    stranger = CertificateAuthority.create("stranger").server("server")
     async with listening(echo, server_context(stranger)) as url:
-        way = HttpTransport(Fixed(Access(Endpoint(url, insecure=True))))
+        way = HttpTransport(StaticCredentials(ClientConfig(Endpoint(url, insecure=True))))
         assert (await way.send(Request("GET", "/"))).status == 200
         await way.close()
 
@@ -145,7 +145,7 @@ async def test_a_client_certificate_is_presented() -> None:
 async def test_certificates_that_cannot_be_used_are_told(
     endpoint: Endpoint, identity: Identity, told: str
 ) -> None:
-    way = HttpTransport(Fixed(Access(endpoint, identity)))
+    way = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
 
     with pytest.raises(BadCredentials, match=told):
         await way.send(Request("GET", "/"))
@@ -154,7 +154,7 @@ async def test_certificates_that_cannot_be_used_are_told(
 async def test_nobody_there_is_told_in_a_few_words() -> None:
     async with listening(echo) as url:
         pass
-    way = HttpTransport(Fixed(Access(Endpoint(url), Identity(token="t0k3n"))))
+    way = HttpTransport(StaticCredentials(ClientConfig(Endpoint(url), Identity(token="t0k3n"))))
 
     with pytest.raises(
         Unreachable, match=r"^cannot connect to 127\.0\.0\.1:\d+: .*refused"
@@ -187,7 +187,7 @@ async def test_a_proxy_that_is_not_there_is_told_without_its_password() -> None:
         pass
     proxy = url.replace("http://", "http://user:hunter2@")
     endpoint = Endpoint("https://cluster.example", proxy=proxy)
-    way = HttpTransport(Fixed(Access(endpoint)))
+    way = HttpTransport(StaticCredentials(ClientConfig(endpoint)))
 
     with pytest.raises(Unreachable, match=r"the proxy to cluster\.example") as told:
         await way.send(Request("GET", "/"))
@@ -198,7 +198,9 @@ async def test_a_proxy_that_is_not_there_is_told_without_its_password() -> None:
 
 async def test_a_proxy_is_gone_through() -> None:
     async with listening(echo) as proxy:
-        way = HttpTransport(Fixed(Access(Endpoint("http://cluster.example", proxy=proxy))))
+        way = HttpTransport(
+            StaticCredentials(ClientConfig(Endpoint("http://cluster.example", proxy=proxy)))
+        )
         response = await way.send(Request("GET", "/version"))
         await way.close()
 
@@ -214,7 +216,9 @@ async def test_a_large_answer_is_compressed_for_far_servers_only(
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
     async with listening(compressed) as proxy:
-        way = HttpTransport(Fixed(Access(Endpoint("http://far.example", proxy=proxy))))
+        way = HttpTransport(
+            StaticCredentials(ClientConfig(Endpoint("http://far.example", proxy=proxy)))
+        )
         response = await way.send(Request("GET", "/"))
         await way.close()
 

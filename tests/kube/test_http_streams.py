@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.kube.access import Access, Credentials, Endpoint, Identity
-from hanse.kube.authority import Issued, server_context
+from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity
+from hanse.kube.authority import KeyPair, server_context
 from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request
@@ -76,17 +76,17 @@ class Rotating(Credentials):
     """Credentials whose identity changes when the server refuses it, or when told to."""
 
     def __init__(self, url: str, *identities: Identity, ca: bytes = b"") -> None:
-        self._ways = [Access(Endpoint(url, ca), identity) for identity in identities]
+        self._ways = [ClientConfig(Endpoint(url, ca), identity) for identity in identities]
         self.renewals = 0
 
-    async def access(self) -> Access:
+    async def access(self) -> ClientConfig:
         return self._ways[0]
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ClientConfig) -> ClientConfig:
         self.renewals += 1
         return self.rotate()
 
-    def rotate(self) -> Access:
+    def rotate(self) -> ClientConfig:
         if len(self._ways) > 1:
             self._ways.pop(0)
         return self._ways[0]
@@ -146,7 +146,7 @@ async def test_a_new_certificate_opens_new_connections_and_old_streams_go_on() -
         await answer.write(b"after\n")
         return answer
 
-    def identity(issued: Issued) -> Identity:
+    def identity(issued: KeyPair) -> Identity:
         return Identity(certificate=issued.certificate, key=issued.key)
 
     tls = server_context(SERVER)

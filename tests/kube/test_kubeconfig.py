@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from hanse.kube.access import Identity
-from hanse.kube.credentials import files_in, from_secret, kubeconfig_of
+from hanse.kube.credentials import from_secret, kubeconfig_paths, load_kubeconfig
 from hanse.kube.errors import BadCredentials
-from hanse.kube.kubeconfig import Kubeconfig, Resolved, Source
+from hanse.kube.kubeconfig import Kubeconfig, ResolvedContext, Source
 
 CLUSTER = {"server": "https://lubeck.example:6443"}
 
@@ -38,7 +38,7 @@ def config(
     return yaml.safe_dump({**document, **other}).encode()
 
 
-def resolve(text: bytes, *, folder: Path | None = None, trusted: bool = True) -> Resolved:
+def resolve(text: bytes, *, folder: Path | None = None, trusted: bool = True) -> ResolvedContext:
     return Kubeconfig([Source(text, "config.yaml", folder)], trusted=trusted).resolve()
 
 
@@ -127,7 +127,7 @@ def test_of_several_files_the_first_to_name_something_counts_in_whole(tmp_path: 
         )
     )
 
-    merged = kubeconfig_of(files_in(f"{third}:{first}::{second}"))
+    merged = load_kubeconfig(kubeconfig_paths(f"{third}:{first}::{second}"))
 
     assert merged.contexts == ("work", "more")
     assert merged.current == "work"

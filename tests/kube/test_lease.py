@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.lease import (
-    CLIENT_GO,
+    DEFAULT_TIMINGS,
     Acquire,
     Lost,
+    ObservedLease,
     Renew,
-    Sighting,
     Step,
     Wait,
     change_to,
     decide,
-    micro_time,
+    format_micro_time,
     next_spec,
     released,
 )
@@ -42,8 +42,8 @@ def lease(
     )
 
 
-def at(seen: Lease | None, *, since: float = 100.0) -> Sighting:
-    return Sighting(seen, since)
+def at(seen: Lease | None, *, since: float = 100.0) -> ObservedLease:
+    return ObservedLease(seen, since)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def at(seen: Lease | None, *, since: float = 100.0) -> Sighting:
     ],
 )
 def test_a_follower_acquires_what_nobody_holds_and_waits_otherwise(
-    seen: Sighting, now: float, step: Step
+    seen: ObservedLease, now: float, step: Step
 ) -> None:
     assert decide(seen, now, "me") == step
 
@@ -74,7 +74,7 @@ def test_a_follower_acquires_what_nobody_holds_and_waits_otherwise(
     ],
 )
 def test_a_leader_renews_until_its_deadline_or_until_another_holds_it(
-    seen: Sighting, now: float, step: Step
+    seen: ObservedLease, now: float, step: Step
 ) -> None:
     assert decide(seen, now, "me", renewed_at=100.0) == step
 
@@ -100,8 +100,8 @@ def test_a_clock_that_is_wrong_elsewhere_does_not_matter() -> None:
 def test_acquiring_counts_a_change_of_holder_and_renewing_keeps_when_it_was_acquired() -> None:
     held = lease("you").spec
 
-    acquired = next_spec(Acquire(4), held, "me", NOON, CLIENT_GO)
-    renewed = next_spec(Renew(), acquired, "me", NOON + timedelta(seconds=2), CLIENT_GO)
+    acquired = next_spec(Acquire(4), held, "me", NOON, DEFAULT_TIMINGS)
+    renewed = next_spec(Renew(), acquired, "me", NOON + timedelta(seconds=2), DEFAULT_TIMINGS)
 
     assert acquired == LeaseSpec(
         holder_identity="me",
@@ -140,7 +140,7 @@ ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5))])
 
 @given(st.datetimes(NOON.replace(year=2, tzinfo=None), timezones=ZONES))
 def test_a_micro_time_always_has_six_digits_and_is_utc(moment: datetime) -> None:
-    text = micro_time(moment)
+    text = format_micro_time(moment)
 
     assert len(text) == len("2026-01-01T12:00:00.000000Z")
     assert datetime.fromisoformat(text) == moment

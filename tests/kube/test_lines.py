@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.lines import lines_of
+from hanse.kube.lines import split_lines
 from tests.support.time import run
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ async def chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def split(parts: Iterable[bytes]) -> list[bytes]:
-    return [line async for line in lines_of(chunks(parts))]
+    return [line async for line in split_lines(chunks(parts))]
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda part: part.replace(b"x", b"\n"))))

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials
-from hanse.kube.renewal import Account, InFile, InSecret, Renewal
+from hanse.kube.renewal import Account, InFile, InSecret, TokenRenewer
 from hanse.kube.request import Request
 from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
@@ -65,12 +65,12 @@ class Member:
         made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         await self.broker.send(Request("POST", path, body=msgspec.json.encode(made)))
 
-    def renewal(self, held: str) -> Renewal:
-        credentials = Fixed(self._access(held))
-        return Renewal(LUBECK, self.broker, credentials, (self.secret, self.file), self.clock)
+    def renewal(self, held: str) -> TokenRenewer:
+        credentials = StaticCredentials(self._access(held))
+        return TokenRenewer(LUBECK, self.broker, credentials, (self.secret, self.file), self.clock)
 
-    def _access(self, held: str) -> Access:
-        return Access(Endpoint(URL), Identity(token=held))
+    def _access(self, held: str) -> ClientConfig:
+        return ClientConfig(Endpoint(URL), Identity(token=held))
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ async def test_a_broker_that_does_not_answer_leaves_everything_as_it_is(member: 
 async def test_a_file_that_cannot_be_written_is_named_and_its_token_is_not(tmp_path: Path) -> None:
     held = token(LUBECK, datetime(2026, 1, 1, tzinfo=UTC))
     file = tmp_path / "broker.kubeconfig"
-    write_kubeconfig(file, [Context("broker", Access(Endpoint(URL), Identity(token=held)))])
+    write_kubeconfig(file, [Context("broker", ClientConfig(Endpoint(URL), Identity(token=held)))])
     (tmp_path / ".broker.kubeconfig.new").mkdir()
 
     with pytest.raises(BadCredentials, match=r"broker.kubeconfig: Is a directory") as refused:

@@ -16,14 +16,14 @@ from hanse.kube.errors import (
     Gone,
     Invalid,
     KubeError,
-    Misshapen,
     NotFound,
     ServerError,
     Status,
     Throttled,
+    UndecodableObject,
     Unreachable,
 )
-from hanse.kube.retry import delay_of
+from hanse.kube.retry import retry_delay
 
 
 def make(error: type[KubeError]) -> KubeError:
@@ -42,9 +42,9 @@ RETRIED = [
 ]
 
 
-@pytest.mark.parametrize("error", [Invalid, NotFound, Misshapen])
+@pytest.mark.parametrize("error", [Invalid, NotFound, UndecodableObject])
 def test_what_cannot_succeed_as_it_is_is_not_retried(error: type[KubeError]) -> None:
-    assert delay_of(make(error), 0, Random(1)) is None
+    assert retry_delay(make(error), 0, Random(1)) is None
 
 
 @given(
@@ -53,7 +53,7 @@ def test_what_cannot_succeed_as_it_is_is_not_retried(error: type[KubeError]) -> 
 def test_no_delay_is_negative_or_longer_than_a_minute(
     error: type[KubeError], attempt: int, seed: int
 ) -> None:
-    delay = delay_of(make(error), attempt, Random(seed))
+    delay = retry_delay(make(error), attempt, Random(seed))
 
     assert delay is not None
     assert timedelta(0) < delay <= timedelta(seconds=60)
@@ -61,7 +61,7 @@ def test_no_delay_is_negative_or_longer_than_a_minute(
 
 def test_a_conflict_is_retried_sooner_than_an_outage_and_missing_rights_later() -> None:
     conflict, outage, rights = (
-        delay_of(make(error), 0, Random(1)) for error in (Conflict, Unreachable, Forbidden)
+        retry_delay(make(error), 0, Random(1)) for error in (Conflict, Unreachable, Forbidden)
     )
 
     assert conflict is not None
@@ -74,7 +74,7 @@ def test_a_conflict_is_retried_sooner_than_an_outage_and_missing_rights_later() 
 def test_the_servers_own_wish_is_honoured(error: type[ApiError]) -> None:
     asked = error(Status(code=1), timedelta(seconds=17))
 
-    delay = delay_of(asked, 0, Random(1))
+    delay = retry_delay(asked, 0, Random(1))
 
     assert delay is not None
     assert timedelta(seconds=17) <= delay < timedelta(seconds=18)

@@ -18,7 +18,7 @@ from hanse.kube.events import (
     Unreadable,
     Vanished,
 )
-from hanse.kube.store import Store, Transition
+from hanse.kube.store import Store, StoreChange
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Index
@@ -151,47 +151,47 @@ def test_what_we_wrote_survives_a_list_from_before() -> None:
 
 def test_what_we_deleted_stays_until_the_watch_tells_what_came_before_it_too() -> None:
     store = filled(thing("a", 9))
-    store.expect_end(thing("a", 9))
+    store.mark_deleting(thing("a", 9))
 
-    ending = store.is_ending(thing("a", 9))
+    ending = store.is_deleting(thing("a", 9))
     first = list(store.take(Applied(thing("b", 12))))
     then = list(store.take(Deleted(thing("a", 13))))
 
     assert ending
-    assert first == [Transition(None, thing("b", 12))]
-    assert then == [Transition(thing("a", 9), None)]
-    assert not store.is_ending(thing("a", 9))
+    assert first == [StoreChange(None, thing("b", 12))]
+    assert then == [StoreChange(thing("a", 9), None)]
+    assert not store.is_deleting(thing("a", 9))
 
 
 def test_a_list_tells_the_end_of_what_we_deleted_if_it_is_from_after() -> None:
     store = filled(thing("a", 9))
-    store.expect_end(thing("a", 9))
+    store.mark_deleting(thing("a", 9))
 
     before = list(store.take(Listed((thing("a", 9),), "11")))
-    still = store.is_ending(thing("a", 9))
+    still = store.is_deleting(thing("a", 9))
     after = list(store.take(Listed((), "14")))
 
     assert (before, still) == ([], True)
-    assert after == [Transition(thing("a", 9), None, live=False)]
-    assert not store.is_ending(thing("a", 9))
+    assert after == [StoreChange(thing("a", 9), None, live=False)]
+    assert not store.is_deleting(thing("a", 9))
 
 
 def test_what_we_deleted_and_a_restore_brought_back_is_there_again() -> None:
     store = filled(thing("a", 9), version=50)
-    store.expect_end(thing("a", 9))
+    store.mark_deleting(thing("a", 9))
 
     store.take(Listed((thing("a", 9),), "20"))
 
     assert store.rewinds == 1
-    assert not store.is_ending(thing("a", 9))
+    assert not store.is_deleting(thing("a", 9))
 
 
 def test_the_end_of_what_is_not_here_is_not_waited_for() -> None:
     store = filled(thing("a", 9, uid="another"))
 
-    store.expect_end(thing("a", 8))
+    store.mark_deleting(thing("a", 8))
 
-    assert not store.is_ending(thing("a", 8))
+    assert not store.is_deleting(thing("a", 8))
 
 
 def test_what_we_put_out_of_sight_is_not_brought_back_by_news_from_before() -> None:
@@ -201,7 +201,7 @@ def test_what_we_put_out_of_sight_is_not_brought_back_by_news_from_before() -> N
     late = store.take(Applied(thing("a", 9)))
     in_a_list = store.take(Listed((thing("a", 9),), "11"))
 
-    assert gone == (Transition(thing("a", 9), None),)
+    assert gone == (StoreChange(thing("a", 9), None),)
     assert (list(late), list(in_a_list)) == ([], [])
     assert len(store) == 0
 
@@ -220,7 +220,7 @@ def test_a_list_tells_what_is_missing_but_not_as_live() -> None:
 
     [change] = store.take(Listed((thing("b", 2),), "20"))
 
-    assert change == Transition(thing("a", 1), None, live=False)
+    assert change == StoreChange(thing("a", 1), None, live=False)
 
 
 def test_a_list_older_than_what_was_seen_is_a_restore_and_counts() -> None:
@@ -229,8 +229,8 @@ def test_a_list_older_than_what_was_seen_is_a_restore_and_counts() -> None:
     changed = list(store.take(Listed((thing("a", 4),), "20")))
 
     assert store.rewinds == 1
-    assert Transition(thing("b", 41), None, live=False) in changed
-    assert Transition(thing("a", 40), thing("a", 4), live=False) in changed
+    assert StoreChange(thing("b", 41), None, live=False) in changed
+    assert StoreChange(thing("a", 40), thing("a", 4), live=False) in changed
     assert store.version == 20
 
 
@@ -240,7 +240,7 @@ def test_an_object_older_than_what_was_seen_of_it_is_a_restore_however_new_the_l
     changed = list(store.take(Listed((thing("a", 4), thing("b", 41)), "1000")))
 
     assert store.rewinds == 1
-    assert changed == [Transition(thing("a", 40), thing("a", 4), live=False)]
+    assert changed == [StoreChange(thing("a", 40), thing("a", 4), live=False)]
     assert store.version == 1000
 
 
@@ -283,7 +283,7 @@ def test_an_unreadable_object_that_is_mended_or_goes_is_forgotten() -> None:
     [gone] = store.take(Vanished("s", "b", "23"))
 
     assert store.unreadable == {}
-    assert gone == Transition(thing("b", 2), None)
+    assert gone == StoreChange(thing("b", 2), None)
 
 
 class Write(msgspec.Struct, frozen=True):

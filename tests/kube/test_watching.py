@@ -50,7 +50,7 @@ def anyio_backend() -> object:
 async def events(server: Scripted, count: int, *, pages: bool = True) -> list[Event[Service]]:
     """The first events of a stream from a server that serves lists by pages, or as streams."""
     client = Client(server)
-    client.streams_lists = False if pages else None
+    client.supports_watch_list = False if pages else None
     return await first(client, count)
 
 
@@ -130,7 +130,7 @@ async def test_a_server_that_does_not_stream_lists_is_not_asked_again() -> None:
 
     streamed = ["sendInitialEvents" in dict(request.query) for request in server.asked]
     assert streamed == [True, False, False]
-    assert client.streams_lists is False
+    assert client.supports_watch_list is False
 
 
 async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists() -> None:
@@ -141,7 +141,7 @@ async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists
     told = await first(client, 1)
 
     assert told == [Interrupted(bad)]
-    assert client.streams_lists is None
+    assert client.supports_watch_list is None
 
 
 async def test_a_streamed_list_that_breaks_off_tells_nothing_and_starts_over() -> None:
@@ -344,7 +344,7 @@ async def test_the_end_of_an_outage_is_told_of_an_unserved_kind_too() -> None:
 async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
     server = Scripted(*[refusal(404, "NotFound")] * 8, page(service("a", 1), version=5), Lines())
     client = Client(server)
-    client.streams_lists = False
+    client.supports_watch_list = False
     stream = follow(client, Service, random=Random(1))
 
     async with aclosing(stream):

@@ -5,16 +5,18 @@ from pathlib import Path
 
 import yaml
 
-from hanse.kube.access import Access, Endpoint, Identity
+from hanse.kube.access import ClientConfig, Endpoint, Identity
 from hanse.local.kubeconfig import Context, write_kubeconfig
 
 LUBECK = Context(
     "lubeck",
-    Access(Endpoint("https://127.0.0.1:1", ca=b"CA"), Identity(certificate=b"CERT", key=b"KEY")),
+    ClientConfig(
+        Endpoint("https://127.0.0.1:1", ca=b"CA"), Identity(certificate=b"CERT", key=b"KEY")
+    ),
 )
 BROKER = Context(
     "broker",
-    Access(Endpoint("https://127.0.0.1:2", ca=b"CA2"), Identity(token="secret")),
+    ClientConfig(Endpoint("https://127.0.0.1:2", ca=b"CA2"), Identity(token="secret")),
     user="agent",
 )
 

@@ -11,7 +11,7 @@ from hanse.model.crds import FOREIGN, OURS, STAND_IN, crd_of, crds, stand_ins
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Object, Wire, to_wire
-from hanse.model.schema import Schema, schema_of
+from hanse.model.schema import Schema, structural_schema
 from tests.model.examples import BAD, GOOD, Refused, good
 
 Node = tuple[str, Wire]
@@ -197,15 +197,15 @@ def test_a_kind_of_others_has_no_definition_of_ours() -> None:
 
 def test_a_type_that_cannot_be_said_is_refused() -> None:
     with pytest.raises(TypeError, match="cannot say what"):
-        schema_of(set[int])
+        structural_schema(set[int])
     with pytest.raises(TypeError, match="a union of"):
-        schema_of(int | bytes)
+        structural_schema(int | bytes)
 
 
 def test_later_annotations_add_to_earlier_ones() -> None:
     name = Annotated[str, Schema(pattern="^a", max_length=3)]
 
-    assert schema_of(Annotated[name, Schema("A name.")]) == {
+    assert structural_schema(Annotated[name, Schema("A name.")]) == {
         "description": "A name.",
         "type": "string",
         "pattern": "^a",

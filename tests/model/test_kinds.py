@@ -53,7 +53,7 @@ def test_what_is_written_is_read_back_the_same(kind: type[Object], chosen: st.Da
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_each_kind_says_how_it_is_served(kind: type[Object]) -> None:
     assert kind.kind.plural == kind.kind.plural.lower()
-    assert kind.kind.version not in kind.served_as
+    assert kind.kind.version not in kind.fallback_versions
     assert kind.__doc__
 
 

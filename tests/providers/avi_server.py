@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.authority import CertificateAuthority, server_context
 
 USER, PASSWORD = "amko", "a-secret"
 KINDS = ("gslbservice", "healthmonitor")
@@ -28,7 +28,7 @@ class AviServer:
         self.leads = True
         self.failures: list[tuple[int, dict[str, str]]] = []
         """Answers to give to the next writes instead of doing them."""
-        self.authority = Authority.create("controller")
+        self.authority = CertificateAuthority.create("controller")
         self.port = 0
         self._numbers = count(1)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.model.keys import Key
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
@@ -37,7 +37,7 @@ class Wish:
     def probe_keys(self, snapshot: Snapshot) -> Sequence[Key]:
         return (KEY,)
 
-    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Sequence[Key]:
+    def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Sequence[Key]:
         return () if isinstance(change, FactChange) else (KEY,)
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
@@ -311,7 +311,7 @@ async def test_who_says_nothing_has_not_answered_in_time() -> None:
     "anyio_backend", [("asyncio", {}), ("asyncio", {"use_uvloop": True})], ids=["plain", "uvloop"]
 )
 async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() -> None:
-    context = server_context(Authority.create("probe").server("shop", ("127.0.0.1",)))
+    context = server_context(CertificateAuthority.create("probe").server("shop", ("127.0.0.1",)))
     sockets = SocketProbe()
     async with server(answer(200), context) as (port, asked, connections):
         target = Target("HTTPS", "127.0.0.1", port, "shop.example.org", "/")

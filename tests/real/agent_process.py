@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hanse import logs
 from hanse.app import BROKER, Agent, Settings
-from hanse.kube.access import Access
+from hanse.kube.access import ClientConfig
 from hanse.kube.credentials import found
 from hanse.kube.http import HttpTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
@@ -70,7 +70,7 @@ class Federation:
         self.toy_offers = OffersScenario(scenario)
         self.processes: dict[str, AgentProcess] = {}
         self.folder = folder
-        self.access: dict[tuple[ClusterId, ClusterId], Access] = {}
+        self.access: dict[tuple[ClusterId, ClusterId], ClientConfig] = {}
         self._ground = testbed
         self._started = 0
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.kube.access import Fixed
+from hanse.kube.access import StaticCredentials
 from hanse.kube.errors import Forbidden
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Response, Transport
@@ -60,8 +60,8 @@ async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generat
 
 async def test_an_agent_may_do_nothing_else(agents: Federation) -> None:
     await agents.post("hamburg")
-    at_home = HttpTransport(Fixed(agents.access["hamburg", "hamburg"]))
-    at_broker = HttpTransport(Fixed(agents.access["hamburg", BROKER]))
+    at_home = HttpTransport(StaticCredentials(agents.access["hamburg", "hamburg"]))
+    at_broker = HttpTransport(StaticCredentials(agents.access["hamburg", BROKER]))
     mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mark"}}
 
     try:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.credentials import from_files
 from hanse.kube.http import HttpTransport
-from hanse.kube.renewal import Account, InFile, InSecret, Renewal
+from hanse.kube.renewal import Account, InFile, InSecret, TokenRenewer
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl, Said
 from tests.real.members import HOME, SOURCE, Fleet, joined, json_in, service_for, set_of, slice_of
@@ -212,7 +212,7 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     ways = HttpTransport(broker), HttpTransport(home)
     secret = InSecret(Client(ways[1]), "hanse-system", "hanse-broker", "kubeconfig")
     clock = Later(timedelta(days=4))
-    renewal = Renewal(
+    renewal = TokenRenewer(
         Account(HOME, "lubeck"), Client(ways[0]), broker, (secret, InFile(file)), clock
     )
 

@@ -14,7 +14,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.credentials import from_files
 from hanse.kube.discovery import refresh, server_version
-from hanse.kube.elector import Elector, Following, Leading, Standing
+from hanse.kube.elector import Following, LeaderElector, Leading, Standing
 from hanse.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -97,7 +97,7 @@ async def test_a_list_as_a_stream_and_one_by_pages_find_the_same(client: Client)
     by_pages = await client.list(ConfigMap, namespace=SPACE)
 
     assert isinstance(streamed, Listed)
-    assert client.streams_lists is True
+    assert client.supports_watch_list is True
     assert {one.name for one in streamed.objects} == {one.name for one in by_pages.objects}
 
 
@@ -145,7 +145,9 @@ async def test_a_lease_passes_from_hand_to_hand(client: Client) -> None:
     told: asyncio.Queue[tuple[str, Standing]] = asyncio.Queue()
 
     def stand(name: str) -> "asyncio.Task[None]":
-        elector = Elector(client, SPACE, "elected", name, clock=WallClock(), random=Random(name))
+        elector = LeaderElector(
+            client, SPACE, "elected", name, clock=WallClock(), random=Random(name)
+        )
         run = elector.run(lambda standing: told.put_nowait((name, standing)))
         return asyncio.create_task(run, name=name)
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.request import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER
@@ -49,7 +49,7 @@ async def webhooks() -> AsyncIterator[tuple[str, bytes]]:
         except ValueError as error:
             return web.Response(status=500, text=str(error))
 
-    authority = Authority.create("webhooks")
+    authority = CertificateAuthority.create("webhooks")
     context = server_context(authority.server("webhook"))
     loop = asyncio.get_running_loop()
     server = web.Server(answer)

@@ -12,10 +12,10 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.credentials import from_files
-from hanse.kube.elector import Elector, Standing
+from hanse.kube.elector import LeaderElector, Standing
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.http import HttpTransport
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER
 from hanse.model.kinds.coordination import Lease, LeaseSpec
@@ -25,7 +25,7 @@ from hanse.model.objects import Meta
 pytestmark = pytest.mark.anyio
 
 SPACE, NAME = "elections", "member"
-TERMS = Terms(
+TERMS = LeaseTimings(
     lease=timedelta(seconds=4), deadline=timedelta(seconds=3), retry=timedelta(milliseconds=500)
 )
 OURS = "lubeck_1"
@@ -74,7 +74,9 @@ async def client_go(
 async def standing(client: Client) -> AsyncIterator[list[Standing]]:
     """Our elector, and all that it told."""
     told: list[Standing] = []
-    elector = Elector(client, SPACE, NAME, OURS, clock=WallClock(), random=Random(1), terms=TERMS)
+    elector = LeaderElector(
+        client, SPACE, NAME, OURS, clock=WallClock(), random=Random(1), terms=TERMS
+    )
     task = asyncio.create_task(elector.run(told.append), name="elector")
     try:
         yield told

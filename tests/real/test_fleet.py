@@ -8,7 +8,7 @@ import pytest
 import yaml
 from msgspec import structs
 
-from hanse.kube.access import Access, Fixed, Identity
+from hanse.kube.access import ClientConfig, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials, Forbidden, Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.local.real.fleet import NAMES, RealFleet
@@ -99,7 +99,7 @@ async def test_kubectl_has_a_context_for_each_cluster_and_starts_with_the_first(
 async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealFleet) -> None:
     lubeck, bergen = (real_clusters.clusters[name].access for name in ("lubeck", "bergen"))
     misled = _transport(
-        Access(structs.replace(lubeck.endpoint, ca=bergen.endpoint.ca), lubeck.identity)
+        ClientConfig(structs.replace(lubeck.endpoint, ca=bergen.endpoint.ca), lubeck.identity)
     )
 
     with pytest.raises(Unreachable, match="certificate"):
@@ -109,7 +109,7 @@ async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealF
 
 async def test_credentials_of_one_cluster_open_no_other(real_clusters: RealFleet) -> None:
     lubeck, bergen = (real_clusters.clusters[name].access for name in ("lubeck", "bergen"))
-    stranger = _transport(Access(lubeck.endpoint, bergen.identity))
+    stranger = _transport(ClientConfig(lubeck.endpoint, bergen.identity))
 
     with pytest.raises((BadCredentials, Unreachable)):
         await get(stranger, "/api/v1/nodes")
@@ -118,7 +118,7 @@ async def test_credentials_of_one_cluster_open_no_other(real_clusters: RealFleet
 
 async def test_an_unknown_token_is_refused(real_clusters: RealFleet) -> None:
     lubeck = real_clusters.clusters["lubeck"].access
-    stranger = _transport(Access(lubeck.endpoint, Identity(token="guessed")))
+    stranger = _transport(ClientConfig(lubeck.endpoint, Identity(token="guessed")))
 
     with pytest.raises(BadCredentials):
         await get(stranger, "/api/v1/nodes")
@@ -298,8 +298,8 @@ def _doing(kubectl: Kubectl, fleet: RealFleet, cluster: str, namespace: str) -> 
     return does
 
 
-def _transport(access: Access) -> HttpTransport:
-    return HttpTransport(Fixed(access))
+def _transport(access: ClientConfig) -> HttpTransport:
+    return HttpTransport(StaticCredentials(access))
 
 
 def _host(address: str) -> IPv4Network:

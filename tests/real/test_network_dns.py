@@ -17,7 +17,7 @@ from hanse.features.networks.dns_server import render_corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
-from hanse.kube.access import Access, Fixed
+from hanse.kube.access import ClientConfig, StaticCredentials
 from hanse.kube.client import Client
 from hanse.kube.errors import Forbidden
 from hanse.kube.http import HttpTransport
@@ -89,11 +89,11 @@ async def _running(command: Sequence[str], folder: Path, port: int) -> AsyncIter
 
 async def way_in(
     fleet: RealFleet, name: NetworkName, folder: Path, *more: dict[str, Any]
-) -> tuple[Path, Access]:
+) -> tuple[Path, ClientConfig]:
     """A kubeconfig for the account that the agent made for a network's DNS, and for no other."""
     cluster = fleet.clusters[HERE]
     account = Account(name.kube_dns, name.dns_namespace, everywhere=more)
-    admin = HttpTransport(Fixed(cluster.access))
+    admin = HttpTransport(StaticCredentials(cluster.access))
     try:
         access = await grant(admin, cluster.access, account)
     finally:
@@ -149,8 +149,8 @@ async def our_own(
         yield ask
 
 
-async def _sees_its_tenant_alone(access: Access, name: NetworkName) -> None:
-    transport = HttpTransport(Fixed(access))
+async def _sees_its_tenant_alone(access: ClientConfig, name: NetworkName) -> None:
+    transport = HttpTransport(StaticCredentials(access))
     try:
         account = Client(transport)
         await account.list(Service, namespace=name.dns_namespace)

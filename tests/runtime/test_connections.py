@@ -9,7 +9,7 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.local.in_process import InProcess
 from hanse.model.connections import ConnectionIntent, KubeconfigCredentials, ServerCredentials
 from hanse.model.facts import Leadership, Role
@@ -28,7 +28,7 @@ from tests.support.builders import configmap, namespace
 from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
 
-TERMS = Terms(
+TERMS = LeaseTimings(
     lease=timedelta(seconds=15), deadline=timedelta(seconds=10), retry=timedelta(seconds=2)
 )
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.runtime.replica_slots import ReplicaSlots
@@ -35,7 +35,7 @@ class Replica:
             PLACES,
             clock=clock,
             random=Random(1),
-            terms=Terms(),
+            terms=LeaseTimings(),
         )
         self.task = asyncio.create_task(self._places.run(self._tell))
 

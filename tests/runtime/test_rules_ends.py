@@ -11,7 +11,7 @@ from hanse.model.facts import (
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import ClusterObjectRef, Meta, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import Create
@@ -93,7 +93,7 @@ async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_n
         await world.settle()
 
         assert (
-            ClusterObjectRef(BROKER, Ref(ConfigMap.kind, "shop.bread.lubeck", HOME))
+            ClusterObjectRef(BROKER, ObjectRef(ConfigMap.kind, "shop.bread.lubeck", HOME))
             in left.abandoned
         )
         assert await found(world, "lubeck", "copy-of-bread") is None

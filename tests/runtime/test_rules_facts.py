@@ -14,7 +14,7 @@ from hanse.model.facts import (
     Answer,
     ClusterState,
     KindServed,
-    Liveness,
+    LeaseLiveness,
     Phase,
     Role,
     WriteOutcome,
@@ -23,10 +23,10 @@ from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import ClusterObjectRef, Meta, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.plan import Desired, Plan, Question, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.model.verdict import Allow, Ask, Asks, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Ask, Deny, Review, Verdict, WebhookRule
 from hanse.web.webhooks.server import decide
 from tests.runtime.town import SHOP, must_find, offer, town
 from tests.support.builders import configmap, namespace
@@ -58,7 +58,9 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
             return [Key("look")] if isinstance(change, ObjectChange) else []
 
         def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-            read = Read(ClusterObjectRef(BROKER, Ref(ConfigMap.kind, "secret-place", "elsewhere")))
+            read = Read(
+                ClusterObjectRef(BROKER, ObjectRef(ConfigMap.kind, "secret-place", "elsewhere"))
+            )
             known = snapshot.fact(Answer, read.id)
             found = known.value["data"] if known is not None and known.value else {}
             note = ConfigMap(metadata=Meta(name="note", namespace=SHOP), data=found)
@@ -154,13 +156,13 @@ async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() ->
             renewal = {"spec": {"renewTime": f"2001-01-01T00:00:0{round_}.000000Z"}}
             await client.patch(Lease, "bergen", HOME, renewal)
             await asyncio.sleep(20)
-            told.append([f.alive for f in facts.all(Liveness)])
+            told.append([f.alive for f in facts.all(LeaseLiveness)])
         world.network.cut("lubeck", BROKER)
         await asyncio.sleep(300)
-        unseen = [f.alive for f in facts.all(Liveness)]
+        unseen = [f.alive for f in facts.all(LeaseLiveness)]
         world.network.heal_all()
         await asyncio.sleep(120)
-        silent = [f.alive for f in facts.all(Liveness)]
+        silent = [f.alive for f in facts.all(LeaseLiveness)]
         await client.delete(Lease, "bergen", HOME)
         await asyncio.sleep(5)
 
@@ -169,7 +171,7 @@ async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() ->
         )
         assert unseen == [True], "silence is not held against one we could not hear"
         assert silent == [False]
-        assert list(facts.all(Liveness)) == []
+        assert list(facts.all(LeaseLiveness)) == []
 
 
 async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
@@ -207,11 +209,11 @@ class Doorkeeper:
     """Lets a ConfigMap in only if the one it names exists."""
 
     name = "doorkeeper"
-    asks = (Asks(groups=("",), resources=("configmaps",)),)
+    asks = (WebhookRule(groups=("",), resources=("configmaps",)),)
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         wanted = review.object.get("data", {}).get("friend", "")
-        place = ClusterObjectRef(snapshot.local, Ref(ConfigMap.kind, wanted, SHOP))
+        place = ClusterObjectRef(snapshot.local, ObjectRef(ConfigMap.kind, wanted, SHOP))
         if snapshot.find(place) is not None:
             return Allow({"metadata": {"labels": {"checked": "yes"}}})
         read = Read(place)

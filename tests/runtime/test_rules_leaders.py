@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.model.facts import (
     Leadership,
     Role,
@@ -34,7 +34,7 @@ def anyio_backend() -> object:
 
 # 5
 
-TERMS = Terms()
+TERMS = LeaseTimings()
 
 
 def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, LeaderElections]:

@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.model.facts import (
-    Departed,
+    ClusterDeparted,
     Phase,
     Role,
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import Desired, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import diff
@@ -97,7 +97,9 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
                 return Plan()
             uid = "another" if dust.data["dust"] == "other" else dust.metadata.uid
             return Plan(
-                removals=(Removal(ClusterObjectRef(snapshot.local, ref_of(dust)), uid, "is dust"),)
+                removals=(
+                    Removal(ClusterObjectRef(snapshot.local, object_ref(dust)), uid, "is dust"),
+                )
             )
 
     async with town("lubeck", features=(Broom(),)) as world:
@@ -157,7 +159,7 @@ async def test_rule_2_an_unknown_source_is_a_reason_to_keep_and_a_departed_one_i
     copy = stored(with_owner(configmap("copy", SHOP), owner, frozenset({"bergen"})))
     connected = [cluster("lubeck", Role.LOCAL)]
     before = snapshot(Toy(), "lubeck", connected, {"lubeck": [copy]})
-    gone = Departed("bergen", before.now)
+    gone = ClusterDeparted("bergen", before.now)
     after = snapshot(Toy(), "lubeck", connected, {"lubeck": [copy]}, [gone])
     owned = [("lubeck", owner, copy)]
 

@@ -10,7 +10,7 @@ from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
-from hanse.model.objects import ClusterObjectRef, Meta, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.rights import rights
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
@@ -44,7 +44,7 @@ class Founder:
         patches: list[Patch] = []
         order = ("lubeck", "hamburg")
         for greeted in snapshot.all(BROKER, ConfigMap):
-            place = ClusterObjectRef(BROKER, ref_of(greeted))
+            place = ClusterObjectRef(BROKER, object_ref(greeted))
             rank = order.index(snapshot.local)
             patches.append(Patch(place, {"data": {"greeted": "yes"}}, rank=rank))
         if snapshot.get(snapshot.local, ConfigMap, key.name, "default") is None:
@@ -124,7 +124,7 @@ def test_what_is_kept_is_neither_written_nor_deleted(kept: bool, writes: int) ->
     owner = Owner("founder", Key("found", "town"), "lubeck")
     ours = stored(with_owner(configmap("ours"), owner))
     seen = snapshot(Founder(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [ours]})
-    plan = Plan(kept=(ClusterObjectRef("lubeck", ref_of(ours)),) if kept else ())
+    plan = Plan(kept=(ClusterObjectRef("lubeck", object_ref(ours)),) if kept else ())
 
     todo_ = diff("founder", owner.key, plan, [("lubeck", owner, ours)], seen)
 

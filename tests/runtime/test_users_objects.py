@@ -9,7 +9,7 @@ from hanse.kube.errors import NotFound
 from hanse.model.facts import Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Event
-from hanse.model.objects import ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
 from hanse.runtime.diff import Delete, diff
@@ -40,23 +40,23 @@ class Giver:
         if order is None:
             return Plan()
         gift = configmap("gift", SHOP, of=order.data["of"])
-        note = ClusterObjectRef(snapshot.local, ref_of(order))
+        note = ClusterObjectRef(snapshot.local, object_ref(order))
         change = {"metadata": {"annotations": {"noted": "yes"}}}
         return Plan(
             (Desired(gift, snapshot.local, step=1, unowned=True),),
             patches=(Patch(note, change),),
             events=(
                 EventRequest(
-                    ClusterObjectRef(snapshot.local, ref_of(gift)),
+                    ClusterObjectRef(snapshot.local, object_ref(gift)),
                     "Made",
                     "made it",
-                    told_with=note,
+                    recorded_with=note,
                 ),
                 EventRequest(
-                    ClusterObjectRef(snapshot.local, ref_of(configmap("missing", SHOP))),
+                    ClusterObjectRef(snapshot.local, object_ref(configmap("missing", SHOP))),
                     "Missing",
                     "it is not there",
-                    told_with=note,
+                    recorded_with=note,
                 ),
             ),
         )
@@ -99,7 +99,9 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
 def test_a_removal_says_whether_it_must_be_as_seen() -> None:
     gift = stored(configmap("gift", SHOP))
     seen = snapshot(Giver(), HOME, [cluster(HOME, Role.LOCAL)], {HOME: [gift]})
-    removal = Removal(ClusterObjectRef(HOME, ref_of(gift)), gift.metadata.uid, "gone", as_seen=True)
+    removal = Removal(
+        ClusterObjectRef(HOME, object_ref(gift)), gift.metadata.uid, "gone", as_seen=True
+    )
 
     wanted = diff("giver", Key("gift"), Plan(removals=(removal,)), (), seen)
 

@@ -7,7 +7,7 @@ import pytest
 
 from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
-from hanse.model.verdict import Hook
+from hanse.model.verdict import AdmissionHook
 from tests.scenarios.engines import missing
 from tests.scenarios.network_fixtures import *  # noqa: F403 - its fixtures
 from tests.scenarios.services import ServicesScenario
@@ -79,7 +79,7 @@ def features() -> Features:
 
 
 @pytest.fixture
-def hooks() -> tuple[Hook, ...]:
+def hooks() -> tuple[AdmissionHook, ...]:
     """What API servers ask agents on the stage; modules about admission override it."""
     return ()
 
@@ -88,7 +88,7 @@ def hooks() -> tuple[Hook, ...]:
 async def scenario(
     testbed: ClusterTestbed,
     features: Features,
-    hooks: tuple[Hook, ...],
+    hooks: tuple[AdmissionHook, ...],
     request: pytest.FixtureRequest,
 ) -> AsyncIterator[Scenario]:
     """Three clusters and a broker, no agent yet, and a namespace of the scenario's own."""

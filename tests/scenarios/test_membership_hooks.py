@@ -11,7 +11,7 @@ from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.objects import Meta
-from hanse.model.verdict import Hook
+from hanse.model.verdict import AdmissionHook
 from tests.scenarios.networks import refusal
 from tests.support.federation import NAME as LEAGUE
 from tests.support.federation import FederationScenario, form_federation
@@ -24,7 +24,7 @@ def features() -> Features:
 
 
 @pytest.fixture
-def hooks() -> tuple[Hook, ...]:
+def hooks() -> tuple[AdmissionHook, ...]:
     return WEBHOOKS
 
 

@@ -17,8 +17,8 @@ from hanse.model.kinds.hanse import (
     FederatedStatefulSetSpec,
     StatefulSetTemplate,
 )
-from hanse.model.objects import ClusterObjectRef, Meta, ref_of
-from hanse.model.verdict import Hook
+from hanse.model.objects import ClusterObjectRef, Meta, object_ref
+from hanse.model.verdict import AdmissionHook
 from hanse.runtime.preview import preview
 from tests.scenarios.networks import refusal
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
@@ -33,7 +33,7 @@ def features() -> Features:
 
 
 @pytest.fixture
-def hooks() -> tuple[Hook, ...]:
+def hooks() -> tuple[AdmissionHook, ...]:
     return (FederatedStatefulSetWebhook(BROKER_NAMESPACE),)
 
 
@@ -98,4 +98,4 @@ async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
 
     would = preview(guarded.scenario.agent("bergen").reconciler, [(BROKER, bad)])
 
-    assert "JSON is malformed" in would.warnings[ClusterObjectRef(BROKER, ref_of(bad))]
+    assert "JSON is malformed" in would.warnings[ClusterObjectRef(BROKER, object_ref(bad))]

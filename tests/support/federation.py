@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
-from hanse.kube.access import Access
+from hanse.kube.access import ClientConfig
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
 from hanse.kube.request import Request
@@ -165,11 +165,13 @@ class FederationScenario:
         if cluster in self.supervisors:
             await self.claim(cluster, SUPERVISOR, "true")
 
-    async def _granted(self, account: Account, cluster: ClusterId, lifetime: timedelta) -> Access:
+    async def _granted(
+        self, account: Account, cluster: ClusterId, lifetime: timedelta
+    ) -> ClientConfig:
         endpoint = self.scenario.testbed.endpoint(cluster)
         transport = self.scenario.testbed.connect(cluster)
         try:
-            return await grant(transport, Access(endpoint), account, lifetime)
+            return await grant(transport, ClientConfig(endpoint), account, lifetime)
         finally:
             await transport.close()
 

@@ -17,7 +17,7 @@ from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.gslb.names import SECRET, SECRET_KEY
 from hanse.features.gslb.zone import GlobalZone
-from hanse.kube.access import Access
+from hanse.kube.access import ClientConfig
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
@@ -148,7 +148,7 @@ class GslbScenario:
         transport = testbed.connect(cluster)
         try:
             access = await grant(
-                transport, Access(testbed.endpoint(cluster)), account, timedelta(hours=24)
+                transport, ClientConfig(testbed.endpoint(cluster)), account, timedelta(hours=24)
             )
         finally:
             await transport.close()

@@ -27,7 +27,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Feature
 from hanse.model.rights import Rule
-from hanse.model.verdict import Hook
+from hanse.model.verdict import AdmissionHook
 from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
@@ -68,7 +68,7 @@ class Scenario:
         namespace: str,
         features: Features,
         *,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[AdmissionHook] = (),
         seed: int = 0,
     ) -> None:
         self.testbed = testbed

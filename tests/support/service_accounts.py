@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.access import Access, Identity
+from hanse.kube.access import ClientConfig, Identity
 from hanse.kube.errors import error_of
 from hanse.kube.request import Request, Response, Transport
 
@@ -33,10 +33,10 @@ class Account(Struct, frozen=True):
 
 async def grant(
     transport: Transport,
-    admin: Access,
+    admin: ClientConfig,
     account: Account,
     lifetime: timedelta = timedelta(hours=1),
-) -> Access:
+) -> ClientConfig:
     """Create the account with its rights, and give back credentials that bear a fresh token.
 
     `transport` speaks as an administrator of the cluster that `admin` reaches. What exists already
@@ -52,7 +52,7 @@ async def grant(
     for path, granted in _rights(account):
         await _ensure(transport, path, granted)
     issued = await token(transport, account, lifetime)
-    return Access(admin.endpoint, Identity(token=issued), namespace=account.namespace)
+    return ClientConfig(admin.endpoint, Identity(token=issued), namespace=account.namespace)
 
 
 async def token(transport: Transport, account: Account, lifetime: timedelta) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from hanse.kube.client import Client
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.kube.request import Transport
 from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
@@ -24,7 +24,7 @@ from tests.support.faults import Network
 from tests.support.time import LoopClock
 from tinykube.api import ApiServer
 
-TERMS = Terms()
+TERMS = LeaseTimings()
 
 
 class Supervisor:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.clock import Clock
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.kube.request import Transport
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
@@ -35,7 +35,7 @@ class ClusterTestbed(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> LeaseTimings:
         """Lease durations, short where time is real."""
         ...
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from hanse.app import BROKER
 from hanse.kube.access import Credentials, Endpoint
 from hanse.kube.errors import Unreachable
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.kube.request import Transport
 from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.real.fleet import NAMES
@@ -35,7 +35,7 @@ class EmbeddedTestbed:
     poll_interval = timedelta(milliseconds=100)
     settle_time = timedelta(minutes=3)
     slack = timedelta(0)
-    terms = Terms()
+    terms = LeaseTimings()
 
     def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
         self.names = tuple(names)

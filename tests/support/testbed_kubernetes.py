@@ -8,11 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from hanse.app import BROKER
-from hanse.kube.access import Access, Credentials, Endpoint, Fixed
+from hanse.kube.access import ClientConfig, Credentials, Endpoint, StaticCredentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
-from hanse.kube.lease import Terms
+from hanse.kube.lease import LeaseTimings
 from hanse.kube.request import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
@@ -21,7 +21,7 @@ from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account, grant
 from tests.support.testbed import WebhookEndpoint
 
-SHORT = Terms(
+SHORT = LeaseTimings(
     lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
 )
 RBAC_TIMEOUT = timedelta(seconds=10)
@@ -50,7 +50,7 @@ class KubernetesTestbed:
         return self._fleet.clusters[cluster].connect()
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
-        agent = HttpTransport(Fixed(await self._create_account(account, cluster)))
+        agent = HttpTransport(StaticCredentials(await self._create_account(account, cluster)))
         try:
             await _wait_for_rbac(agent, account)
         except BaseException:
@@ -75,14 +75,14 @@ class KubernetesTestbed:
         if server is None and endpoint_for_webhooks.listener is not None:
             endpoint_for_webhooks.listener.close()
 
-    async def access(self, account: Account, cluster: ClusterId) -> Access:
+    async def access(self, account: Account, cluster: ClusterId) -> ClientConfig:
         """Credentials of a new account, whose RBAC rules are in effect when this returns."""
         access = await self._create_account(account, cluster)
-        async with _closing(HttpTransport(Fixed(access))) as agent:
+        async with _closing(HttpTransport(StaticCredentials(access))) as agent:
             await _wait_for_rbac(agent, account)
         return access
 
-    async def _create_account(self, account: Account, cluster: ClusterId) -> Access:
+    async def _create_account(self, account: Account, cluster: ClusterId) -> ClientConfig:
         self._roles_created.update((cluster, path) for path in _roles(account))
         admin = self._fleet.clusters[cluster].access
         return await grant(self._admin(cluster), admin, account)

@@ -13,7 +13,7 @@ import msgspec
 from hanse.model.facts import ClusterState, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import (
     Change,
@@ -85,9 +85,9 @@ class Toy:
                 data=offer.data,
             )
             desired.append(Desired(record, broker, sources=frozenset({snapshot.local})))
-        place = ClusterObjectRef(snapshot.local, ref_of(offer))
+        place = ClusterObjectRef(snapshot.local, object_ref(offer))
         trouble = [
-            snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, ref_of(d.object)))
+            snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
             for d in desired
         ]
         refused = [t.message for t in trouble if t is not None and t.result in TOLD]

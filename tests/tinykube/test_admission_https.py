@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.authority import CertificateAuthority, server_context
 from tinykube.webhooks import WebhookCall, WebhookFailed, call_over_https
 
 
 @asynccontextmanager
-async def listening(authority: Authority, status: int = 200) -> AsyncIterator[str]:
+async def listening(authority: CertificateAuthority, status: int = 200) -> AsyncIterator[str]:
     """A webhook on a port of its own that answers with what it was sent."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -30,25 +30,25 @@ async def listening(authority: Authority, status: int = 200) -> AsyncIterator[st
         await server.shutdown()
 
 
-def call(url: str, authority: Authority, **more: str) -> WebhookCall:
+def call(url: str, authority: CertificateAuthority, **more: str) -> WebhookCall:
     return WebhookCall(url, authority.certificate, b"{}", timedelta(seconds=5), **more)
 
 
 async def test_a_trusted_webhook_is_asked() -> None:
-    authority = Authority.create("ours")
+    authority = CertificateAuthority.create("ours")
 
     async with listening(authority) as url:
         assert await call_over_https(call(url, authority)) == b"{}"
 
 
 async def test_a_webhook_of_another_authority_is_not_believed() -> None:
-    async with listening(Authority.create("ours")) as url:
+    async with listening(CertificateAuthority.create("ours")) as url:
         with pytest.raises(WebhookFailed, match="certificate verify failed"):
-            await call_over_https(call(url, Authority.create("theirs")))
+            await call_over_https(call(url, CertificateAuthority.create("theirs")))
 
 
 async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
-    authority = Authority.create("ours")
+    authority = CertificateAuthority.create("ours")
 
     async with listening(authority) as url:
         with pytest.raises(WebhookFailed, match="certificate verify failed"):
@@ -56,7 +56,7 @@ async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
 
 
 async def test_an_answer_that_is_no_success_is_a_failure() -> None:
-    authority = Authority.create("ours")
+    authority = CertificateAuthority.create("ours")
 
     async with listening(authority, status=503) as url:
         with pytest.raises(WebhookFailed, match="503"):
@@ -65,4 +65,4 @@ async def test_an_answer_that_is_no_success_is_a_failure() -> None:
 
 async def test_nobody_at_home_is_a_failure() -> None:
     with pytest.raises(WebhookFailed, match="Post"):
-        await call_over_https(call("https://127.0.0.1:1/", Authority.create("ours")))
+        await call_over_https(call("https://127.0.0.1:1/", CertificateAuthority.create("ours")))

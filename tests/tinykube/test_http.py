@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hanse.kube.authority import Authority, client_context, server_context
+from hanse.kube.authority import CertificateAuthority, client_context, server_context
 from tinykube.failures import Refusal
 from tinykube.http import BODY_LIMIT, serve
 from tinykube.request import RequestLike, Response
@@ -81,7 +81,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(authority: Authority | None = None) -> AsyncIterator[Running]:
+async def running(authority: CertificateAuthority | None = None) -> AsyncIterator[Running]:
     api, sock = Recorder(), bound()
     host, port = sock.getsockname()
     tls = server_context(authority.server("test")) if authority else None
@@ -100,7 +100,9 @@ async def running(authority: Authority | None = None) -> AsyncIterator[Running]:
 
 @pytest.fixture(params=["http", "https"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
-    async with running(Authority.create("tests") if request.param == "https" else None) as made:
+    async with running(
+        CertificateAuthority.create("tests") if request.param == "https" else None
+    ) as made:
         yield made
 
 
@@ -321,8 +323,8 @@ async def test_stopping_ends_watches_cleanly_and_frees_the_port() -> None:
 
 
 async def test_a_client_that_trusts_another_authority_is_not_served() -> None:
-    stranger = client_context(Authority.create("other").certificate)
+    stranger = client_context(CertificateAuthority.create("other").certificate)
 
-    async with running(Authority.create("tests")) as server:
+    async with running(CertificateAuthority.create("tests")) as server:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await server.fetch("GET", "/readyz", ssl=stranger)

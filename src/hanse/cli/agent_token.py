@@ -11,7 +11,7 @@ from hanse.kube.access import Credentials
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.http import HttpTransport
-from hanse.kube.renewal import Account, InFile, InSecret, Place, Renewal
+from hanse.kube.renewal import Account, InFile, InSecret, Place, TokenRenewer
 
 
 @asynccontextmanager
@@ -25,7 +25,7 @@ async def renewing(
     if file is not None:
         places.append(InFile(file, context))
     account = Account(settings.options.broker_namespace, settings.cluster)
-    renewal = Renewal(account, on_broker, broker, places, WallClock())
+    renewal = TokenRenewer(account, on_broker, broker, places, WallClock())
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(renewal.run(), name="token renewal")

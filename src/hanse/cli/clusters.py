@@ -60,7 +60,7 @@ def ways(
         if has_ended(file.parent) and file.name == KUBECONFIG:
             again = f"hanse up --dir {file.parent}"
             raise BadCredentials(f"the federation in {file.parent} has ended; start it: {again}")
-    known = credentials.kubeconfig_of(files).contexts
+    known = credentials.load_kubeconfig(files).contexts
     if settings.context and settings.context not in known:
         listed = ", ".join(known) or "none"
         raise BadCredentials(
@@ -78,7 +78,7 @@ def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tupl
     if settings.kubeconfig is not None:
         return (settings.kubeconfig,)
     if environment.get("KUBECONFIG"):
-        return credentials.files_in(environment["KUBECONFIG"])
+        return credentials.kubeconfig_paths(environment["KUBECONFIG"])
     folder = _here(environment)
     if (folder / CONTROL).exists() or environment.get(FOLDER):
         return (folder / KUBECONFIG,)
@@ -93,7 +93,7 @@ def current_context(settings: Settings, environment: Mapping[str, str] = os.envi
     files = kubeconfig_files(settings, environment)
     if files is None:
         return IN_CLUSTER
-    return credentials.kubeconfig_of(files).current
+    return credentials.load_kubeconfig(files).current
 
 
 def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:

@@ -19,11 +19,11 @@ from hanse.cli.reaching import reached
 from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.features.federation.members import ABANDONED, CA, TOKEN, server_url_error
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http import HttpTransport
-from hanse.kube.lease import Sighting
+from hanse.kube.lease import ObservedLease
 from hanse.kube.request import Request
 from hanse.kube.requests import path_of
 from hanse.model.kinds.coordination import Lease
@@ -243,7 +243,7 @@ async def _still_good(supervisor: Client, name: str, endpoint: Endpoint, wish: M
     expires = expiry_of(identity)
     if expires is not None and expires - datetime.now(UTC) < wish.lifetime / 2:
         return False
-    client = Client(HttpTransport(Fixed(Access(endpoint, identity))))
+    client = Client(HttpTransport(StaticCredentials(ClientConfig(endpoint, identity))))
     try:
         await client.list(ClusterClaim)
     except KubeError:
@@ -318,7 +318,7 @@ async def _withdrawn(member: Party, wish: Membership) -> None:
     A Lease that is not renewed before our eyes leads nobody: its holder cannot come back for it.
     """
     now = asyncio.get_running_loop().time
-    seen = Sighting(await _lease(member.client, wish), now())
+    seen = ObservedLease(await _lease(member.client, wish), now())
     began = seen.since
     while seen.lease is not None and seen.lease.spec.holder_identity and now() < seen.expires:
         if now() - began > PATIENCE.total_seconds():

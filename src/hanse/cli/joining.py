@@ -20,7 +20,7 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerCredentials
 from hanse.features.statefulsets.policies import annotation_policy, name_policy
 from hanse.kube import credentials
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http import HttpTransport
@@ -177,7 +177,7 @@ async def _still_good(member: Client, endpoint: Endpoint, wish: Joining) -> bool
 async def _admits(wish: Joining, identity: Identity) -> bool:
     """Whether the broker still knows a token; asked by our own way, as the agent's may differ."""
     endpoint = (await wish.broker.credentials.access()).endpoint
-    client = Client(HttpTransport(Fixed(Access(endpoint, identity))))
+    client = Client(HttpTransport(StaticCredentials(ClientConfig(endpoint, identity))))
     try:
         await client.read(Lease, wish.cluster, wish.home)
     except KubeError:

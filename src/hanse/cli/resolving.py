@@ -21,7 +21,7 @@ from hanse.kube.http import HttpTransport
 from hanse.kube.store import Store
 from hanse.model.dns.names import wire_name
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, Facts, KindServed, Liveness, Phase, Role
+from hanse.model.facts import ClusterState, Facts, KindServed, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.globalservice import GlobalService
@@ -29,7 +29,7 @@ from hanse.model.kinds.gslb import NAMESPACE as GLOBAL
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId, K, Kind, Object
-from hanse.model.snapshot import Readable, Snapshot
+from hanse.model.snapshot import Lister, Snapshot
 
 T = TypeVar("T")
 PATIENCE = 10.0
@@ -151,10 +151,10 @@ def _seen(local: ClusterId, read: _Read, broker: _Read | None, now: datetime) ->
     leases = broker.leases.objects if broker is not None and broker.leases is not None else ()
     for lease in run_out(leases, now):
         meta, holder = lease.metadata, lease.spec.holder_identity
-        facts.put(Liveness(BROKER, meta.namespace, meta.name, holder, alive=False, since=now))
+        facts.put(LeaseLiveness(BROKER, meta.namespace, meta.name, holder, alive=False, since=now))
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
-    stores: dict[tuple[ClusterId, Kind], list[Readable[Any]]] = {}
+    stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}
     watches = (*ServiceZone(View(local)).watches, *GlobalZone(View(local)).watches)
     indexes = {watch.kind: watch.indexes for watch in watches}
     several: list[tuple[ClusterId, type[Object], Listed[Any] | None]] = [

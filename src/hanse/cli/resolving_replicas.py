@@ -17,12 +17,12 @@ from hanse.kube.client import Client
 from hanse.kube.events import Listed
 from hanse.kube.store import Store
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, Facts, Liveness, Phase, Role
+from hanse.model.facts import ClusterState, Facts, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, Kind
-from hanse.model.snapshot import Readable, Snapshot
+from hanse.model.snapshot import Lister, Snapshot
 
 
 class _Shared(Struct, frozen=True):
@@ -83,7 +83,7 @@ def _seen(
     for lease in shared.leases.objects:
         facts.put(_pulse(lease, now))
     indexes = {watch.kind: watch.indexes for watch in zone.watches}
-    stores: dict[tuple[ClusterId, Kind], list[Readable[Any]]] = {}
+    stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}
     read: tuple[tuple[ClusterId, type[Any], Listed[Any]], ...] = (
         (local, EndpointSlice, pods),
         (BROKER, StatefulSetShares, shared.shares),
@@ -96,10 +96,10 @@ def _seen(
     return Snapshot(stores, facts, now, local)
 
 
-def _pulse(lease: Lease, now: datetime) -> Liveness:
+def _pulse(lease: Lease, now: datetime) -> LeaseLiveness:
     """Whether a cluster is alive, by what its Lease says of itself."""
     renewed = lease.spec.renew_time
     lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
     alive = renewed is None or now - datetime.fromisoformat(renewed) <= lasts
     meta, holder = lease.metadata, lease.spec.holder_identity
-    return Liveness(BROKER, meta.namespace, meta.name, holder, alive, now)
+    return LeaseLiveness(BROKER, meta.namespace, meta.name, holder, alive, now)

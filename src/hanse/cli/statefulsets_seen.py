@@ -21,7 +21,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetPart,
     StatefulSetPartSpec,
     StatefulSetShares,
-    told_newer,
+    newer_schema_message,
 )
 from hanse.model.objects import ClusterId
 
@@ -126,7 +126,9 @@ def set_seen(
     meta, spec = record.metadata, record.spec
     own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
     if spec.newer:
-        return SetSeen(meta.namespace, meta.name, "", (), (f"shares: {told_newer(spec.schema)}",))
+        return SetSeen(
+            meta.namespace, meta.name, "", (), (f"shares: {newer_schema_message(spec.schema)}",)
+        )
     return SetSeen(
         meta.namespace,
         meta.name,
@@ -141,7 +143,7 @@ def set_seen(
 
 
 def _trouble(part: StatefulSetPartSpec) -> str:
-    return f"its report: {told_newer(part.schema)}" if part.newer else part.trouble
+    return f"its report: {newer_schema_message(part.schema)}" if part.newer else part.trouble
 
 
 def _replica(

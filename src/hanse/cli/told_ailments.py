@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from hanse.cli.charts import Chart
 from hanse.cli.checks import Finding
-from hanse.model.kinds.stateful import SCHEMA, told_newer
+from hanse.model.kinds.stateful import SCHEMA, newer_schema_message
 from hanse.model.objects import Wire
 
 CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -38,13 +38,15 @@ def _of_sets(chart: Chart) -> Iterator[Finding]:
         schema, meta = record["spec"].get("schema", SCHEMA), record["metadata"]
         if schema > SCHEMA:
             place = f"{meta['namespace']}/{meta['name']}"
-            yield Finding(chart.name, f"StatefulSetShares {place}: {told_newer(schema)}", UPDATE)
+            yield Finding(
+                chart.name, f"StatefulSetShares {place}: {newer_schema_message(schema)}", UPDATE
+            )
     for part in chart["parts"]:
         spec = part["spec"]
         schema, place = spec.get("schema", SCHEMA), f"{spec['namespace']}/{spec['name']}"
         about = f"its part of StatefulSet {place}"
         if schema > SCHEMA:
-            yield Finding(spec["cluster"], f"{about}: {told_newer(schema)}", UPDATE)
+            yield Finding(spec["cluster"], f"{about}: {newer_schema_message(schema)}", UPDATE)
         elif trouble := spec.get("trouble"):
             yield Finding(spec["cluster"], f"{about}: {trouble}", AS_TOLD)
 

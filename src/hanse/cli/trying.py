@@ -12,7 +12,7 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.request import MERGE_PATCH, Request
 from hanse.kube.requests import path_of
-from hanse.model.objects import Kind, Ref, Wire
+from hanse.model.objects import Kind, ObjectRef, Wire
 
 Verb = Literal["create", "update", "delete", "unchanged", "refused"]
 
@@ -25,7 +25,7 @@ class Tried(Struct, frozen=True):
 
     document: Document
     verb: Verb
-    ref: Ref
+    ref: ObjectRef
     object: Wire = {}
     why: str = ""
 
@@ -42,7 +42,7 @@ async def try_all(client: Client, documents: Iterable[Document], namespace: str)
         kind = kinds.get((one.wire["apiVersion"], one.wire["kind"]))
         if kind is None:
             group, _, version = one.wire["apiVersion"].rpartition("/")
-            unknown = Ref(Kind(group, version, one.wire["kind"], ""), one.name, one.namespace)
+            unknown = ObjectRef(Kind(group, version, one.wire["kind"], ""), one.name, one.namespace)
             why = (
                 f"{one.at}: the cluster does not serve {one.wire['apiVersion']} {unknown.kind.name}"
             )
@@ -56,7 +56,7 @@ async def _tried(
     client: Client, document: Document, kind: Kind, namespace: str, coming: set[str]
 ) -> Tried:
     place = namespace if kind.namespaced else ""
-    ref = Ref(kind, document.name, place)
+    ref = ObjectRef(kind, document.name, place)
     wire = {**document.wire, "metadata": {**document.wire["metadata"]}}
     if place:
         wire["metadata"]["namespace"] = place

@@ -10,8 +10,8 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import BY_SERVICE, StatefulSetZone
 from hanse.model.dns.names import is_under, labels_of, wire_name
 from hanse.model.dns.records import Type
-from hanse.model.facts import Liveness, Role
-from hanse.model.kinds.stateful import StatefulSetShares, told_newer
+from hanse.model.facts import LeaseLiveness, Role
+from hanse.model.kinds.stateful import StatefulSetShares, newer_schema_message
 from hanse.model.snapshot import Snapshot
 
 
@@ -63,7 +63,7 @@ def explain_replica(
 def _why_unread(record: StatefulSetShares) -> str:
     meta = record.metadata
     return (
-        f"StatefulSetShares {meta.namespace}/{meta.name}: {told_newer(record.spec.schema)}; name "
+        f"StatefulSetShares {meta.namespace}/{meta.name}: {newer_schema_message(record.spec.schema)}; name "
         "servers as old as this one go on with what they had told before"
     )
 
@@ -97,7 +97,7 @@ def _record(about: Asked, snapshot: Snapshot) -> StatefulSetShares | None:
 
 def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[LeftOut, ...]:
     meta = record.metadata
-    silent = {p.lease for p in snapshot.facts(Liveness) if not p.alive}
+    silent = {p.lease for p in snapshot.facts(LeaseLiveness) if not p.alive}
     told: list[LeftOut] = []
     for broker in snapshot.clusters(Role.BROKER):
         parts = {
@@ -108,7 +108,7 @@ def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[LeftOut, .
             part = parts.get(share.name)
             without = [r.name for r in part.replicas if not r.addresses] if part else []
             if part is not None and part.newer:
-                told.append(LeftOut(share.name, f"its report: {told_newer(part.schema)}"))
+                told.append(LeftOut(share.name, f"its report: {newer_schema_message(part.schema)}"))
             elif share.name in silent:
                 told.append(LeftOut(share.name, SILENT))
             elif part is None or len(part.replicas) < share.replicas:

@@ -48,7 +48,7 @@ class ExecPlugin(Struct, frozen=True):
         return f"ExecPlugin({self.command!r})"
 
 
-class Access(Struct, frozen=True):
+class ClientConfig(Struct, frozen=True):
     """All that it takes to send requests; an `expires` in the past asks for new credentials."""
 
     endpoint: Endpoint
@@ -58,42 +58,42 @@ class Access(Struct, frozen=True):
 
 
 class Credentials(Protocol):
-    """Where an `Access` comes from, for as long as we need one; raises `BadCredentials`."""
+    """Where an `ClientConfig` comes from, for as long as we need one; raises `BadCredentials`."""
 
-    async def access(self) -> Access:
+    async def access(self) -> ClientConfig:
         """The way in as of now; cheap, since every request asks."""
         ...
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ClientConfig) -> ClientConfig:
         """The way in after the server refused one (401); the same again if there is no other."""
         ...
 
 
-class Fixed:
+class StaticCredentials:
     """Credentials that never change."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         self._access = access
 
-    async def access(self) -> Access:
+    async def access(self) -> ClientConfig:
         return self._access
 
-    async def renewed(self, refused: Access) -> Access:  # noqa: ARG002 - there is no other
+    async def renewed(self, refused: ClientConfig) -> ClientConfig:  # noqa: ARG002 - there is no other
         return self._access
 
 
-class Handed:
+class UpdatableCredentials:
     """Credentials that somebody hands us anew whenever they change."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         self._access = access
 
-    def hand(self, access: Access) -> None:
+    def hand(self, access: ClientConfig) -> None:
         """Use these from the next request on."""
         self._access = access
 
-    async def access(self) -> Access:
+    async def access(self) -> ClientConfig:
         return self._access
 
-    async def renewed(self, refused: Access) -> Access:  # noqa: ARG002 - what came since, if any
+    async def renewed(self, refused: ClientConfig) -> ClientConfig:  # noqa: ARG002 - what came since, if any
         return self._access

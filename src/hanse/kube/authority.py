@@ -19,14 +19,14 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SKEW = timedelta(hours=1)
 
 
-class Issued(Struct, frozen=True):
+class KeyPair(Struct, frozen=True):
     """A certificate and its private key, both in PEM."""
 
     certificate: bytes
     key: bytes
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority of our own, with an elliptic-curve key."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
@@ -48,7 +48,7 @@ class Authority:
         return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
-    def load(cls, kept: Issued) -> Self:
+    def load(cls, kept: KeyPair) -> Self:
         """The authority that `kept` once gave; raises ValueError for other PEM."""
         key = serialization.load_pem_private_key(kept.key, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -61,18 +61,18 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
-    def kept(self) -> Issued:
+    def kept(self) -> KeyPair:
         """The authority itself, to be kept where nobody else reads it."""
-        return Issued(self.certificate, _key_pem(self._key))
+        return KeyPair(self.certificate, _key_pem(self._key))
 
     def server(
         self, name: str, hosts: Iterable[str] = LOOPBACK, now: datetime | None = None
-    ) -> Issued:
+    ) -> KeyPair:
         """A certificate for a server that is reached under these host names and addresses."""
         names = x509.SubjectAlternativeName([_host(host) for host in hosts])
         return self._issue(_name(name), ExtendedKeyUsageOID.SERVER_AUTH, now, names)
 
-    def client(self, user: str, groups: Iterable[str] = (), now: datetime | None = None) -> Issued:
+    def client(self, user: str, groups: Iterable[str] = (), now: datetime | None = None) -> KeyPair:
         """A certificate by which Kubernetes knows a user and its groups."""
         return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
@@ -82,7 +82,7 @@ class Authority:
         usage: x509.ObjectIdentifier,
         now: datetime | None,
         names: x509.SubjectAlternativeName | None = None,
-    ) -> Issued:
+    ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _draft(
             subject, self._certificate.subject, key.public_key(), now or datetime.now(UTC)
@@ -95,10 +95,10 @@ class Authority:
         if names is not None:
             builder = builder.add_extension(names, False)
         signed = builder.sign(self._key, hashes.SHA256())
-        return Issued(signed.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+        return KeyPair(signed.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 
-def server_context(issued: Issued) -> ssl.SSLContext:
+def server_context(issued: KeyPair) -> ssl.SSLContext:
     """What a server needs to speak TLS with a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube import requests
-from hanse.kube.decoding import not_an_answer, object_in, page_in
+from hanse.kube.decoding import decode_object, page_in, unexpected_response
 from hanse.kube.errors import Gone, error_of
 from hanse.kube.events import Listed, Unreadable
 from hanse.kube.limit import Limit
@@ -39,7 +39,7 @@ class Client:
         kinds: Kinds | None = None,
     ) -> None:
         self.kinds = kinds or Kinds()
-        self.streams_lists: bool | None = None
+        self.supports_watch_list: bool | None = None
         """Whether the server serves WatchList; None until the first stream has tried."""
         self._transport = transport
         self._limit = limit or Limit()
@@ -67,13 +67,13 @@ class Client:
         return await self.send(Request("GET", path, accept=accept))
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
-        served = self.kinds.as_served(kind)
+        served = self.kinds.served_kind(kind)
         response = await self.send(requests.read(served, name, namespace))
-        return object_in(response.body, kind)
+        return decode_object(response.body, kind)
 
     async def create(self, obj: K, *, dry_run: bool = False) -> K:
         kind = type(obj)
-        served = self.kinds.as_served(kind)
+        served = self.kinds.served_kind(kind)
         request = requests.create(
             served,
             obj.metadata.namespace,
@@ -82,7 +82,7 @@ class Client:
             dry_run=dry_run,
         )
         response = await self.send(request)
-        return object_in(response.body, kind)
+        return decode_object(response.body, kind)
 
     async def patch(
         self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
@@ -92,7 +92,7 @@ class Client:
         A uid alone that is not the object's is refused as `Invalid`, with a version as `Conflict`.
         """
         request = requests.merge_patch(
-            self.kinds.as_served(kind),
+            self.kinds.served_kind(kind),
             name,
             namespace,
             change,
@@ -100,7 +100,7 @@ class Client:
             subresource=subresource,
         )
         response = await self.send(request)
-        return object_in(response.body, kind)
+        return decode_object(response.body, kind)
 
     async def delete(
         self,
@@ -114,7 +114,7 @@ class Client:
     ) -> K | None:
         """Delete an object: as it is while finalizers still hold it, None when it is gone."""
         request = requests.delete(
-            self.kinds.as_served(kind),
+            self.kinds.served_kind(kind),
             name,
             namespace,
             uid=uid,
@@ -124,7 +124,7 @@ class Client:
         response = await self.send(request)
         if _kind_in(response.body) == "Status":
             return None
-        left = object_in(response.body, kind)
+        left = decode_object(response.body, kind)
         return left if left.metadata.deletion_timestamp is not None else None
 
     async def list(
@@ -140,7 +140,7 @@ class Client:
 
     async def newest(self, kind: type[K], *, namespace: str = "") -> str:
         """The server's present resourceVersion, by the smallest consistent list of a kind."""
-        served = self.kinds.as_served(kind)
+        served = self.kinds.served_kind(kind)
         response = await self.send(requests.list_page(served, namespace, limit=1))
         return page_in(response.body, kind).metadata.resource_version
 
@@ -150,7 +150,7 @@ class Client:
     async def _list_once(
         self, kind: type[K], namespace: str, labels: str, fields: str
     ) -> Listed[K]:
-        served = self.kinds.as_served(kind)
+        served = self.kinds.served_kind(kind)
         objects: list[K] = []
         unreadable: list[Unreadable] = []
         after = ""
@@ -172,4 +172,4 @@ def _kind_in(body: bytes) -> str:
     try:
         return _answer.decode(body).kind
     except msgspec.DecodeError as error:
-        raise not_an_answer(error) from None
+        raise unexpected_response(error) from None

@@ -13,10 +13,10 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from hanse.kube.access import Access, Identity
+from hanse.kube.access import ClientConfig, Identity
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request
-from hanse.kube.tls import context_for
+from hanse.kube.tls import tls_context
 
 KEEPALIVE = timedelta(seconds=55)
 """How long an idle connection is kept: a little less than what balancers commonly allow."""
@@ -30,7 +30,7 @@ _READ_AHEAD = 1 << 18
 class Connections:
     """One pool for requests and one for watches, so that neither waits for the other."""
 
-    def __init__(self, access: Access, user_agent: str) -> None:
+    def __init__(self, access: ClientConfig, user_agent: str) -> None:
         self._access = access
         self._headers = {"User-Agent": user_agent}
         self._url = access.endpoint.url
@@ -41,11 +41,11 @@ class Connections:
         self._idle = asyncio.Event()
         self._idle.set()
         self._users = 0
-        tls = context_for(access.endpoint, access.identity) if self._url[:5] == "https" else True
+        tls = tls_context(access.endpoint, access.identity) if self._url[:5] == "https" else True
         self.requests = _session(tls)
         self.watches = _session(tls)
 
-    def serve(self, access: Access) -> bool:
+    def serve(self, access: ClientConfig) -> bool:
         """Whether these connections do for an access; a new token needs no new ones."""
         mine, other = self._access.identity, access.identity
         return self._access.endpoint == access.endpoint and (mine.certificate, mine.key) == (
@@ -75,7 +75,9 @@ class Connections:
         await self.requests.close()
         await self.watches.close()
 
-    def arguments(self, access: Access, request: Request, *, streamed: bool) -> dict[str, Any]:
+    def arguments(
+        self, access: ClientConfig, request: Request, *, streamed: bool
+    ) -> dict[str, Any]:
         """A request as aiohttp takes it."""
         headers = CIMultiDict(self._headers)
         headers["Accept"] = request.accept

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from hanse.kube.access import Access, Credentials, Endpoint, Fixed, Identity
+from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity, StaticCredentials
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run
-from hanse.kube.kubeconfig import Kubeconfig, Resolved, Source, read_file, text_of
+from hanse.kube.kubeconfig import Kubeconfig, ResolvedContext, Source, read_file, text_of
 
 LOOK_AGAIN = timedelta(seconds=10)
 """How often files are looked at for changes."""
@@ -26,24 +26,24 @@ AFTER_FAILURE = timedelta(seconds=5)
 _Stamp = tuple[int, int, int]
 
 
-class Reloading:
+class ReloadingCredentials:
     """Credentials from files and plugins, read again on a change, an expiry or a 401.
 
     A change that cannot be read (a file half written) leaves what was read before in use.
     """
 
-    def __init__(self, load: Callable[[], Resolved], *, clock: Clock | None = None) -> None:
+    def __init__(self, load: Callable[[], ResolvedContext], *, clock: Clock | None = None) -> None:
         self._load = load
         self._clock = clock or WallClock()
         self._lock = asyncio.Lock()
-        self._resolved: Resolved | None = None
+        self._resolved: ResolvedContext | None = None
         self._stamps: tuple[_Stamp | None, ...] = ()
-        self._access: Access | None = None
+        self._access: ClientConfig | None = None
         self._look_at = 0.0
         self._failure: BadCredentials | None = None
         self._fails_until = 0.0
 
-    async def access(self) -> Access:
+    async def access(self) -> ClientConfig:
         if self._access is not None and self._current(self._access):
             return self._access
         async with self._lock:
@@ -51,22 +51,22 @@ class Reloading:
                 self._access = await self._attempted()
             return self._access
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ClientConfig) -> ClientConfig:
         async with self._lock:
             if self._access is None or self._access == refused:
                 self._reload()
                 self._access = await self._from_resolved()
             return self._access
 
-    def _current(self, access: Access) -> bool:
+    def _current(self, access: ClientConfig) -> bool:
         now = asyncio.get_running_loop().time()
         return now < self._look_at and not self._expired(access)
 
-    def _expired(self, access: Access) -> bool:
+    def _expired(self, access: ClientConfig) -> bool:
         expires = access.expires
         return expires is not None and self._clock.now() >= expires - BEFORE_EXPIRY
 
-    async def _attempted(self) -> Access:
+    async def _attempted(self) -> ClientConfig:
         now = asyncio.get_running_loop().time()
         if self._failure is not None and now < self._fails_until:
             raise BadCredentials(str(self._failure))
@@ -76,7 +76,7 @@ class Reloading:
             self._failure, self._fails_until = error, now + AFTER_FAILURE.total_seconds()
             raise
 
-    async def _refreshed(self, known: Access | None) -> Access:
+    async def _refreshed(self, known: ClientConfig | None) -> ClientConfig:
         self._look_at = asyncio.get_running_loop().time() + LOOK_AGAIN.total_seconds()
         if self._resolved is None:
             self._reload()
@@ -97,7 +97,7 @@ class Reloading:
         resolved = self._load()
         self._resolved, self._stamps = resolved, _stamps(resolved)
 
-    async def _from_resolved(self) -> Access:
+    async def _from_resolved(self) -> ClientConfig:
         assert self._resolved is not None, "it was loaded just before"
         access, plugin = self._resolved.access, self._resolved.plugin
         if plugin is None:
@@ -109,7 +109,7 @@ class Reloading:
             key=given.client_key_data.encode() or access.identity.key,
             impersonate=access.identity.impersonate,
         )
-        return Access(access.endpoint, identity, access.namespace, given.expiration_timestamp)
+        return ClientConfig(access.endpoint, identity, access.namespace, given.expiration_timestamp)
 
 
 def from_files(
@@ -117,14 +117,14 @@ def from_files(
 ) -> Credentials:
     """Credentials of one context of the kubeconfig files, merged as kubectl merges them."""
 
-    def load() -> Resolved:
-        resolved = kubeconfig_of(files).resolve(context)
-        return Resolved(resolved.access, resolved.plugin, (*files, *resolved.files))
+    def load() -> ResolvedContext:
+        resolved = load_kubeconfig(files).resolve(context)
+        return ResolvedContext(resolved.access, resolved.plugin, (*files, *resolved.files))
 
-    return Reloading(load, clock=clock)
+    return ReloadingCredentials(load, clock=clock)
 
 
-def kubeconfig_of(files: tuple[Path, ...]) -> Kubeconfig:
+def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
     """The kubeconfig files as one; of several, those that do not exist are passed over."""
     there = [file for file in files if file.exists()] if len(files) > 1 else list(files)
     if not there:
@@ -136,10 +136,10 @@ def kubeconfig_of(files: tuple[Path, ...]) -> Kubeconfig:
 
 def from_secret(text: bytes, *, origin: str, context: str = "") -> Credentials:
     """Credentials from a kubeconfig that somebody else wrote; nothing of this machine is used."""
-    return Fixed(access_in(text, origin=origin, context=context))
+    return StaticCredentials(config_from_kubeconfig(text, origin=origin, context=context))
 
 
-def access_in(text: bytes, *, origin: str, context: str = "") -> Access:
+def config_from_kubeconfig(text: bytes, *, origin: str, context: str = "") -> ClientConfig:
     """The way in by a kubeconfig that somebody else wrote; nothing of this machine is used."""
     return Kubeconfig([Source(text, origin)], trusted=False).resolve(context).access
 
@@ -153,7 +153,7 @@ def in_cluster(
     """Credentials of the pod that we run in; its token is renewed under our feet."""
     variables = os.environ if environment is None else environment
 
-    def load() -> Resolved:
+    def load() -> ResolvedContext:
         host = variables.get("KUBERNETES_SERVICE_HOST", "")
         port = variables.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
@@ -162,8 +162,8 @@ def in_cluster(
         token, ca = (read_file(file, "in-cluster credentials") for file in files)
         url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         namespace = folder / "namespace"
-        return Resolved(
-            Access(
+        return ResolvedContext(
+            ClientConfig(
                 Endpoint(url, ca),
                 Identity(token=text_of(token)),
                 namespace.read_text().strip() if namespace.exists() else "",
@@ -171,7 +171,7 @@ def in_cluster(
             files=files,
         )
 
-    return Reloading(load, clock=clock)
+    return ReloadingCredentials(load, clock=clock)
 
 
 def found(
@@ -187,7 +187,7 @@ def found(
         return from_files((file,), context=context)
     listed = variables.get("KUBECONFIG", "")
     if listed:
-        return from_files(files_in(listed), context=context)
+        return from_files(kubeconfig_paths(listed), context=context)
     if not context and variables.get("KUBERNETES_SERVICE_HOST") and (folder / "token").exists():
         return in_cluster(variables, folder)
     return from_files(
@@ -195,12 +195,12 @@ def found(
     )
 
 
-def files_in(listed: str) -> tuple[Path, ...]:
+def kubeconfig_paths(listed: str) -> tuple[Path, ...]:
     """The files of a KUBECONFIG variable."""
     return tuple(Path(name).expanduser() for name in listed.split(os.pathsep) if name)
 
 
-def _stamps(resolved: Resolved) -> tuple[_Stamp | None, ...]:
+def _stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
     """What tells whether files changed: kubelets swap links, people write in place."""
     return tuple(_stamp(file) for file in resolved.files)
 

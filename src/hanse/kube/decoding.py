@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from hanse.kube.errors import Misshapen, Unreachable
+from hanse.kube.errors import UndecodableObject, Unreachable
 from hanse.kube.events import Unreadable
 from hanse.model.objects import K
 
@@ -55,7 +55,7 @@ _named = msgspec.json.Decoder(_Named)
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
-def decoder_of(kind: type[K]) -> msgspec.json.Decoder[K]:
+def object_decoder(kind: type[K]) -> msgspec.json.Decoder[K]:
     """The decoder of one object of a kind, made once."""
     found = _decoders.get(kind)
     if found is None:
@@ -68,14 +68,14 @@ def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
     return msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # built at run time
 
 
-def object_in(body: bytes, kind: type[K]) -> K:
+def decode_object(body: bytes, kind: type[K]) -> K:
     """The one object of a response."""
     try:
-        return decoder_of(kind).decode(body)
+        return object_decoder(kind).decode(body)
     except msgspec.ValidationError as error:
-        raise Misshapen(f"{kind.kind}: {error}") from None
+        raise UndecodableObject(f"{kind.kind}: {error}") from None
     except msgspec.DecodeError as error:
-        raise not_an_answer(error) from None
+        raise unexpected_response(error) from None
 
 
 def page_in(body: bytes, kind: type[K]) -> ObjectPage[K]:
@@ -85,14 +85,14 @@ def page_in(body: bytes, kind: type[K]) -> ObjectPage[K]:
     except msgspec.ValidationError:
         return _page_item_by_item(body, kind)
     except msgspec.DecodeError as error:
-        raise not_an_answer(error) from None
+        raise unexpected_response(error) from None
     return ObjectPage(page.metadata, page.items or [], [])
 
 
 def readable(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
     """One object out of many, or why it cannot be read."""
     try:
-        return decoder_of(kind).decode(raw)
+        return object_decoder(kind).decode(raw)
     except msgspec.DecodeError as error:
         return unreadable(raw, str(error))
 
@@ -106,7 +106,7 @@ def unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
     return Unreadable(meta.namespace, meta.name, reason, meta.resource_version)
 
 
-def not_an_answer(error: msgspec.DecodeError) -> Unreachable:
+def unexpected_response(error: msgspec.DecodeError) -> Unreachable:
     """What answers a success without JSON is not the API server but something before it."""
     return Unreachable(f"the answer is not an API server's: {error}")
 
@@ -115,7 +115,7 @@ def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
     try:
         page = _raw_page.decode(body)
     except msgspec.DecodeError as error:
-        raise not_an_answer(error) from None
+        raise unexpected_response(error) from None
     objects: list[K] = []
     bad: list[Unreadable] = []
     for raw in page.items or ():

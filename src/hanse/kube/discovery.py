@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.client import Client
-from hanse.kube.decoding import not_an_answer
+from hanse.kube.decoding import unexpected_response
 from hanse.kube.errors import ApiError
 from hanse.kube.request import JSON, Response
 from hanse.kube.served import Served
@@ -189,7 +189,7 @@ def _decoded(response: Response, type_: type[T]) -> T:
     try:
         return msgspec.json.decode(response.body, type=type_)
     except msgspec.DecodeError as error:
-        raise not_an_answer(error) from None
+        raise unexpected_response(error) from None
 
 
 def _leading_number(text: str) -> int:

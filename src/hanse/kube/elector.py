@@ -15,12 +15,12 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from hanse.kube.events import Applied, Deleted, Listed
 from hanse.kube.lease import (
-    CLIENT_GO,
+    DEFAULT_TIMINGS,
     Acquire,
+    LeaseTimings,
     Lost,
+    ObservedLease,
     Renew,
-    Sighting,
-    Terms,
     Wait,
     change_to,
     decide,
@@ -61,33 +61,33 @@ Standing = Leading | Following
 class Order(Protocol):
     """Who of several candidates should rather hold a lease."""
 
-    def hesitation(self) -> timedelta:
+    def acquire_delay(self) -> timedelta:
         """How long to leave a free lease to others first, at most `terms.retry`."""
         ...
 
-    def goes_before(self, candidate: str) -> bool:
+    def prefers(self, candidate: str) -> bool:
         """Whether somebody else should rather hold it than we."""
         ...
 
-    def may_ask(self) -> bool:
+    def may_request(self) -> bool:
         """Whether a lease that we should rather hold may be asked for now; once for each yes."""
         ...
 
 
-class NoOrder:
+class NoPreference:
     """Whoever holds a lease keeps it."""
 
-    def hesitation(self) -> timedelta:
+    def acquire_delay(self) -> timedelta:
         return timedelta(0)
 
-    def goes_before(self, candidate: str) -> bool:  # noqa: ARG002 - an `Order`
+    def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - an `Order`
         return False
 
-    def may_ask(self) -> bool:
+    def may_request(self) -> bool:
         return False
 
 
-class Elector:
+class LeaderElector:
     """Stands for election under one identity.
 
     An `Order` is how leaders of several members spread over their supervisors: each leaves a free
@@ -104,7 +104,7 @@ class Elector:
         *,
         clock: Clock,
         random: Random,
-        terms: Terms = CLIENT_GO,
+        terms: LeaseTimings = DEFAULT_TIMINGS,
         order: Order | None = None,
     ) -> None:
         self.renewed_at: float | None = None
@@ -116,10 +116,10 @@ class Elector:
         self._clock = clock
         self._random = random
         self._terms = terms
-        self._order = order or NoOrder()
+        self._order = order or NoPreference()
         self._steady = ("", 0.0)
         """Who holds it, and since when we have seen nobody else do so."""
-        self._seen = Sighting(None, 0.0)
+        self._seen = ObservedLease(None, 0.0)
         self._known_transitions = -1
         self._news = asyncio.Event()
         self._standing: Standing | None = None
@@ -170,7 +170,7 @@ class Elector:
 
     async def _take(self) -> None:
         """Take a free lease: let others go first if we should, look at it as it is now, write."""
-        pause = min(self._order.hesitation(), self._terms.retry)
+        pause = min(self._order.acquire_delay(), self._terms.retry)
         if pause:
             await asyncio.sleep(pause.total_seconds())
         if not await self._look():
@@ -219,16 +219,16 @@ class Elector:
 
     def _gives_way(self) -> bool:
         wanted = wanted_by(self._seen.lease)
-        return bool(wanted) and self._order.goes_before(wanted)
+        return bool(wanted) and self._order.prefers(wanted)
 
     async def _ask_for_it(self, holder: str, now: float) -> None:
         """Ask for a lease that is rather ours, once we have stood by steadily; at most once."""
         if self._steady[0] != holder:
             self._steady = (holder, now)
         lease = self._seen.lease
-        if lease is None or wanted_by(lease) or self._order.goes_before(holder):
+        if lease is None or wanted_by(lease) or self._order.prefers(holder):
             return
-        if now < self._steady[1] + STEADY.total_seconds() or not self._order.may_ask():
+        if now < self._steady[1] + STEADY.total_seconds() or not self._order.may_request():
             return
         with suppress(KubeError, TimeoutError):  # it was renewed meanwhile: at the next chance
             async with asyncio.timeout(self._terms.retry.total_seconds()):

@@ -43,7 +43,7 @@ class BadCredentials(KubeError):
     """The configuration for reaching the cluster cannot be used, or was refused (401)."""
 
 
-class Misshapen(KubeError):
+class UndecodableObject(KubeError):
     """The server answered with an object that does not fit our shape of its kind."""
 
 
@@ -91,10 +91,10 @@ class ServerError(ApiError):
 def error_of(response: Response) -> KubeError:
     """The typed error for a response that is not a success."""
     status = _status_in(response.body)
-    return _error(response.status, status, retry_after_of(response))
+    return _error(response.status, status, retry_after_header(response))
 
 
-def error_told(body: bytes) -> KubeError:
+def error_from_watch_event(body: bytes) -> KubeError:
     """The typed error for a Status that came as a watch's event, after the headers said 200."""
     status = _status_in(body)
     return _error(status.code or 500, status, None)
@@ -132,7 +132,7 @@ def _status_in(body: bytes) -> Status:
         return Status(message=body[:200].decode("utf-8", "replace").strip())
 
 
-def retry_after_of(response: Response) -> timedelta | None:
+def retry_after_header(response: Response) -> timedelta | None:
     """The Retry-After header in seconds; its date form is never sent by API servers."""
     seconds = response.headers.get("retry-after", "")
     return timedelta(seconds=min(int(seconds), 300)) if seconds.isdecimal() else None

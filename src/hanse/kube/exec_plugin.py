@@ -17,7 +17,7 @@ _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1
 _MODES = ("Never", "IfAvailable", "Always")
 
 
-class Given(Struct, frozen=True, rename="camel"):
+class PluginCredentials(Struct, frozen=True, rename="camel"):
     """What a plugin gave: a token, a certificate with its key, or both, perhaps for a time."""
 
     token: str = ""
@@ -32,7 +32,7 @@ class Given(Struct, frozen=True, rename="camel"):
 class _ExecCredential(Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    status: Given | None = None
+    status: PluginCredentials | None = None
 
 
 class _Spec(Struct, frozen=True):
@@ -46,7 +46,9 @@ class _ExecInfo(Struct, frozen=True, rename="camel"):
     kind: str = "ExecCredential"
 
 
-async def run(plugin: ExecPlugin, environment: Mapping[str, str] | None = None) -> Given:
+async def run(
+    plugin: ExecPlugin, environment: Mapping[str, str] | None = None
+) -> PluginCredentials:
     """Run a plugin and read what it gives; its own words go to our standard error."""
     interactive = _may_ask(plugin)
     inherited = os.environ if environment is None else environment
@@ -114,7 +116,7 @@ def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
     return msgspec.json.encode(info).decode()
 
 
-def _given(plugin: ExecPlugin, output: bytes) -> Given:
+def _given(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
     """The credentials in a plugin's output; what is wrong with it is told without quoting it."""
     at = f"{plugin.origin}: {plugin.command}"
     try:

@@ -4,13 +4,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hanse.kube.lease import Sighting
+from hanse.kube.lease import ObservedLease
 from hanse.model.kinds.coordination import Lease
 
 Name = tuple[str, str]
 
 
-class Pulse(StrEnum):
+class HolderLiveness(StrEnum):
     """What we know of a party; unknown until its record changes or lapses before our eyes."""
 
     UNKNOWN = "Unknown"
@@ -18,14 +18,14 @@ class Pulse(StrEnum):
     EXPIRED = "Expired"
 
 
-class Heartbeat(Struct, frozen=True):
+class LeaseRecord(Struct, frozen=True):
     """One lease as it stands."""
 
-    seen: Sighting
-    pulse: Pulse
+    seen: ObservedLease
+    pulse: HolderLiveness
 
 
-class Heartbeats:
+class LeaseObserver:
     """The leases of one cluster; times are the event loop's.
 
     While the cluster cannot be seen nothing lapses, and afterwards everybody has a full duration
@@ -33,7 +33,7 @@ class Heartbeats:
     """
 
     def __init__(self) -> None:
-        self._beats: dict[Name, Heartbeat] = {}
+        self._beats: dict[Name, LeaseRecord] = {}
         self._blind = False
 
     def see(self, lease: Lease, now: float) -> None:
@@ -41,28 +41,28 @@ class Heartbeats:
         name = (lease.metadata.namespace, lease.metadata.name)
         known = self._beats.get(name)
         if known is None:
-            self._beats[name] = Heartbeat(Sighting(lease, now), Pulse.UNKNOWN)
+            self._beats[name] = LeaseRecord(ObservedLease(lease, now), HolderLiveness.UNKNOWN)
             return
         seen = known.seen.after(lease, now)
         changed = seen.since != known.seen.since
         alive = changed and bool(lease.spec.holder_identity)
-        self._beats[name] = Heartbeat(seen, Pulse.ALIVE if alive else known.pulse)
+        self._beats[name] = LeaseRecord(seen, HolderLiveness.ALIVE if alive else known.pulse)
 
     def forget(self, namespace: str, name: str) -> None:
         """A lease is gone: nothing is known of its party any more."""
         self._beats.pop((namespace, name), None)
 
-    def lose_sight(self) -> None:
+    def mark_unreachable(self) -> None:
         """The cluster cannot be seen."""
         self._blind = True
 
-    def regain_sight(self, now: float) -> None:
+    def mark_reachable(self, now: float) -> None:
         """The cluster can be seen again."""
         if not self._blind:
             return
         self._blind = False
         for name, beat in self._beats.items():
-            self._beats[name] = Heartbeat(Sighting(beat.seen.lease, now), beat.pulse)
+            self._beats[name] = LeaseRecord(ObservedLease(beat.seen.lease, now), beat.pulse)
 
     def lapse(self, now: float) -> tuple[Name, ...]:
         """Note what has lapsed by now, and say whose leases those are."""
@@ -71,25 +71,25 @@ class Heartbeats:
         lapsed = tuple(
             name
             for name, beat in self._beats.items()
-            if beat.pulse is not Pulse.EXPIRED and now >= beat.seen.expires
+            if beat.pulse is not HolderLiveness.EXPIRED and now >= beat.seen.expires
         )
         for name in lapsed:
-            self._beats[name] = Heartbeat(self._beats[name].seen, Pulse.EXPIRED)
+            self._beats[name] = LeaseRecord(self._beats[name].seen, HolderLiveness.EXPIRED)
         return lapsed
 
     @property
-    def next_lapse(self) -> float | None:
+    def next_expiry(self) -> float | None:
         """When to look again, if nothing is heard before; None where nothing can lapse."""
         if self._blind:
             return None
         return min(
-            (b.seen.expires for b in self._beats.values() if b.pulse is not Pulse.EXPIRED),
+            (b.seen.expires for b in self._beats.values() if b.pulse is not HolderLiveness.EXPIRED),
             default=None,
         )
 
-    def pulse_of(self, namespace: str, name: str) -> Pulse:
+    def liveness(self, namespace: str, name: str) -> HolderLiveness:
         beat = self._beats.get((namespace, name))
-        return beat.pulse if beat is not None else Pulse.UNKNOWN
+        return beat.pulse if beat is not None else HolderLiveness.UNKNOWN
 
     def holder_of(self, namespace: str, name: str) -> str:
         beat = self._beats.get((namespace, name))

@@ -9,10 +9,10 @@ from functools import cache
 import aiohttp
 
 from hanse import __version__
-from hanse.kube.access import Access, Credentials
+from hanse.kube.access import ClientConfig, Credentials
 from hanse.kube.connections import FAILURES, Connections
 from hanse.kube.errors import Unreachable, error_of
-from hanse.kube.lines import lines_of
+from hanse.kube.lines import split_lines
 from hanse.kube.request import Request, Response
 
 CONNECT = timedelta(seconds=10)
@@ -53,7 +53,7 @@ class HttpTransport:
                 except FAILURES as error:
                     raise connections.failure(error, request.timeout) from None
                 raise error_of(response)
-            yield lines_of(_chunks(answer, connections, request.timeout))
+            yield split_lines(_chunks(answer, connections, request.timeout))
 
     async def close(self) -> None:
         """End every connection; streams that are still read break off.
@@ -70,7 +70,7 @@ class HttpTransport:
         if self._retired:
             await asyncio.wait(self._retired)
 
-    async def _send_as(self, access: Access, request: Request) -> Response:
+    async def _send_as(self, access: ClientConfig, request: Request) -> Response:
         connections = self._connections_for(access)
         arguments = connections.arguments(access, request, streamed=False)
         connections.enter()
@@ -85,7 +85,7 @@ class HttpTransport:
             connections.leave()
 
     async def _open(
-        self, access: Access, request: Request, stack: AsyncExitStack
+        self, access: ClientConfig, request: Request, stack: AsyncExitStack
     ) -> tuple[Connections, aiohttp.ClientResponse]:
         """The answer to a watch as far as its headers, to be closed with the stack."""
         connections = self._connections_for(access)
@@ -100,7 +100,7 @@ class HttpTransport:
         stack.callback(answer.close)
         return connections, answer
 
-    def _connections_for(self, access: Access) -> Connections:
+    def _connections_for(self, access: ClientConfig) -> Connections:
         """The connections for an access; those of an earlier one end with their last request."""
         if self._closed:
             raise Unreachable("the client was closed")

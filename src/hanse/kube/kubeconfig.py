@@ -11,7 +11,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from hanse.kube.access import Access, Endpoint, ExecPlugin, Identity
+from hanse.kube.access import ClientConfig, Endpoint, ExecPlugin, Identity
 from hanse.kube.errors import BadCredentials
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -99,10 +99,10 @@ class Source(Struct, frozen=True):
     folder: Path | None = None
 
 
-class Resolved(Struct, frozen=True):
+class ResolvedContext(Struct, frozen=True):
     """What a context comes to: access, perhaps a plugin to run, and the files it was read from."""
 
-    access: Access
+    access: ClientConfig
     plugin: ExecPlugin | None = None
     files: tuple[Path, ...] = ()
 
@@ -144,7 +144,7 @@ class Kubeconfig:
         """The names a person can choose from."""
         return tuple(self._contexts)
 
-    def resolve(self, context: str = "") -> Resolved:
+    def resolve(self, context: str = "") -> ResolvedContext:
         """The way into the cluster of a context, by default the current one."""
         name = context or self.current
         if not name:
@@ -157,9 +157,9 @@ class Kubeconfig:
         reading = _Reading(self._trusted)
         endpoint = reading.endpoint(cluster, f"cluster {chosen.cluster!r}")
         label = f"user {chosen.user!r}"
-        access = Access(endpoint, reading.identity(user, label), chosen.namespace)
+        access = ClientConfig(endpoint, reading.identity(user, label), chosen.namespace)
         plugin = reading.plugin(user, cluster, endpoint, label)
-        return Resolved(access, plugin, tuple(reading.files))
+        return ResolvedContext(access, plugin, tuple(reading.files))
 
     @property
     def _where(self) -> str:

@@ -9,7 +9,7 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta, Wire
 
 
-class Terms(Struct, frozen=True):
+class LeaseTimings(Struct, frozen=True):
     """How long a lease holds, how long its holder trusts an old renewal, and how often it tries."""
 
     lease: timedelta = timedelta(seconds=15)
@@ -21,21 +21,21 @@ class Terms(Struct, frozen=True):
 WANTED = "hanse.dev/wanted-by"
 """Annotation of a Lease: a candidate that should rather hold it, and asks for it."""
 
-CLIENT_GO = Terms()
+DEFAULT_TIMINGS = LeaseTimings()
 """What client-go takes by default, and everyone who shares a lease with us."""
 
 
-class Sighting(Struct, frozen=True):
+class ObservedLease(Struct, frozen=True):
     """A lease as it is known, and since when, by our own time, its record is as it is."""
 
     lease: Lease | None
     since: float
 
-    def after(self, lease: Lease | None, now: float) -> "Sighting":
+    def after(self, lease: Lease | None, now: float) -> "ObservedLease":
         """What is known once the lease was seen again: only a changed record counts as news."""
         if lease is not None and self.lease is not None and lease.spec == self.lease.spec:
-            return Sighting(lease, self.since)
-        return Sighting(lease, now)
+            return ObservedLease(lease, self.since)
+        return ObservedLease(lease, now)
 
     @property
     def expires(self) -> float:
@@ -72,13 +72,13 @@ Step = Acquire | Renew | Wait | Lost
 
 
 def decide(
-    seen: Sighting,
+    seen: ObservedLease,
     now: float,
     me: str,
     *,
     renewed_at: float | None = None,
     known_transitions: int = -1,
-    deadline: timedelta = CLIENT_GO.deadline,
+    deadline: timedelta = DEFAULT_TIMINGS.deadline,
 ) -> Step:
     """What a candidate does next; `renewed_at` is when its last good renewal began, if it leads.
 
@@ -102,13 +102,13 @@ def decide(
 
 
 def next_spec(
-    step: Acquire | Renew, held: LeaseSpec, me: str, now: datetime, terms: Terms
+    step: Acquire | Renew, held: LeaseSpec, me: str, now: datetime, terms: LeaseTimings
 ) -> LeaseSpec:
     """The record that a step leads to; a renewal keeps when it was acquired."""
     duration = int(terms.lease.total_seconds())
     match step:
         case Acquire(transitions):
-            at = micro_time(now)
+            at = format_micro_time(now)
             return LeaseSpec(
                 holder_identity=me,
                 lease_duration_seconds=duration,
@@ -121,7 +121,7 @@ def next_spec(
                 holder_identity=me,
                 lease_duration_seconds=duration,
                 acquire_time=held.acquire_time,
-                renew_time=micro_time(now),
+                renew_time=format_micro_time(now),
                 lease_transitions=held.lease_transitions,
             )
         case _:
@@ -130,7 +130,7 @@ def next_spec(
 
 def released(held: LeaseSpec, now: datetime) -> LeaseSpec:
     """The record of a lease given back: nobody's, and lapsed within a second in any case."""
-    at = micro_time(now)
+    at = format_micro_time(now)
     return LeaseSpec(
         lease_duration_seconds=1,
         acquire_time=at,
@@ -177,6 +177,6 @@ def new_lease(namespace: str, name: str, spec: LeaseSpec) -> Lease:
     return Lease(metadata=Meta(name=name, namespace=namespace), spec=spec)
 
 
-def micro_time(moment: datetime) -> str:
+def format_micro_time(moment: datetime) -> str:
     """A MicroTime: UTC with exactly six digits, as API servers demand."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from datetime import timedelta
 
-from hanse.kube.errors import retry_after_of
+from hanse.kube.errors import retry_after_header
 from hanse.kube.request import Request, Response, Transport
 
 AS_SOON = 3.0
@@ -113,7 +113,7 @@ class Limit:
             self._quickest = min(self._quickest, took)
             if took <= max(AS_SOON * self._quickest, SOON):
                 self._grow()
-        pause = retry_after_of(response) if response is not None and throttled else None
+        pause = retry_after_header(response) if response is not None and throttled else None
         if pause is not None:
             self._resume_at = max(self._resume_at, now + pause.total_seconds())
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 
-async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Every whole line without its end; a last one without an end too, and no empty ones."""
     begun: list[bytes] = []
     async for chunk in chunks:

@@ -103,7 +103,7 @@ class InSecret:
         await self._client.patch(Secret, self._name, self._namespace, change)
 
 
-class Renewal:
+class TokenRenewer:
     """Keeps one account's token alive, in each place that can be read and written.
 
     The freshest token that is kept anywhere goes everywhere; only when that is past half its life

@@ -13,10 +13,10 @@ from hanse.kube.errors import (
     Gone,
     Invalid,
     KubeError,
-    Misshapen,
     NotFound,
     ServerError,
     Throttled,
+    UndecodableObject,
 )
 
 
@@ -38,10 +38,10 @@ ABSENT = Backoff(timedelta(seconds=1), timedelta(seconds=30))
 """For looking again at what is not there or was refused for good, where nothing else tells."""
 
 
-def delay_of(error: KubeError, attempt: int, random: Random) -> timedelta | None:
+def retry_delay(error: KubeError, attempt: int, random: Random) -> timedelta | None:
     """How long after the failure number `attempt` (from 0) to try again; None: not as it is."""
     match error:
-        case Invalid() | NotFound() | Misshapen():
+        case Invalid() | NotFound() | UndecodableObject():
             return None
         case Conflict() | AlreadyExists() | Gone():
             return AT_ONCE.delay(attempt, random)

@@ -14,7 +14,7 @@ class Served(Struct, frozen=True):
     kinds: frozenset[Kind] = frozenset()
 
     def version_of(self, kind: type[Object]) -> Kind | None:
-        """The kind in the version to use here: its own, else the first of `served_as` there is."""
+        """The kind in the version to use here: its own, else the first of `fallback_versions` there is."""
         for wanted in _versions(kind):
             if wanted in self.kinds:
                 return wanted
@@ -24,7 +24,7 @@ class Served(Struct, frozen=True):
 def _versions(kind: type[Object]) -> Iterator[Kind]:
     own = kind.kind
     yield own
-    for version in kind.served_as:
+    for version in kind.fallback_versions:
         yield Kind(own.group, version, own.name, own.plural, own.namespaced)
 
 
@@ -59,7 +59,7 @@ class Kinds:
             self.known = served
             self.changed.ring()
 
-    def as_served(self, kind: type[Object]) -> Kind:
+    def served_kind(self, kind: type[Object]) -> Kind:
         """The kind to ask for; what discovery did not find is asked for all the same."""
         found = self.known.version_of(kind) if self.known is not None else None
         return found or kind.kind

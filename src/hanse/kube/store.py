@@ -17,7 +17,7 @@ from hanse.kube.events import (
     Unreadable,
     Vanished,
 )
-from hanse.kube.words import share_words
+from hanse.kube.words import intern_metadata
 from hanse.model.objects import K, Object
 from hanse.model.snapshot import Index
 
@@ -25,7 +25,7 @@ Name = tuple[str, str]
 _NONE: Mapping[str, Any] = {}
 
 
-class Transition(Struct, Generic[K], frozen=True):
+class StoreChange(Struct, Generic[K], frozen=True):
     """One object before and after; `live` when a watch or a response told it, not a list."""
 
     before: K | None
@@ -72,7 +72,7 @@ class Store(Generic[K]):
     def by(self, index: str, value: str) -> Iterator[K]:
         return iter(self._found.get((index, value), {}).values())
 
-    def why_unreadable(self, namespace: str, name: str) -> str:
+    def unreadable_reason(self, namespace: str, name: str) -> str:
         """Why an object that is there does not fit our shape of its kind; empty where it does."""
         found = self.unreadable.get((namespace, name)) if self.unreadable else None
         return found.reason if found is not None else ""
@@ -81,7 +81,7 @@ class Store(Generic[K]):
         """How many objects an index finds under a value."""
         return len(self._found.get((index, value), ()))
 
-    def take(self, event: Event[K]) -> Iterable[Transition[K]]:
+    def take(self, event: Event[K]) -> Iterable[StoreChange[K]]:
         """Take in what the stream told, and say what changed by it."""
         match event:
             case Listed(objects, resource_version, unreadable):
@@ -110,7 +110,7 @@ class Store(Generic[K]):
             case _:
                 assert_never(event)
 
-    def put(self, obj: K) -> tuple[Transition[K], ...]:
+    def put(self, obj: K) -> tuple[StoreChange[K], ...]:
         """Keep the answer to a write of ours unless the watch has told more by now.
 
         An object that is not here although the watch has come past its version is gone again.
@@ -120,7 +120,7 @@ class Store(Generic[K]):
             return ()
         return self._take(obj)
 
-    def _take(self, obj: K) -> tuple[Transition[K], ...]:
+    def _take(self, obj: K) -> tuple[StoreChange[K], ...]:
         """Keep an object unless a newer version of it is known already."""
         name = _name_of(obj)
         before = self.get(*name)
@@ -130,9 +130,9 @@ class Store(Generic[K]):
         if self._forgotten and self._forgotten.get(obj.metadata.uid, -1) >= version:
             return ()
         self._set(name, before, obj)
-        return (Transition(before, obj),)
+        return (StoreChange(before, obj),)
 
-    def find_by(self, indexes: Iterable[Index[K]]) -> None:
+    def add_indexes(self, indexes: Iterable[Index[K]]) -> None:
         """Let objects be found in these ways too, those that are known already as well."""
         for index in indexes:
             if index.name in self.indexes:
@@ -142,41 +142,41 @@ class Store(Generic[K]):
                 for value in index.values(obj):
                     self._found.setdefault((index.name, value), {})[_name_of(obj)] = obj
 
-    def expect_end(self, obj: K) -> None:
+    def mark_deleting(self, obj: K) -> None:
         """Take in that an object was deleted by us; the watch is about to tell."""
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is not None and known.metadata.uid == obj.metadata.uid:
             self._ending.add(obj.metadata.uid)
 
-    def is_ending(self, obj: K) -> bool:
+    def is_deleting(self, obj: K) -> bool:
         """Whether an object was deleted by us and is only here until the watch tells."""
         return obj.metadata.uid in self._ending
 
-    def forget(self, obj: K) -> tuple[Transition[K], ...]:
+    def forget(self, obj: K) -> tuple[StoreChange[K], ...]:
         """Drop an object that we put out of sight; news from before does not bring it back."""
         removed = self._remove(obj)
         if removed:  # otherwise the watch was faster, or never knew it
             self._forgotten[obj.metadata.uid] = version_of(obj)
         return removed
 
-    def _remove(self, obj: K) -> tuple[Transition[K], ...]:
+    def _remove(self, obj: K) -> tuple[StoreChange[K], ...]:
         name = _name_of(obj)
         self.unreadable.pop(name, None)
         before = self.get(*name)
         if before is None or before.metadata.uid != obj.metadata.uid:
             return ()
         self._set(name, before, None)
-        return (Transition(before, None),)
+        return (StoreChange(before, None),)
 
-    def _vanish(self, name: Name) -> tuple[Transition[K], ...]:
+    def _vanish(self, name: Name) -> tuple[StoreChange[K], ...]:
         self.unreadable.pop(name, None)
         before = self.get(*name)
         if before is None:
             return ()
         self._set(name, before, None)
-        return (Transition(before, None),)
+        return (StoreChange(before, None),)
 
-    def _replace(self, objects: Sequence[K], resource_version: str) -> list[Transition[K]]:
+    def _replace(self, objects: Sequence[K], resource_version: str) -> list[StoreChange[K]]:
         as_of = number(resource_version)
         rewound = as_of < self.version or any(self._regresses(o, as_of) for o in objects)
         self.rewinds += rewound
@@ -190,7 +190,7 @@ class Store(Generic[K]):
         ]
         for known in missing:
             self._set(_name_of(known), known, None)
-        changed = [Transition(known, None, live=False) for known in missing]
+        changed = [StoreChange(known, None, live=False) for known in missing]
         for obj in objects:
             changed.extend(self._rewind(obj) if rewound else self._take(obj))
         self._forgotten.clear()
@@ -214,17 +214,17 @@ class Store(Generic[K]):
         newer = version_of(known) - version_of(obj)
         return newer > 0 or (newer == 0 and known != obj)
 
-    def _rewind(self, obj: K) -> tuple[Transition[K], ...]:
+    def _rewind(self, obj: K) -> tuple[StoreChange[K], ...]:
         name = _name_of(obj)
         before = self.get(*name)
         if before == obj:
             return ()
         self._set(name, before, obj)
-        return (Transition(before, obj, live=False),)
+        return (StoreChange(before, obj, live=False),)
 
     def _set(self, name: Name, before: K | None, after: K | None) -> None:
         if after is not None:
-            share_words(after.metadata)
+            intern_metadata(after.metadata)
             name = _name_of(after)
         namespace, short = name
         if self.unreadable and after is not None:

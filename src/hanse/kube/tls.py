@@ -8,7 +8,7 @@ from hanse.kube.access import Endpoint, Identity
 from hanse.kube.errors import BadCredentials
 
 
-def context_for(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext:
+def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext:
     """The TLS settings for one server and one identity; always verified unless told otherwise."""
     if endpoint.ca and not endpoint.insecure:
         context = _trusting_only(endpoint)

@@ -5,8 +5,8 @@ from typing import Generic, assert_never
 import msgspec
 from msgspec import Raw, Struct
 
-from hanse.kube.decoding import decoder_of, not_an_answer, unreadable
-from hanse.kube.errors import error_told
+from hanse.kube.decoding import object_decoder, unexpected_response, unreadable
+from hanse.kube.errors import error_from_watch_event
 from hanse.kube.events import Applied, Deleted, Listed, Unreadable, Vanished
 from hanse.model.objects import K
 
@@ -41,22 +41,22 @@ _line = msgspec.json.Decoder(_Line)
 _mark = msgspec.json.Decoder(_Mark)
 
 
-def event_in(line: bytes, kind: type[K]) -> Told[K]:
+def decode_watch_event(line: bytes, kind: type[K]) -> Told[K]:
     """What one line of a watch tells; an ERROR event is raised as the error it is."""
     try:
         told = _line.decode(line)
     except msgspec.DecodeError as error:
-        raise not_an_answer(error) from None
+        raise unexpected_response(error) from None
     try:
         match told.type:
             case "ADDED" | "MODIFIED":
-                return Applied(decoder_of(kind).decode(told.object))
+                return Applied(object_decoder(kind).decode(told.object))
             case "DELETED":
-                return Deleted(decoder_of(kind).decode(told.object))
+                return Deleted(object_decoder(kind).decode(told.object))
             case "BOOKMARK":
                 return _bookmark(told.object)
             case "ERROR":
-                raise error_told(bytes(told.object))
+                raise error_from_watch_event(bytes(told.object))
             case other:
                 return unreadable(told.object, f"an event of the unknown type {other!r}")
     except msgspec.DecodeError as error:
@@ -66,7 +66,7 @@ def event_in(line: bytes, kind: type[K]) -> Told[K]:
         return bad
 
 
-def version_told(event: Told[K]) -> str:
+def event_resource_version(event: Told[K]) -> str:
     """The resourceVersion a watch may resume from after this event; empty where it says none."""
     match event:
         case Applied(obj) | Deleted(obj):
@@ -77,7 +77,7 @@ def version_told(event: Told[K]) -> str:
             assert_never(event)
 
 
-class Gathering(Generic[K]):
+class StreamedList(Generic[K]):
     """The objects of a list that comes as a stream, until its end is told."""
 
     def __init__(self) -> None:

@@ -23,8 +23,14 @@ from hanse.kube.errors import (
 )
 from hanse.kube.events import Alive, Event, Interrupted, NotServed
 from hanse.kube.request import Request
-from hanse.kube.retry import ABSENT, delay_of
-from hanse.kube.watch_events import Bookmark, Gathering, Told, event_in, version_told
+from hanse.kube.retry import ABSENT, retry_delay
+from hanse.kube.watch_events import (
+    Bookmark,
+    StreamedList,
+    Told,
+    decode_watch_event,
+    event_resource_version,
+)
 from hanse.model.objects import K
 
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(minutes=10)
@@ -113,7 +119,7 @@ class _Stream(Generic[K]):
         """List where that is due, then watch until the server ends it."""
         self._opened_at = None
         self._heard = False
-        if not self._after and (self._by_pages or self._client.streams_lists is False):
+        if not self._after and (self._by_pages or self._client.supports_watch_list is False):
             listed = await self._list_by_pages()
             self._found_kind()
             yield listed
@@ -157,7 +163,7 @@ class _Stream(Generic[K]):
         """How long to wait for the next list: nothing, unless this happens again and again."""
         self._after = ""
         self._judge()
-        pause = delay_of(error, self._attempt, self._random) if self._attempt else None
+        pause = retry_delay(error, self._attempt, self._random) if self._attempt else None
         self._attempt += 1
         self._expired += 1
         return pause or timedelta(0)
@@ -171,7 +177,7 @@ class _Stream(Generic[K]):
         self._doubtful = True
         self._judge()
         broke = self._opened_at is not None and self._attempt == 0
-        pause = delay_of(error, self._attempts_like(error), self._random)
+        pause = retry_delay(error, self._attempts_like(error), self._random)
         self._attempt += 1
         if broke:
             return timedelta(0)
@@ -205,8 +211,8 @@ class _Stream(Generic[K]):
         listed = await self._client.list(
             self._kind, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
         )
-        if self._by_pages and self._client.streams_lists is None:
-            self._client.streams_lists = False
+        if self._by_pages and self._client.supports_watch_list is None:
+            self._client.supports_watch_list = False
         self._after = listed.resource_version
         self._doubtful = False
         return listed
@@ -222,7 +228,7 @@ class _Stream(Generic[K]):
             raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
 
     def _request(self, lasting: timedelta) -> Request:
-        served, chosen = self._client.kinds.as_served(self._kind), self._selection
+        served, chosen = self._client.kinds.served_kind(self._kind), self._selection
         if not self._after:
             return requests.watch_list(
                 served,
@@ -246,14 +252,14 @@ class _Stream(Generic[K]):
         events = self._events(lines, lasting + GRACE.total_seconds())
         async with aclosing(events):
             if not self._after:
-                gathering = Gathering[K]()
+                gathering = StreamedList[K]()
                 async for event in events:
                     gathering.take(event)
                     if isinstance(event, Bookmark) and event.ends_list:
                         break
                 else:
                     raise Unreachable("the stream ended within its list")
-                self._client.streams_lists = True
+                self._client.supports_watch_list = True
                 self._after = event.resource_version
                 self._doubtful = False
                 yield gathering.listed(event.resource_version)
@@ -261,7 +267,7 @@ class _Stream(Generic[K]):
                 self._down = False
                 yield Alive(self._after)
             async for event in events:
-                self._advance(version_told(event))
+                self._advance(event_resource_version(event))
                 if self._down:  # what expired each time has stood for once
                     self._down = False
                     yield Alive(self._after)
@@ -281,7 +287,7 @@ class _Stream(Generic[K]):
                 raise Unreachable(f"the watch was silent for {patience:.0f} s") from None
             if not line:
                 continue
-            yield event_in(line, self._kind)
+            yield decode_watch_event(line, self._kind)
             told += 1
             if told % _BREATH == 0:
                 await asyncio.sleep(0)

@@ -10,7 +10,7 @@ LONGEST = 256
 """Characters of what objects may well have in common: a name, a label, a record of ours."""
 
 
-def share_words(meta: Meta) -> None:
+def intern_metadata(meta: Meta) -> None:
     """Let some metadata have its names, labels and annotations in common with all other.
 
     A third of what a store holds would be these same words, again and again.

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from hanse.kube.access import Access, Credentials
+from hanse.kube.access import ClientConfig, Credentials
 from hanse.kube.errors import Unreachable, error_of
 from hanse.kube.request import Request, Response
 from tinykube import request as served
@@ -85,7 +85,7 @@ class UrlTransport:
                 raise
             return self._authenticate(renewed)
 
-    def _authenticate(self, access: Access) -> tuple[Api, User]:
+    def _authenticate(self, access: ClientConfig) -> tuple[Api, User]:
         url = access.endpoint.url
         listener = self._directory(url)
         if listener is None:

@@ -9,14 +9,14 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from hanse.kube.access import Access, Identity
+from hanse.kube.access import ClientConfig, Identity
 
 
 class Context(Struct, frozen=True):
     """One user's way into one cluster, under the cluster's name."""
 
     cluster: str
-    access: Access
+    access: ClientConfig
     user: str = "admin"
 
 
@@ -52,7 +52,7 @@ def write_private_file(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _cluster(access: Access) -> dict[str, str]:
+def _cluster(access: ClientConfig) -> dict[str, str]:
     authority = _base64(access.endpoint.ca)
     return {"server": access.endpoint.url, "certificate-authority-data": authority}
 

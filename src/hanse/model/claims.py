@@ -7,7 +7,7 @@ from hanse.model.labels import OWNER_KEY
 from hanse.model.objects import Object
 
 
-class Claim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
+class OwnerClaim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
     """The owner-key annotation: the decision, whom it serves, and what it was written on."""
 
     feature: str
@@ -19,14 +19,14 @@ class Claim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
     led: bool = False
 
 
-def claim_in(told: str) -> Claim | None:
+def parse_owner_claim(told: str) -> OwnerClaim | None:
     """The claim that a text holds, if it is one."""
     try:
-        return msgspec.json.decode(told, type=Claim) if told else None
+        return msgspec.json.decode(told, type=OwnerClaim) if told else None
     except msgspec.DecodeError:
         return None
 
 
-def claim_on(obj: Object) -> Claim | None:
+def owner_claim(obj: Object) -> OwnerClaim | None:
     """The claim that stands on an object."""
-    return claim_in(obj.metadata.annotations.get(OWNER_KEY, ""))
+    return parse_owner_claim(obj.metadata.annotations.get(OWNER_KEY, ""))

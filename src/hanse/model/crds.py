@@ -33,7 +33,7 @@ from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Ten
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy as AdminNetworkPolicy
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Kind, Object, Wire
-from hanse.model.schema import Column, Crd, constraints, described, properties_of, validations
+from hanse.model.schema import Column, Crd, constraints, described, object_schema, validations
 
 OURS: tuple[type[Object], ...] = (
     AMKOCluster,
@@ -119,7 +119,7 @@ def stand_in(kind: type[Object]) -> Wire:
 
 def _definition(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
     served = kind.kind
-    versions = (served.version, *kind.served_as)
+    versions = (served.version, *kind.fallback_versions)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -177,7 +177,7 @@ def _subresources(crd: Crd) -> Wire:
 
 
 def _schema(kind: type[Object], crd: Crd) -> Wire:
-    body = properties_of(kind)
+    body = object_schema(kind)
     metadata: Wire = {"type": "object"}
     if crd.name is not None:
         metadata["properties"] = {"name": {"type": "string", **constraints(crd.name)}}

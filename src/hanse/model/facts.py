@@ -65,7 +65,7 @@ class ClusterState(Fact, frozen=True):
         return self.cluster
 
 
-class Departed(Fact, frozen=True):
+class ClusterDeparted(Fact, frozen=True):
     """A cluster that has left the fleet for certain: nothing is kept for its sake."""
 
     cluster: ClusterId
@@ -76,7 +76,7 @@ class Departed(Fact, frozen=True):
         return self.cluster
 
 
-class Abandonment(Fact, frozen=True):
+class ClusterAbandoned(Fact, frozen=True):
     """A cluster that was given up, and what of ours stays behind there as far as it was known."""
 
     cluster: ClusterId
@@ -115,7 +115,7 @@ class KindServed(Fact, frozen=True):
         return (self.cluster, self.kind)
 
 
-class Liveness(Fact, frozen=True):
+class LeaseLiveness(Fact, frozen=True):
     """Whether the party that renews a Lease is alive, by our own observation of its renewals."""
 
     where: ClusterId

@@ -17,7 +17,7 @@ class Key(Struct, frozen=True, order=True):
         return f"{self.topic}/{self.namespace}/{self.name}"
 
 
-def key_from(text: str) -> Key | None:
+def parse_key(text: str) -> Key | None:
     """The key that `str` gave, or None where the text is not one."""
     topic, _, rest = text.partition("/")
     namespace, slash, name = rest.partition("/")

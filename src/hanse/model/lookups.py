@@ -14,7 +14,7 @@ MOST_TTL = timedelta(hours=1)
 PROVIDER = "resolve"
 
 
-class LookedUp(Struct, frozen=True):
+class HostLookup(Struct, frozen=True):
     """What is known of a host name, and the question that keeps it so."""
 
     question: Question
@@ -23,18 +23,18 @@ class LookedUp(Struct, frozen=True):
     error: str = ""
 
     @property
-    def again_after(self) -> timedelta:
+    def requeue_after(self) -> timedelta:
         """When the question is to be asked once more."""
         return self.question.max_age
 
 
-def looked_up(host: str, snapshot: Snapshot) -> LookedUp:
+def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
     """The addresses of a host, as far as they are known, for as long as its records hold."""
     call = Call(PROVIDER, (("host", host),))
     answer = snapshot.fact(Answer, call.id)
     if answer is None or answer.value is None:
         error = answer.error if answer is not None else ""
-        return LookedUp(Question(call, LEAST_TTL), None, error)
+        return HostLookup(Question(call, LEAST_TTL), None, error)
     value: dict[str, Any] = answer.value
     ttl = min(max(timedelta(seconds=value.get("ttl", 0)), LEAST_TTL), MOST_TTL)
-    return LookedUp(Question(call, ttl), tuple(value.get("addresses", ())))
+    return HostLookup(Question(call, ttl), tuple(value.get("addresses", ())))

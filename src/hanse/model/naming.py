@@ -3,7 +3,7 @@
 import re
 from hashlib import blake2b
 
-MOST_OF_A_NAME = 63
+MAX_NAME_LENGTH = 63
 """Characters of a Service's name and of a label's value."""
 
 SYSTEM_NAMESPACE = "hanse-system"
@@ -20,7 +20,7 @@ CLUSTER_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def unique(*parts: str, most: int = MOST_OF_A_NAME) -> str:
+def unique(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
     """A name that differs whenever a part does, and still tells people what it is about.
 
     Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.

@@ -71,11 +71,11 @@ class Object(Value, frozen=True, kw_only=True):
     """A Kubernetes object, with only the fields we use; each subclass says its `kind`."""
 
     kind: ClassVar[Kind]
-    served_as: ClassVar[tuple[str, ...]] = ()
+    fallback_versions: ClassVar[tuple[str, ...]] = ()
     """Other versions with the same shape, newest first, used where `kind.version` is not served."""
     allocated: ClassVar[frozenset[str]] = frozenset()
     """Paths that the server or others fill in (`spec.clusterIP`): left alone where not desired."""
-    status_apart: ClassVar[bool] = True
+    has_status_subresource: ClassVar[bool] = True
     """Whether `status` is written by its own subresource."""
 
     metadata: Meta
@@ -92,7 +92,7 @@ class Object(Value, frozen=True, kw_only=True):
 K = TypeVar("K", bound=Object)
 
 
-class Ref(Struct, frozen=True, order=True):
+class ObjectRef(Struct, frozen=True, order=True):
     """The name of one object within its cluster."""
 
     kind: Kind
@@ -111,15 +111,15 @@ class ClusterObjectRef(Struct, frozen=True, order=True):
     """The name of one object within the fleet."""
 
     where: ClusterId
-    ref: Ref
+    ref: ObjectRef
 
     def __str__(self) -> str:
         return f"{self.where}: {self.ref}"
 
 
-def ref_of(obj: Object) -> Ref:
+def object_ref(obj: Object) -> ObjectRef:
     """The name an object goes by in its cluster."""
-    return Ref(type(obj).kind, obj.metadata.name, obj.metadata.namespace)
+    return ObjectRef(type(obj).kind, obj.metadata.name, obj.metadata.namespace)
 
 
 def to_wire(obj: Object) -> Wire:

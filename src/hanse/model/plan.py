@@ -94,7 +94,7 @@ class EventRequest(Struct, frozen=True):
     reason: str
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
-    told_with: ClusterObjectRef | None = None
+    recorded_with: ClusterObjectRef | None = None
     """Another object whose write this goes with; what it is about need not exist then."""
 
 
@@ -106,10 +106,10 @@ class Plan(Struct, frozen=True):
     patches: tuple[Patch, ...] = ()
     questions: tuple[Question, ...] = ()
     events: tuple[EventRequest, ...] = ()
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
     kept: tuple[ClusterObjectRef, ...] = ()
     """What the key owns and leaves exactly as it stands: neither written nor deleted."""
-    keeps_all: bool = False
+    keep_all: bool = False
     """Nothing can be decided by what was read: all that the key owns stays as it stands."""
 
 

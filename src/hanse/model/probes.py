@@ -65,7 +65,7 @@ class ProbeSource(Protocol):
         """Every key that has probes now."""
         ...
 
-    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys whose probes a change may have changed."""
         ...
 

@@ -141,7 +141,7 @@ _SCALARS: dict[Any, Wire] = {
 }
 
 
-def schema_of(annotation: Any) -> Wire:
+def structural_schema(annotation: Any) -> Wire:
     """The structural schema of a type, with all that its annotations say."""
     if get_origin(annotation) is not Annotated:
         return _shape(annotation)
@@ -155,7 +155,7 @@ def schema_of(annotation: Any) -> Wire:
     )
 
 
-def properties_of(struct: type[Struct]) -> Wire:
+def object_schema(struct: type[Struct]) -> Wire:
     """The fields of a struct, those that have no default being required."""
     told = [f for f in fields(struct) if not (issubclass(struct, Object) and f.name == "metadata")]
     required = [field.encode_name for field in told if field.required]
@@ -174,7 +174,7 @@ def described(struct: type[Struct]) -> str:
 
 
 def _field(field: FieldInfo) -> Wire:
-    schema = schema_of(field.type)
+    schema = structural_schema(field.type)
     scalar = isinstance(field.default, bool | int | str)
     if scalar and field.default and "default" not in schema:
         schema["default"] = field.default
@@ -193,7 +193,7 @@ def constraints(note: Schema) -> Wire:
     if note.unique:
         said["x-kubernetes-list-type"] = "set"
     if note.known is not None:
-        said |= properties_of(note.known)
+        said |= object_schema(note.known)
     fixed = (Rule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
     return said | validations((*fixed, *note.rules))
 
@@ -220,7 +220,7 @@ def _shape(type_: Any) -> Wire:
     if type_ is Condition:
         return deepcopy(_CONDITION)
     if isinstance(type_, type) and issubclass(type_, Struct) and not issubclass(type_, Object):
-        return {"description": described(type_), **properties_of(type_)}
+        return {"description": described(type_), **object_schema(type_)}
     origin = get_origin(type_)
     if origin not in _GENERICS:
         raise TypeError(f"a definition cannot say what {type_} is")
@@ -228,13 +228,13 @@ def _shape(type_: Any) -> Wire:
 
 
 def _list(args: tuple[Any, ...]) -> Wire:
-    return {"type": "array", "items": schema_of(args[0])}
+    return {"type": "array", "items": structural_schema(args[0])}
 
 
 def _map(args: tuple[Any, ...]) -> Wire:
     if args[1] is Any:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {"type": "object", "additionalProperties": schema_of(args[1])}
+    return {"type": "object", "additionalProperties": structural_schema(args[1])}
 
 
 def _enum(args: tuple[Any, ...]) -> Wire:
@@ -245,7 +245,7 @@ def _enum(args: tuple[Any, ...]) -> Wire:
 def _union(args: tuple[Any, ...]) -> Wire:
     some = [arg for arg in args if arg is not types.NoneType]
     if len(some) == 1:
-        return schema_of(some[0])
+        return structural_schema(some[0])
     if set(some) == {int, str}:
         return {"x-kubernetes-int-or-string": True}
     raise TypeError(f"a definition cannot say what a union of {some} is")

@@ -53,7 +53,7 @@ class Watch(Struct, frozen=True):
     """The only object to see, by name: an agent then may read no other of its namespace."""
 
 
-class Readable(Protocol[K_co]):
+class Lister(Protocol[K_co]):
     """One store as a reader sees it."""
 
     @property
@@ -67,10 +67,10 @@ class Readable(Protocol[K_co]):
 
     def by(self, index: str, value: str) -> Iterable[K_co]: ...
 
-    def why_unreadable(self, namespace: str, name: str) -> str: ...
+    def unreadable_reason(self, namespace: str, name: str) -> str: ...
 
 
-Stores = Mapping[tuple[ClusterId, Kind], Sequence[Readable[Any]]]
+Stores = Mapping[tuple[ClusterId, Kind], Sequence[Lister[Any]]]
 
 
 class Snapshot:
@@ -98,10 +98,10 @@ class Snapshot:
                 return found
         return None
 
-    def why_unreadable(self, place: ClusterObjectRef) -> str:
+    def unreadable_reason(self, place: ClusterObjectRef) -> str:
         """Why what stands at a place cannot be read as its kind; empty where it can."""
         for store in self._stores.get((place.where, place.ref.kind), ()):
-            if why := store.why_unreadable(place.ref.namespace, place.ref.name):
+            if why := store.unreadable_reason(place.ref.namespace, place.ref.name):
                 return why
         return ""
 
@@ -151,7 +151,7 @@ class Snapshot:
         return self._facts.all(type_)
 
     def _each(
-        self, where: ClusterId, kind: type[K], read: Callable[[Readable[K]], Iterable[K]]
+        self, where: ClusterId, kind: type[K], read: Callable[[Lister[K]], Iterable[K]]
     ) -> Iterator[K]:
         stores = self._stores.get((where, kind.kind), ())
         if len(stores) == 1:

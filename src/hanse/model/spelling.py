@@ -10,16 +10,16 @@ DOMAINS = (
 )
 
 
-def spellings(name: str) -> tuple[str, ...]:
+def label_spellings(name: str) -> tuple[str, ...]:
     """Every way to write a mark, such as `svc.global.federated`, with its domain."""
     return tuple(f"{name}.{domain}" for domain in DOMAINS)
 
 
-def spelling_in(marks: Mapping[str, str], name: str) -> str:
+def spelled_label(marks: Mapping[str, str], name: str) -> str:
     """How somebody wrote a mark, to tell it as it stands; by the first spelling if nobody did."""
-    return next((s for s in spellings(name) if s in marks), spellings(name)[0])
+    return next((s for s in label_spellings(name) if s in marks), label_spellings(name)[0])
 
 
 def spelled(marks: Mapping[str, str], name: str) -> str | None:
     """The value of a mark in whichever spelling it stands; the first of several counts."""
-    return next((marks[s] for s in spellings(name) if s in marks), None)
+    return next((marks[s] for s in label_spellings(name) if s in marks), None)

@@ -55,7 +55,7 @@ class Ask(Struct, frozen=True):
 Verdict: TypeAlias = Allow | Deny | Ask
 
 
-class Asks(Struct, frozen=True):
+class WebhookRule(Struct, frozen=True):
     """Which writes a hook is asked about, and what happens where nobody answers."""
 
     groups: tuple[str, ...]
@@ -74,13 +74,13 @@ class Asks(Struct, frozen=True):
     timeout_seconds: int = 3
 
 
-class Hook(Protocol):
+class AdmissionHook(Protocol):
     """One admission decision: a pure function of the request and of what was seen."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def asks(self) -> tuple[Asks, ...]: ...
+    def asks(self) -> tuple[WebhookRule, ...]: ...
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict: ...

@@ -109,7 +109,7 @@ class Prober:
             return
         seen = self._reconciler.snapshot()
         for name, source in self._sources.items():
-            for key in list(source.wakes_probes(change, seen)):
+            for key in list(source.probe_keys_for(change, seen)):
                 self._consider(name, key)
 
     def _consider(self, name: str, key: Key) -> None:

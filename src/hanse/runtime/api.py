@@ -12,7 +12,7 @@ from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
 from hanse.kube.events import Applied, Deleted, Event, Listed
-from hanse.kube.retry import delay_of
+from hanse.kube.retry import retry_delay
 from hanse.kube.watching import follow
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
@@ -123,7 +123,7 @@ class KubeApi:
         for _ in range(LAGS if definition.established else 1):
             await self._refresh()
             known = self.client.kinds.known
-            if known is None or definition.kinds_served <= known.kinds:
+            if known is None or definition.served_kinds <= known.kinds:
                 return
             await asyncio.sleep(LAG.total_seconds())
 
@@ -132,7 +132,7 @@ class KubeApi:
             try:
                 await refresh(self.client)
             except KubeError as error:
-                pause = delay_of(error, attempt, self._random) or timedelta(seconds=30)
+                pause = retry_delay(error, attempt, self._random) or timedelta(seconds=30)
                 await asyncio.sleep(pause.total_seconds())
             else:
                 return

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.errors import Unreachable
-from hanse.kube.retry import Backoff, delay_of
+from hanse.kube.retry import Backoff, retry_delay
 from hanse.model.objects import ClusterId, ClusterObjectRef
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, target_ref
@@ -123,9 +123,9 @@ class BackoffTracker:
             elif one.result in ("Refused", "Forbidden", "Foreign"):
                 delays.append(self._remember_refusal(item, one))
             elif one.error is not None and not isinstance(one.error, Unreachable):
-                delays.append(delay_of(one.error, attempt, self._random) or timedelta(seconds=1))
+                delays.append(retry_delay(one.error, attempt, self._random) or timedelta(seconds=1))
             elif one.result == "Failed":
-                delays.append(delay_of(Unreachable(), attempt, self._random) or timedelta(0))
+                delays.append(retry_delay(Unreachable(), attempt, self._random) or timedelta(0))
         if not delays:
             self._attempts.pop(item, None)
             return None

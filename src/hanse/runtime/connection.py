@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hanse.kube.errors import Forbidden, KubeError
 from hanse.kube.events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
-from hanse.kube.store import Store, Transition
+from hanse.kube.store import Store, StoreChange
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Index, Watch
@@ -51,7 +51,7 @@ class Informer:
         """Whether it is known what there is, or that there is no such kind."""
         return self.served is False or self.store.synced
 
-    def take(self, event: Event[Any]) -> Iterable[Transition[Any]]:
+    def take(self, event: Event[Any]) -> Iterable[StoreChange[Any]]:
         """Follow what the stream tells."""
         match event:
             case Interrupted(error):

@@ -11,9 +11,9 @@ from typing import Protocol, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.access import Access, Credentials, Endpoint, Handed, Identity
+from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity, UpdatableCredentials
 from hanse.kube.client import Client
-from hanse.kube.credentials import access_in
+from hanse.kube.credentials import config_from_kubeconfig
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
@@ -28,8 +28,8 @@ from hanse.model.connections import (
     ServerCredentials,
 )
 from hanse.model.facts import (
+    ClusterDeparted,
     ClusterState,
-    Departed,
     InvalidConnection,
     KindServed,
     Leadership,
@@ -75,7 +75,11 @@ class ManagedConnection:
     """A connection that was made on a guide's word."""
 
     def __init__(
-        self, way: ClusterConnection, access: Access, client: Client, handed: Handed | None
+        self,
+        way: ClusterConnection,
+        access: ClientConfig,
+        client: Client,
+        handed: UpdatableCredentials | None,
     ) -> None:
         self.way = way
         self.access = access
@@ -309,7 +313,7 @@ class ConnectionReconciler:
         access = cluster_access(way.credentials)
         if cluster == self._informers.local:
             return ManagedConnection(way, access, self._home, None)
-        handed = Handed(access)
+        handed = UpdatableCredentials(access)
         client = Client(self._dial(cluster, handed))
         self._informers.join(cluster, way.roles, KubeApi(client, self._random))
         log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})
@@ -379,8 +383,8 @@ class ConnectionReconciler:
         named = {c for told in self._told.values() for c in (*told.ways, *told.troubles)}
         known = self._informers.connections.keys() | wanted.keys() | named
         for cluster in _rested_on(self._reconciler.owned.objects()) - known:
-            if self._informers.facts.get(Departed, cluster) is None:
-                self._informers.put_fact(Departed(cluster, self._reconciler.snapshot().now))
+            if self._informers.facts.get(ClusterDeparted, cluster) is None:
+                self._informers.put_fact(ClusterDeparted(cluster, self._reconciler.snapshot().now))
 
 
 def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
@@ -389,14 +393,14 @@ def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
     return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)
 
 
-def cluster_access(credentials: ServerCredentials | KubeconfigCredentials) -> Access:
+def cluster_access(credentials: ServerCredentials | KubeconfigCredentials) -> ClientConfig:
     """What an entrance comes to; raises `BadCredentials` for what may not be or cannot be read."""
     match credentials:
         case ServerCredentials(server, ca, token, certificate, key):
             identity = Identity(token=token, certificate=certificate, key=key)
-            return Access(Endpoint(server.rstrip("/"), ca), identity)
+            return ClientConfig(Endpoint(server.rstrip("/"), ca), identity)
         case KubeconfigCredentials(text, context, origin):
-            return access_in(text, origin=origin, context=context)
+            return config_from_kubeconfig(text, origin=origin, context=context)
         case _:
             assert_never(credentials)
 

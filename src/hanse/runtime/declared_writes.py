@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from hanse.model.facts import ClusterState, Role
-from hanse.model.objects import ClusterId, Object, ref_of
+from hanse.model.objects import ClusterId, Object, object_ref
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Snapshot, Watch, Writes
 from hanse.runtime.diff import Action, Create, Delete, Update
@@ -28,7 +28,7 @@ def require_declared_writes(
                 granted |= watch.writes
         if not granted & needed:
             verb = type(action).__name__.lower()
-            raise UndeclaredWrite(f"{verb} of {ref_of(obj)} in {action.where} is not declared")
+            raise UndeclaredWrite(f"{verb} of {object_ref(obj)} in {action.where} is not declared")
 
 
 def managed_watches(feature: Feature) -> tuple[Watch, ...]:

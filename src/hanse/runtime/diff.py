@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, WriteResult
+from hanse.model.facts import ClusterDeparted, ClusterState, KindServed, Leadership, WriteResult
 from hanse.model.keys import Key
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
 from hanse.model.plan import Desired, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
@@ -93,7 +93,7 @@ def is_omission(action: Action) -> bool:
 def target_ref(action: Action) -> ClusterObjectRef:
     """What an action writes."""
     obj = action.object if isinstance(action, Create) else action.base
-    return ClusterObjectRef(action.where, ref_of(obj))
+    return ClusterObjectRef(action.where, object_ref(obj))
 
 
 OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
@@ -106,7 +106,7 @@ def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
     for desired in plan.desired:
         if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, snapshot):
             continue
-        wanted.add(ClusterObjectRef(desired.where, ref_of(desired.object)))
+        wanted.add(ClusterObjectRef(desired.where, object_ref(desired.object)))
         _compare_desired(desired, owner_by(feature, key, desired, snapshot), snapshot, sink)
     wanted.update(removal.place for removal in plan.removals)
     wanted.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
@@ -114,8 +114,8 @@ def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
         _compare_removal(removal, snapshot, sink)
     last = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
-        stays = plan.keeps_all and not _goes_with_leaving(where, owner.led, snapshot)
-        if not stays and ClusterObjectRef(where, ref_of(obj)) not in wanted:
+        stays = plan.keep_all and not _goes_with_leaving(where, owner.led, snapshot)
+        if not stays and ClusterObjectRef(where, object_ref(obj)) not in wanted:
             _compare_omitted(where, owner, obj, snapshot, sink, last)
     for patch in plan.patches:
         _compare_patch(patch, snapshot, sink)
@@ -162,7 +162,7 @@ class DiffBuilder:
 
 def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: DiffBuilder) -> None:
     obj, where = desired.object, desired.where
-    place = ClusterObjectRef(where, ref_of(obj))
+    place = ClusterObjectRef(where, object_ref(obj))
     if not _writable(place, type(obj), desired.as_leader_of, snapshot, sink):
         sink.stop_after(where, desired.step)
         return
@@ -192,7 +192,7 @@ def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: D
         return
     change = object_patch(wanted, standing)
     subresource = ""
-    if not change and type(obj).status_apart:
+    if not change and type(obj).has_status_subresource:
         change, subresource = status_patch(wanted, standing), "status"
     if change:
         sink.actions.append(
@@ -263,7 +263,7 @@ def _compare_omitted(
         return  # those who stay look after it
     if obj.metadata.deletion_timestamp is not None or is_paused(obj):
         return
-    place = ClusterObjectRef(where, ref_of(obj))
+    place = ClusterObjectRef(where, object_ref(obj))
     if not _writable(place, type(obj), leader_of, snapshot, sink):
         return
     if _goes_with_leaving(
@@ -332,7 +332,9 @@ def _writable(
     if state is None or not state.phase.writable or not snapshot.listed(place.where, kind):
         sink.waiting_for.add(place.where)
         return False
-    if why := snapshot.why_unreadable(place):  # what we know of it is old: no write would be taken
+    if why := snapshot.unreadable_reason(
+        place
+    ):  # what we know of it is old: no write would be taken
         told = f"{place.ref} cannot be read: {why}; mend it by hand, or delete it"
         sink.obstacle(place, "Refused", told)
         sink.blocked_by.add(place)
@@ -365,7 +367,7 @@ def _is_partial(source: ClusterId, snapshot: Snapshot) -> bool:
 
 def _is_party(source: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a source is a party: one known to have left is no reason to keep anything."""
-    return snapshot.fact(Departed, source) is None
+    return snapshot.fact(ClusterDeparted, source) is None
 
 
 def _leads(member: ClusterId, snapshot: Snapshot) -> bool:

@@ -33,13 +33,13 @@ class EventRecorder:
         """Tell the notices about objects that were really written in this pass."""
         changed = {w.place for w in written if w.result == "Done"}
         for notice in events:
-            if (notice.told_with or notice.place) in changed:
+            if (notice.recorded_with or notice.place) in changed:
                 await self._send(notice)
 
     async def _send(self, notice: EventRequest) -> None:
         connection = self._informers.connections.get(notice.place.where)
         about = self._informers.snapshot().find(notice.place)
-        if connection is None or (about is None and notice.told_with is None):
+        if connection is None or (about is None and notice.recorded_with is None):
             return
         event = self._event(notice, about)
         for (

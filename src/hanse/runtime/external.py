@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from hanse.kube.events import Alive, Event, Interrupted, Listed, NotServed
-from hanse.kube.retry import delay_of
+from hanse.kube.retry import retry_delay
 from hanse.model.merging import merge
 from hanse.model.objects import K, Object, Wire
 
@@ -95,7 +95,7 @@ class ExternalApi:
 
     def _wait_after(self, error: KubeError, failures: int) -> float:
         """Sooner than usual, so that a system that is back is seen soon."""
-        delay = delay_of(error, failures, self._random)
+        delay = retry_delay(error, failures, self._random)
         usual = self._every()
         return min(delay or usual, usual).total_seconds()
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from hanse.kube.lease import change_to, micro_time, new_lease
+from hanse.kube.lease import change_to, format_micro_time, new_lease
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import ClusterId
 
@@ -75,7 +75,7 @@ class HeartbeatLease:
             return await self._client.create(made)
 
     def _spec(self, before: LeaseSpec) -> LeaseSpec:
-        now = micro_time(self._clock.now())
+        now = format_micro_time(self._clock.now())
         return LeaseSpec(
             holder_identity=self._cluster,
             lease_duration_seconds=max(int(self._duration().total_seconds()), 1),

@@ -12,7 +12,7 @@ from hanse.kube.errors import KubeError, Unreachable
 from hanse.kube.events import Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.kube.served import Notifier
 from hanse.kube.store import Store
-from hanse.model.facts import ClusterState, Departed, Fact, Facts, KindServed, Role
+from hanse.model.facts import ClusterDeparted, ClusterState, Fact, Facts, KindServed, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
@@ -86,7 +86,7 @@ class ClusterInformers:
             self._let_go(former.api)
         connection = Connection(cluster, frozenset(roles), api, self._clock.now())
         self.connections[cluster] = connection
-        self.drop_fact(Departed, cluster)
+        self.drop_fact(ClusterDeparted, cluster)
         self._adjust_streams(connection)
         self._tell(FactChange(None, connection.state), put=connection.state)
 
@@ -117,7 +117,7 @@ class ClusterInformers:
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
-        self.put_fact(Departed(cluster, self._clock.now()))
+        self.put_fact(ClusterDeparted(cluster, self._clock.now()))
         self._parted.append(connection.api)
         await self._end(connection.api)
 
@@ -196,11 +196,11 @@ class ClusterInformers:
         """Take in that our own deletion went through; its watch tells when it is time to act."""
         self._heard(cluster)
         for stream in self._streams_for(cluster, type(obj)):
-            stream.store.expect_end(obj)
+            stream.store.mark_deleting(obj)
 
-    def is_ending(self, cluster: ClusterId, obj: Object) -> bool:
+    def is_deleting(self, cluster: ClusterId, obj: Object) -> bool:
         """Whether we deleted an object, and only its watch has not told yet."""
-        return any(s.is_ending(obj) for s in self.stores_of(cluster, type(obj).kind))
+        return any(s.is_deleting(obj) for s in self.stores_of(cluster, type(obj).kind))
 
     def _streams_for(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
         connection = self.connections.get(cluster)
@@ -219,7 +219,7 @@ class ClusterInformers:
                 place = (connection.cluster, scope.kind.kind)
                 self.stores.setdefault(place, []).append(stream.store)
             else:
-                connection.informers[scope].store.find_by(indexes)
+                connection.informers[scope].store.add_indexes(indexes)
         if self._group is not None:
             self._open_streams(connection)
 

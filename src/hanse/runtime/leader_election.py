@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.elector import Elector, Following, Leading, Order, Standing
-from hanse.kube.lease import Terms
+from hanse.kube.elector import Following, LeaderElector, Leading, Order, Standing
+from hanse.kube.lease import LeaseTimings
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, cluster_of
@@ -30,15 +30,17 @@ Rivals: TypeAlias = Callable[[], tuple[ClusterId, ...]]
 class _Turns:
     """The order of supervisors in one member, as far as it comes before us."""
 
-    def __init__(self, rivals: Rivals, terms: Terms, may_ask: Callable[[], bool]) -> None:
+    def __init__(
+        self, rivals: Rivals, terms: LeaseTimings, may_request: Callable[[], bool]
+    ) -> None:
         self._rivals = rivals
         self._terms = terms
-        self.may_ask = may_ask
+        self.may_request = may_request
 
-    def hesitation(self) -> timedelta:
+    def acquire_delay(self) -> timedelta:
         return self._terms.retry * (COURTESY * len(self._rivals()))
 
-    def goes_before(self, candidate: str) -> bool:
+    def prefers(self, candidate: str) -> bool:
         return cluster_of(candidate) in self._rivals()
 
 
@@ -55,16 +57,16 @@ class LeaderElections:
         *,
         clock: Clock,
         random: Random,
-        terms: Terms = Terms(),  # noqa: B008 - a frozen value
+        terms: LeaseTimings = LeaseTimings(),  # noqa: B008 - a frozen value
     ) -> None:
         self._informers = informers
         self._identity = identity
         self._clock = clock
         self._random = random
         self._terms = terms
-        self._electors: dict[ClusterId, Elector] = {}
+        self._electors: dict[ClusterId, LeaderElector] = {}
         self._tasks: dict[ClusterId, asyncio.Task[None]] = {}
-        self._own: Elector | None = None
+        self._own: LeaderElector | None = None
         self._next_wish = 0.0
         self._group: asyncio.TaskGroup | None = None
 
@@ -149,8 +151,8 @@ class LeaderElections:
 
     def _elector(
         self, client: Client, namespace: str, name: str, order: Order | None = None
-    ) -> Elector:
-        return Elector(
+    ) -> LeaderElector:
+        return LeaderElector(
             client,
             namespace,
             name,

@@ -3,8 +3,8 @@
 import asyncio
 
 from hanse.kube.clock import Clock
-from hanse.kube.heartbeats import Heartbeats, Name, Pulse
-from hanse.model.facts import ClusterState, Liveness, Phase
+from hanse.kube.heartbeats import HolderLiveness, LeaseObserver, Name
+from hanse.model.facts import ClusterState, LeaseLiveness, Phase
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
@@ -18,26 +18,26 @@ TARDY = 1.0
 
 
 class LeaseTracker:
-    """Keeps a `Liveness` fact for each watched Lease whose party is known to be alive or not."""
+    """Keeps a `LeaseLiveness` fact for each watched Lease whose party is known to be alive or not."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
-        self._beats: dict[ClusterId, Heartbeats] = {}
+        self._beats: dict[ClusterId, LeaseObserver] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
     def on_change(self, change: Change) -> None:
         """Follow Leases, and whether the clusters that hold them can be seen."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
-                beats = self._beats.setdefault(where, Heartbeats())
+                beats = self._beats.setdefault(where, LeaseObserver())
                 if isinstance(after, Lease):
                     beats.see(after, _now())
                     self._tell(where, after)
                 elif isinstance(before, Lease):
                     meta = before.metadata
                     beats.forget(meta.namespace, meta.name)
-                    self._informers.drop_fact(Liveness, (where, meta.namespace, meta.name))
+                    self._informers.drop_fact(LeaseLiveness, (where, meta.namespace, meta.name))
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._look(change.fact.cluster, after)
             case _:
@@ -49,13 +49,13 @@ class LeaseTracker:
         if beats is None:
             return
         if isinstance(state, ClusterState) and state.phase in (Phase.SYNCED, Phase.LEAVING):
-            beats.regain_sight(_now())
+            beats.mark_reachable(_now())
         else:
-            beats.lose_sight()
+            beats.mark_unreachable()
 
     def _set_alarm(self) -> None:
         """See to it that somebody looks in time; an alarm that comes too early does no harm."""
-        lapses = [b.next_lapse for b in self._beats.values()]
+        lapses = [b.next_expiry for b in self._beats.values()]
         due = min((t for t in lapses if t is not None), default=None)
         if due is None:
             return
@@ -76,28 +76,28 @@ class LeaseTracker:
                         self._tell(where, lease)
         self._set_alarm()
 
-    def _lapsed(self, where: ClusterId, beats: Heartbeats) -> tuple[Name, ...]:
+    def _lapsed(self, where: ClusterId, beats: LeaseObserver) -> tuple[Name, ...]:
         """What has lapsed before a cluster that answered since; after a delay all begin anew."""
-        due = beats.next_lapse
+        due = beats.next_expiry
         if due is None or due > _now():
             return ()
         heard = self._informers.heard_at(where)
         if heard - due > TARDY:
-            beats.lose_sight()
-            beats.regain_sight(heard)
+            beats.mark_unreachable()
+            beats.mark_reachable(heard)
         return beats.lapse(heard)
 
     def _tell(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name
-        pulse = self._beats[where].pulse_of(namespace, name)
-        if pulse is Pulse.UNKNOWN:
+        pulse = self._beats[where].liveness(namespace, name)
+        if pulse is HolderLiveness.UNKNOWN:
             return
-        alive = pulse is Pulse.ALIVE
+        alive = pulse is HolderLiveness.ALIVE
         holder = lease.spec.holder_identity
-        known = self._informers.facts.get(Liveness, (where, namespace, name))
+        known = self._informers.facts.get(LeaseLiveness, (where, namespace, name))
         if known is None or (known.alive, known.holder) != (alive, holder):
             now = self._clock.now()
-            self._informers.put_fact(Liveness(where, namespace, name, holder, alive, now))
+            self._informers.put_fact(LeaseLiveness(where, namespace, name, holder, alive, now))
 
 
 def _now() -> float:

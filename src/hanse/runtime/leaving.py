@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from msgspec import Struct
 
 from hanse.kube.errors import KubeError, NotFound
-from hanse.model.facts import Abandonment, Leadership, Role
+from hanse.model.facts import ClusterAbandoned, Leadership, Role
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.runtime.ownership import owner_of
 from hanse.runtime.reconciler import Reconciler
 
@@ -60,7 +60,7 @@ async def force_leave(
     """
     abandoned = tuple(sorted({*owned_refs(reconciler, cluster), *last_known}))
     await reconciler.informers.disconnect(cluster)
-    reconciler.informers.put_fact(Abandonment(cluster, reconciler.snapshot().now, abandoned))
+    reconciler.informers.put_fact(ClusterAbandoned(cluster, reconciler.snapshot().now, abandoned))
     log.warning("cluster abandoned", extra={"cluster": cluster, "objects": len(abandoned)})
     return LeaveResult(cluster, abandoned)
 
@@ -69,7 +69,7 @@ def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterOb
     """Where in a cluster something of ours is, as far as we see it."""
     for where, obj in reconciler.owned.objects():
         if where == cluster:
-            yield ClusterObjectRef(where, ref_of(obj))
+            yield ClusterObjectRef(where, object_ref(obj))
 
 
 async def _ours_in(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:

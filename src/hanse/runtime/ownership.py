@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.model.claims import Claim, claim_in
-from hanse.model.keys import Key, key_from
+from hanse.model.claims import OwnerClaim, parse_owner_claim
+from hanse.model.keys import Key, parse_key
 from hanse.model.labels import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
-from hanse.model.objects import ClusterId, K, Kind, Object, Ref, ref_of
+from hanse.model.objects import ClusterId, K, Kind, Object, ObjectRef, object_ref
 
 SHARED: ClusterId = ""
 """The cluster served by an object that any agent may write."""
@@ -55,7 +55,7 @@ def with_owner(
         label = standing.metadata.labels[OWNER]
         claim = standing.metadata.annotations[OWNER_KEY]
     else:
-        label, claim = owner.label, _claim_by(owner, ref_of(obj))
+        label, claim = owner.label, _claim_by(owner, object_ref(obj))
     marks = {OWNER_KEY: claim}
     if sources:
         marks[SOURCES] = ",".join(sorted(sources))
@@ -66,8 +66,8 @@ def with_owner(
     return replace(obj, metadata=replace(meta, labels=labels, annotations=annotations))
 
 
-def _claim_by(owner: Owner, ref: Ref) -> str:
-    claim = Claim(
+def _claim_by(owner: Owner, ref: ObjectRef) -> str:
+    claim = OwnerClaim(
         owner.feature,
         str(owner.key),
         owner.serves,
@@ -92,8 +92,8 @@ def owner_of(obj: Object) -> Owner | None:
 
 @lru_cache(maxsize=65536)
 def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> Owner | None:
-    claim = claim_in(told)
-    key = key_from(claim.key) if claim else None
+    claim = parse_owner_claim(told)
+    key = parse_key(claim.key) if claim else None
     if claim is None or key is None:
         return None
     key = Key(intern(key.topic), intern(key.name), intern(key.namespace))
@@ -142,14 +142,14 @@ class OwnershipIndex:
         old = owner_of(before) if before is not None else None
         new = owner_of(after) if after is not None else None
         if before is not None and old is not None and old != new:
-            place = (where, ref_of(before))
+            place = (where, object_ref(before))
             held = self._by_key.get((old.feature, old.key), {})
             if held.pop(place, None) is not None:
                 self._count[where, old.feature] -= 1
             if not held:
                 self._by_key.pop((old.feature, old.key), None)
         if after is not None and new is not None:
-            place = (where, ref_of(after))
+            place = (where, object_ref(after))
             held = self._by_key.setdefault((new.feature, new.key), {})
             if place not in held:
                 self._count[where, new.feature] = self.count(where, new.feature) + 1

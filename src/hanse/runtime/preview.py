@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.model.merging import merge
-from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, object_ref
 from hanse.model.plan import Plan
-from hanse.model.snapshot import ObjectChange, Readable, Snapshot
+from hanse.model.snapshot import Lister, ObjectChange, Snapshot
 from hanse.runtime.declared_writes import managed_objects, managed_watches
 from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, diff, target_ref
 from hanse.runtime.ownership import OwnershipIndex
@@ -33,7 +33,7 @@ class Preview(Struct, frozen=True):
 class Overlay(Generic[K]):
     """A store as it would be; indexes are computed for the few objects that differ."""
 
-    def __init__(self, below: Readable[K], indexes: Mapping[str, Any]) -> None:
+    def __init__(self, below: Lister[K], indexes: Mapping[str, Any]) -> None:
         self._below = below
         self._indexes = indexes
         self._over: dict[tuple[str, str], K | None] = {}
@@ -53,9 +53,11 @@ class Overlay(Generic[K]):
             return self._over[namespace, name]
         return self._below.get(namespace, name)
 
-    def why_unreadable(self, namespace: str, name: str) -> str:
+    def unreadable_reason(self, namespace: str, name: str) -> str:
         return (
-            "" if (namespace, name) in self._over else self._below.why_unreadable(namespace, name)
+            ""
+            if (namespace, name) in self._over
+            else self._below.unreadable_reason(namespace, name)
         )
 
     def all(self) -> Iterator[K]:
@@ -148,7 +150,7 @@ class _Simulation:
     def _change(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
         known = after if after is not None else before
         assert known is not None, "a change has at least one side"
-        for store in self._stores.get((where, ref_of(known).kind), ()):
+        for store in self._stores.get((where, object_ref(known).kind), ()):
             if after is not None:
                 store.put(after)
             else:
@@ -165,7 +167,7 @@ def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, s
     """What a plan says of the objects that it writes, as far as people have to look at it."""
     said: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
     for notice in plan.events:
-        place = notice.told_with or notice.place
+        place = notice.recorded_with or notice.place
         if notice.type == "Warning" and place in said:
             said[place].append(notice.message)
     return {place: "; ".join(texts) for place, texts in said.items() if texts}
@@ -182,7 +184,7 @@ def _applied(obj: Object, before: Object) -> Object:
         owner_references=meta.owner_references or known.owner_references,
     )
     after = replace(obj, metadata=both)
-    if type(obj).status_apart and hasattr(obj, "status"):
+    if type(obj).has_status_subresource and hasattr(obj, "status"):
         after = replace(after, status=getattr(before, "status"))  # noqa: B009 - not every kind has
     return after
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import Unreachable
-from hanse.model.facts import ClusterState, Departed, Facts, KindServed, Leadership
+from hanse.model.facts import ClusterDeparted, ClusterState, Facts, KindServed, Leadership
 from hanse.model.kinds.core import Namespace
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Call, Feature, Read
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.runtime.apply import Fence, NoFence, Writer, WriteReport
@@ -244,7 +244,7 @@ class Reconciler:
         if not self._waiting:
             return
         if isinstance(change, ObjectChange):
-            waited_for = ClusterObjectRef(change.where, ref_of(change.object))
+            waited_for = ClusterObjectRef(change.where, object_ref(change.object))
         elif isinstance(change.fact, ClusterState | KindServed):
             waited_for = change.fact.cluster
         else:
@@ -256,7 +256,7 @@ class Reconciler:
         if not isinstance(change, FactChange):
             return
         match change.before, change.after:
-            case _, Departed():
+            case _, ClusterDeparted():
                 for item in self.owned.items():
                     self.queue.add(item, Priority.BACKLOG)
             case _, Leadership(member):
@@ -354,7 +354,7 @@ class Reconciler:
         item, plan = work.item, work.plan
         self._outcomes.tell(item, work.wanted, written, {target_ref(a) for a in work.actions})
         retry = self._patience.record(item, written)
-        for delay in (retry, plan.again_after):
+        for delay in (retry, plan.requeue_after):
             if delay is not None:
                 self.queue.add_after(item, delay)
         self._patience.recovered(item)
@@ -387,7 +387,7 @@ class Reconciler:
 
     def _is_ending(self, action: Action) -> bool:
         """Whether an action is about what we deleted already: its end wakes who cares."""
-        return not isinstance(action, Create) and self.informers.is_ending(
+        return not isinstance(action, Create) and self.informers.is_deleting(
             action.where, action.base
         )
 

@@ -7,8 +7,8 @@ from random import Random
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.elector import Elector, Following, Leading, Standing
-from hanse.kube.lease import Terms
+from hanse.kube.elector import Following, LeaderElector, Leading, Standing
+from hanse.kube.lease import LeaseTimings
 
 ALL_TAKEN = timedelta(seconds=10)
 """How long to wait where every place is somebody's: until then we share one."""
@@ -26,7 +26,7 @@ class ReplicaSlots:
         *,
         clock: Clock,
         random: Random,
-        terms: Terms,
+        terms: LeaseTimings,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -47,7 +47,7 @@ class ReplicaSlots:
 
     async def _hold(self, number: int, tell: Callable[[int | None], None]) -> bool:
         """Hold one place for as long as it is ours; whether it ever was."""
-        elector = Elector(
+        elector = LeaderElector(
             self._client,
             self._namespace,
             self._leases[number],

@@ -7,12 +7,12 @@ from msgspec import Struct
 
 from hanse.model.facts import (
     Answer,
+    ClusterDeparted,
     ClusterState,
-    Departed,
     Fact,
     KindServed,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     WriteOutcome,
 )
 from hanse.model.plan import Plan
@@ -28,10 +28,10 @@ UNREADABLE = timedelta(minutes=1)
 
 FACTS: tuple[type[Fact], ...] = (
     ClusterState,
-    Departed,
+    ClusterDeparted,
     KindServed,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     Answer,
     WriteOutcome,
 )

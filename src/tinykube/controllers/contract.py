@@ -88,7 +88,7 @@ class Outcome(Struct, frozen=True):
     """Writes in the order in which they must happen, and when to look again without a change."""
 
     writes: tuple[Write, ...] = ()
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 SETTLED = Outcome()

@@ -85,7 +85,7 @@ class DaemonSets:
         update = history.update
         outcome = decide(daemon_set, update, pods.held, tuple(view.objects(NODES)), view.now)
         old = surplus(daemon_set, revisions.held, (name_of(update),), pods.held)
-        return Outcome((*history.writes, *outcome.writes, *old), outcome.again_after)
+        return Outcome((*history.writes, *outcome.writes, *old), outcome.requeue_after)
 
 
 def decide(

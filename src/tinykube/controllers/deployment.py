@@ -267,7 +267,7 @@ def _told(deployment: Object, seen: Standing, writes: Sequence[Write], now: date
     steps = [*writes, *status_patch(DEPLOYMENTS, deployment, judged.status)]
     if not is_deleting(deployment) and is_complete(deployment, judged.status):
         steps += _forgotten(deployment, seen.old)
-    return Outcome(tuple(steps), judged.again_after)
+    return Outcome(tuple(steps), judged.requeue_after)
 
 
 def _forgotten(deployment: Object, old: Sequence[Object]) -> list[Write]:

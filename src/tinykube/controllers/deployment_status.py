@@ -42,7 +42,7 @@ class Judged(Struct, frozen=True):
     """A status, and how long until the progress deadline must be looked at again."""
 
     status: Object
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 def deployment_status(deployment: Object, seen: Standing, now: datetime) -> Judged:

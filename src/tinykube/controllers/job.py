@@ -138,5 +138,5 @@ def _expiry(job: Object, now: datetime) -> Outcome:
         return SETTLED
     left = since + timedelta(seconds=int(seconds)) - now
     if left > timedelta():
-        return Outcome(again_after=left)
+        return Outcome(requeue_after=left)
     return Outcome((Delete(JOBS, job),))

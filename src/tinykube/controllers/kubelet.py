@@ -108,13 +108,13 @@ class Kubelet:
         life = lifecycle(pod, self._moment(node, sandbox, view.now))
         young = view.now - sandbox.since < self._pace.fail_after
         if life.status.get("phase") == "Failed" and young and not is_finished(pod):
-            return Outcome(again_after=sandbox.since + self._pace.fail_after - view.now)
+            return Outcome(requeue_after=sandbox.since + self._pace.fail_after - view.now)
         writes = status_patch(PODS, pod, life.status)
         if writes and life.status.get("phase") == "Running" and not has_started(pod):
             names = ", ".join(one["name"] for one in spec_of(pod).get("containers") or ())
             told = Tell(pod, "Started", f"Started container {names}", "kubelet")
-            return Outcome((*writes, told), life.again_after)
-        return Outcome(writes, life.again_after)
+            return Outcome((*writes, told), life.requeue_after)
+        return Outcome(writes, life.requeue_after)
 
     def _stop(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Outcome:
         """A pod stays as it was until its containers are stopped, and is then gone."""

@@ -199,8 +199,8 @@ class WorkLoop:
         self._view.refusals.pop((controller.name, key), None)
 
     def _look_again(self, work: Work, outcome: Outcome) -> None:
-        if outcome.again_after is not None:
-            self._later(work, outcome.again_after)
+        if outcome.requeue_after is not None:
+            self._later(work, outcome.requeue_after)
 
     def _retry(self, work: Work, error: Exception) -> None:
         attempt = self._attempts.get(work, 0)

@@ -44,7 +44,7 @@ class Lifecycle(Struct, frozen=True):
     """A status, and when it will change by itself."""
 
     status: Object
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 def has_started(pod: Object) -> bool:

@@ -92,7 +92,7 @@ class StatefulSets:
         live = (name_of(history.current), name_of(history.update))
         old = surplus(stateful_set, revisions.held, live, held)
         writes = (*history.writes, *outcome.writes, *old)
-        return Outcome(writes, outcome.again_after)
+        return Outcome(writes, outcome.requeue_after)
 
 
 def _claims(stateful_set: Object, pods: Iterable[Object], view: View) -> dict[str, Object]:

@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Secret, Service
 from hanse.model.objects import K, Object
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Review, Verdict
+from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 from hanse.web.webhooks.certificates import Certificates
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH
@@ -31,8 +31,8 @@ class Guard:
 
     name = "guard"
     asks = (
-        Asks(("",), ("pods",), namespaces={"matchLabels": {"tenant": "yes"}}),
-        Asks(("",), ("services",), required=False),
+        WebhookRule(("",), ("pods",), namespaces={"matchLabels": {"tenant": "yes"}}),
+        WebhookRule(("",), ("services",), required=False),
     )
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:

@@ -164,7 +164,7 @@ def test_a_host_name_is_asked_for_and_stands_as_a_name_until_it_is_known() -> No
     [told] = told_by(plan)
     assert [(b.family, b.ready) for b in told.backends] == [("FQDN", ("lb.example.org",))]
     assert [q.ask.id for q in plan.questions] == ["resolve {'host': 'LB.example.org'}"]
-    assert plan.again_after == timedelta(seconds=5)
+    assert plan.requeue_after == timedelta(seconds=5)
 
 
 def test_a_host_name_that_no_slice_may_hold_stands_in_none() -> None:
@@ -185,7 +185,7 @@ def test_a_host_name_is_asked_again_as_its_ttl_says() -> None:
         ("IPv4", ("192.0.2.8",)),
         ("IPv6", ("fd00::8",)),
     ]
-    assert plan.again_after == timedelta(seconds=120)
+    assert plan.requeue_after == timedelta(seconds=120)
     assert plan.questions[0].max_age == timedelta(seconds=120)
 
 

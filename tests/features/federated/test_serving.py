@@ -10,13 +10,13 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS, FEDERATED, MANAGED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import Backends, MemberPort
-from hanse.model.facts import Departed, KindServed, Phase, WriteOutcome
+from hanse.model.facts import ClusterDeparted, KindServed, Phase, WriteOutcome
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterObjectRef, Object, ref_of
+from hanse.model.objects import ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
@@ -217,7 +217,7 @@ def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
 
 def test_what_came_from_a_member_that_left_unseen_is_removed() -> None:
     standing = settled(seen({**OURS, **BERGEN}))
-    gone = Departed("bergen", EPOCH)
+    gone = ClusterDeparted("bergen", EPOCH)
 
     view = seen({HERE: [*standing, *OURS[HERE]]}, facts=[gone])
 
@@ -258,7 +258,7 @@ def test_a_cluster_speaks_for_itself_alone() -> None:
 
 def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
     foreign = service("web", space=SYSTEM, marks={})
-    taken = WriteOutcome(ClusterObjectRef(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
+    taken = WriteOutcome(ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "not ours", EPOCH)
 
     plan = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
 
@@ -268,7 +268,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
 
 def test_that_a_name_is_taken_stands_through_a_restart() -> None:
     foreign = service("web", space=SYSTEM, marks={})
-    taken = WriteOutcome(ClusterObjectRef(HERE, ref_of(foreign)), "Foreign", "not ours", EPOCH)
+    taken = WriteOutcome(ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "not ours", EPOCH)
     told = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
     standing = _with_conditions(foreign, told)
 

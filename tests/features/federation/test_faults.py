@@ -10,7 +10,7 @@ from hanse.features.federation.members import ABANDONED
 from hanse.kube.errors import NotFound
 from hanse.kube.request import Request
 from hanse.model.conditions import find
-from hanse.model.facts import Departed, Role
+from hanse.model.facts import ClusterDeparted, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
@@ -217,7 +217,7 @@ async def test_a_dead_member_that_is_given_up_holds_up_nobody(
     for supervisor in membership.supervisors:
         informers = scenario.agent(supervisor).reconciler.informers
         assert "bergen" not in informers.connections
-        assert informers.facts.get(Departed, "bergen") is not None
+        assert informers.facts.get(ClusterDeparted, "bergen") is not None
     assert await flag_uid(membership, "bergen"), "what is given up stays behind"
 
 

@@ -16,7 +16,7 @@ from hanse.model.facts import (
     Fact,
     InvalidConnection,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     Phase,
     Role,
     WriteOutcome,
@@ -27,7 +27,7 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
 from hanse.model.merging import merge
-from hanse.model.objects import ClusterObjectRef, Meta, Ref
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.compare import patch_has_effect
@@ -125,16 +125,16 @@ def test_a_bad_way_is_told_with_its_field() -> None:
 
 def test_between_two_leaders_nothing_is_told() -> None:
     membership = federation(*MEMBERS)
-    alive = Liveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
+    alive = LeaseLiveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
     led = after(
         tell(membership, alive, clusters=connected(), here=[lease("hamburg_1")]), membership
     )
-    gone = Liveness(HERE, SYSTEM, HERE, "", False, EPOCH)
+    gone = LeaseLiveness(HERE, SYSTEM, HERE, "", False, EPOCH)
 
     moment = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=5))
     later = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=20))
 
-    assert moment.again_after == timedelta(seconds=5)
+    assert moment.requeue_after == timedelta(seconds=5)
     assert _led(after(moment, led)) == "True"
     assert _led(after(later, led)) == "False"
 
@@ -144,7 +144,7 @@ def _led(membership: Federation) -> str:
 
 
 def refused(name: str, result: WriteResult = "Forbidden", where: str = "bergen") -> WriteOutcome:
-    ref = Ref(Service.kind, name, "antrea-plus-system")
+    ref = ObjectRef(Service.kind, name, "antrea-plus-system")
     return WriteOutcome(ClusterObjectRef(where, ref), result, "exceeded quota: few", EPOCH)
 
 
@@ -165,7 +165,7 @@ def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
     plan = tell(membership, *trouble, clusters=connected(), after=LATER)
 
     assert written(after(young, membership)) is None
-    assert young.again_after == timedelta(seconds=10)
+    assert young.requeue_after == timedelta(seconds=10)
     told = (
         "bergen: Service antrea-plus-system/fish: exceeded quota: few; "
         "bergen: Service antrea-plus-system/web: exceeded quota: few"
@@ -202,7 +202,7 @@ def test_a_refusal_stands_through_a_restart_and_is_taken_back_once_nothing_is_re
     well = tell(told, OURS, clusters=connected(), after=timedelta(seconds=90))
 
     assert written(after(restarted, told)) == written(told)
-    assert restarted.again_after == timedelta(seconds=40)
+    assert restarted.requeue_after == timedelta(seconds=40)
     assert written(after(well, told)) == ("True", "AllWritten", "")
 
 
@@ -247,7 +247,7 @@ def test_telling_twice_changes_nothing(
     ]
     if alive is not None:
         long_ago = EPOCH - timedelta(days=1)
-        facts.append(Liveness(HERE, SYSTEM, HERE, "lubeck_a", alive, long_ago))
+        facts.append(LeaseLiveness(HERE, SYSTEM, HERE, "lubeck_a", alive, long_ago))
     membership = federation(*MEMBERS)
     here = [lease("lubeck_a")]
 

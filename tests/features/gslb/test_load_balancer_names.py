@@ -27,8 +27,8 @@ from hanse.model.kinds.gateways import (
 )
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, PolicyStatus
-from hanse.model.lookups import looked_up
-from hanse.model.objects import ClusterObjectRef, Meta, Object, Ref
+from hanse.model.lookups import host_lookup
+from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from tests.features.gslb.fleet import (
@@ -126,7 +126,7 @@ def test_a_load_balancer_that_has_but_a_name_is_looked_up(objects: tuple[Object,
     asked = seen(*objects, facts=(answer("192.0.2.1", "2001:db8::1"),))
 
     assert asking.desired == ()
-    assert asking.questions == (looked_up(NAME, asked_nothing()).question,)
+    assert asking.questions == (host_lookup(NAME, asked_nothing()).question,)
     assert members(asked) == [("192.0.2.1", NAME), ("2001:db8::1", NAME)]
 
 
@@ -137,9 +137,9 @@ def asked_nothing() -> Snapshot:
 def test_a_name_is_looked_up_again_when_its_records_are_old() -> None:
     plan = host_plan(seen(named(ingress(), NAME), facts=(answer("192.0.2.1", ttl=20),)))
 
-    assert plan.again_after is not None
-    assert plan.again_after.total_seconds() == 20
-    assert [q.max_age for q in plan.questions] == [plan.again_after]
+    assert plan.requeue_after is not None
+    assert plan.requeue_after.total_seconds() == 20
+    assert [q.max_age for q in plan.questions] == [plan.requeue_after]
 
 
 def test_while_a_name_cannot_be_looked_up_it_has_the_addresses_that_it_had() -> None:
@@ -197,7 +197,7 @@ def warnings(snapshot: Snapshot) -> list[str] | None:
 
 
 def test_what_cannot_be_written_for_a_host_is_told_on_the_policy() -> None:
-    place = ClusterObjectRef(HOME, Ref(GlobalService.kind, HOST, NAMESPACE))
+    place = ClusterObjectRef(HOME, ObjectRef(GlobalService.kind, HOST, NAMESPACE))
     told = f"{place.ref} exists already and it was not made by Hanse"
     foreign = WriteOutcome(place, "Foreign", told, EPOCH)
     waits = WriteOutcome(replace(place, where=site_of("hamburg")), "Held", "too many", EPOCH)

@@ -7,7 +7,7 @@ from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
-from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import (
     HOME,
@@ -78,7 +78,7 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
     stray = seen.get(HAMBURG, GSLBConfig, "stray", "avi-system")
     assert stray is not None
     assert (removal.place, removal.uid) == (
-        ClusterObjectRef(HAMBURG, ref_of(stray)),
+        ClusterObjectRef(HAMBURG, object_ref(stray)),
         stray.metadata.uid,
     )
 
@@ -117,7 +117,9 @@ def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() 
 
 def _failing(snapshot: Snapshot, *where: str) -> list[WriteOutcome]:
     return [
-        WriteOutcome(ClusterObjectRef(d.where, ref_of(d.object)), "Forbidden", "no rights", EPOCH)
+        WriteOutcome(
+            ClusterObjectRef(d.where, object_ref(d.object)), "Forbidden", "no rights", EPOCH
+        )
         for d in plan_federation(snapshot).desired
         if d.where in where
     ]

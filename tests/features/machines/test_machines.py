@@ -15,7 +15,7 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import VirtualMachine, VirtualMachineStatus
 from hanse.model.naming import is_service_name
-from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange
 from tests.features.machines.given import (
@@ -146,7 +146,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
         )
     )
     taken = WriteOutcome(
-        ClusterObjectRef(HERE, ref_of(foreign)), "Foreign", "it was not made by Hanse", EPOCH
+        ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "it was not made by Hanse", EPOCH
     )
 
     plan = planned(seen(foreign, ours(), facts=[taken]))

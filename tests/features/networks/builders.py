@@ -21,7 +21,7 @@ from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Hook, Operation, Review, Verdict
+from hanse.model.verdict import AdmissionHook, Allow, Deny, Operation, Review, Verdict
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH
 
@@ -30,7 +30,7 @@ FEATURE = Networks()
 ADMIN = ("system:masters",)
 
 
-def hooks() -> dict[str, Hook]:
+def hooks() -> dict[str, AdmissionHook]:
     """Every hook, as new."""
     return {hook.name: hook for hook in network_hooks(FEATURE)}
 

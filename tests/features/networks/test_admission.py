@@ -10,7 +10,7 @@ from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS
 from hanse.model.facts import Answer
 from hanse.model.kinds.networks import Network
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterObjectRef, Ref
+from hanse.model.objects import ClusterObjectRef, ObjectRef
 from hanse.model.plan import Read
 from hanse.model.verdict import Allow, Ask
 from tests.features.networks.builders import (
@@ -116,7 +116,7 @@ def test_a_pod_that_forges_is_refused(
 def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() -> None:
     hook = hooks()["networks-pods"]
     request = asked(spec=SPEC, labels={NETWORK: "bolts"})
-    question = Read(ClusterObjectRef(HERE, Ref(Network.kind, "acme.bolts")))
+    question = Read(ClusterObjectRef(HERE, ObjectRef(Network.kind, "acme.bolts")))
 
     first = hook.review(request, world(network()))
     knowing = Answer(question.id, None, "", EPOCH)
@@ -131,7 +131,7 @@ def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() 
 
 
 def test_a_network_just_created_is_found_by_asking() -> None:
-    question = Read(ClusterObjectRef(HERE, Ref(Network.kind, "acme.lab")))
+    question = Read(ClusterObjectRef(HERE, ObjectRef(Network.kind, "acme.lab")))
     told: Any = msgspec.to_builtins(network("acme.lab"), str_keys=True)
 
     change = allowed(

@@ -24,7 +24,7 @@ from hanse.model.kinds.globalservice import (
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportStatus
 from hanse.model.kinds.names import PublishedName
-from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Writes
 from hanse.runtime.compare import status_patch
@@ -89,7 +89,7 @@ def told_by(plan: Plan) -> tuple[str, str, str]:
 
 
 def outcome(result: WriteResult, message: str) -> WriteOutcome:
-    return WriteOutcome(ClusterObjectRef(NAME_SERVER, ref_of(name())), result, message, EPOCH)
+    return WriteOutcome(ClusterObjectRef(NAME_SERVER, object_ref(name())), result, message, EPOCH)
 
 
 def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
-from hanse.model.facts import Liveness, Phase, WriteOutcome, WriteResult
+from hanse.model.facts import LeaseLiveness, Phase, WriteOutcome, WriteResult
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
@@ -21,7 +21,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
 )
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterObjectRef, Meta, Object, Ref, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.services.given import (
@@ -118,7 +118,7 @@ def test_nothing_is_told_until_there_is_something_to_tell() -> None:
     result = plan(seen([export(age=0), service(), backends()]))
 
     assert result.patches == ()
-    assert result.again_after is not None
+    assert result.requeue_after is not None
 
 
 def test_once_the_broker_has_it_an_export_is_valid_ready_and_without_conflict() -> None:
@@ -165,7 +165,7 @@ def test_a_write_that_fails_is_told_after_a_second() -> None:
     view = seen([export(), service(), backends()], after=2)
     [piece] = wanted(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, ref_of(piece)), "Failed", "the broker is full", EPOCH
+        ClusterObjectRef(BROKER, object_ref(piece)), "Failed", "the broker is full", EPOCH
     )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble], after=2))
@@ -188,7 +188,7 @@ def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
     view = seen([export(), service(), backends()])
     [piece] = wanted(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, ref_of(piece)), result, "the broker says no", EPOCH
+        ClusterObjectRef(BROKER, object_ref(piece)), result, "the broker says no", EPOCH
     )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble]))
@@ -198,7 +198,7 @@ def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
 
 
 def test_an_import_that_cannot_be_written_here_is_told_on_the_export() -> None:
-    place = ClusterObjectRef(HERE, Ref(ServiceImport.kind, "web", SHOP))
+    place = ClusterObjectRef(HERE, ObjectRef(ServiceImport.kind, "web", SHOP))
     trouble = WriteOutcome(place, "Foreign", "web exists already", EPOCH)
     mine = export()
     on = published(mine, service())
@@ -271,7 +271,7 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
 
 def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
     older = on_broker(record("bergen", age=9, headless=True))
-    dead = Liveness(BROKER, HOME, "bergen", "bergen", False, EPOCH)
+    dead = LeaseLiveness(BROKER, HOME, "bergen", "bergen", False, EPOCH)
 
     for view in (
         seen([export(), service(), backends()]),

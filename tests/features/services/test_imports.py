@@ -18,7 +18,7 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import SCHEMA
 from hanse.model.conditions import condition
-from hanse.model.facts import Liveness, Phase
+from hanse.model.facts import LeaseLiveness, Phase
 from hanse.model.kinds.core import Service, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings
@@ -54,8 +54,8 @@ def plan(view: Snapshot) -> Plan:
     return FEATURE.plan(IMPORT, view)
 
 
-def dead(cluster: str) -> Liveness:
-    return Liveness(BROKER, HOME, cluster, cluster, False, EPOCH)
+def dead(cluster: str) -> LeaseLiveness:
+    return LeaseLiveness(BROKER, HOME, cluster, cluster, False, EPOCH)
 
 
 def derived(*ips: str) -> Service:

@@ -18,7 +18,7 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import BALANCERS
 from hanse.kube.errors import KubeError
-from hanse.kube.lease import micro_time, new_lease
+from hanse.kube.lease import format_micro_time, new_lease
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.apps import StatefulSet
@@ -108,7 +108,7 @@ class Schedule:
             spec = LeaseSpec(
                 holder_identity=name,
                 lease_duration_seconds=LONG,
-                renew_time=micro_time(self.world.clock.now()),
+                renew_time=format_micro_time(self.world.clock.now()),
             )
             await door.create(new_lease(BROKER_NAMESPACE, name, spec))
         self.backup = self.world.clusters[BROKER].storage.snapshot()

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import part_name, revision_of, why_bad_name
-from hanse.kube.lease import micro_time
-from hanse.model.facts import Fact, Liveness, Phase, Role, WriteOutcome
+from hanse.kube.lease import format_micro_time
+from hanse.model.facts import Fact, LeaseLiveness, Phase, Role, WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseSpec
@@ -31,7 +31,14 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterObjectRef, Meta, Object, OwnerReference, Ref, ref_of
+from hanse.model.objects import (
+    ClusterObjectRef,
+    Meta,
+    Object,
+    ObjectRef,
+    OwnerReference,
+    object_ref,
+)
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.diff import Create, diff
@@ -54,7 +61,7 @@ def door(replicas: int = 6, marks: dict[str, str] | None = None, **spec: Any) ->
 
 
 def lease(name: str, silent: float = 0) -> Lease:
-    renewed = micro_time(EPOCH - timedelta(seconds=silent))
+    renewed = format_micro_time(EPOCH - timedelta(seconds=silent))
     spec = LeaseSpec(holder_identity=name, lease_duration_seconds=30, renew_time=renewed)
     return stored(Lease(metadata=Meta(name=name, namespace=HOME), spec=spec))
 
@@ -124,7 +131,7 @@ def test_a_cluster_that_was_silent_before_we_looked_gets_nothing_new() -> None:
 
 
 def test_a_cluster_that_died_before_our_eyes_keeps_its_share() -> None:
-    dead = Liveness(BROKER, HOME, "hamburg", "hamburg", alive=False, since=EPOCH)
+    dead = LeaseLiveness(BROKER, HOME, "hamburg", "hamburg", alive=False, since=EPOCH)
     snap = seen(door(8), record(bergen=2, hamburg=2, lubeck=2), facts=[dead])
 
     assert shares_in(snap) == {"bergen": 3, "hamburg": 2, HERE: 3}
@@ -253,7 +260,7 @@ def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
     copy = stored(with_owner(service, Owner("statefulsets", LOCAL, HERE)))
 
     assert plan(LOCAL, seen(told, here=[copy])) == Plan(
-        kept=(ClusterObjectRef(BROKER, ref_of(told)),)
+        kept=(ClusterObjectRef(BROKER, object_ref(told)),)
     )
     assert plan(LOCAL, seen(told)) == Plan()
     assert plan(LOCAL, seen(here=[copy])) == Plan(), "nothing runs there"
@@ -266,7 +273,7 @@ def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> No
     lost = plan(LOCAL, seen(here=[standing]))
     (again,) = [d.object for d in lost.desired if isinstance(d.object, StatefulSetPart)]
 
-    assert lost.kept == (ClusterObjectRef(HERE, ref_of(standing)),)
+    assert lost.kept == (ClusterObjectRef(HERE, object_ref(standing)),)
     assert (again.spec.share, [n.reason for n in lost.events]) == (2, ["Lost"])
     still = plan(LOCAL, seen(stored(again), here=[standing]))
     assert (still.desired, still.kept) == (lost.desired, lost.kept)
@@ -278,7 +285,7 @@ def test_while_the_garbage_collector_decides_everything_stays() -> None:
     standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
     stays = plan(LOCAL, seen(record(lubeck=2), here=[standing]))
-    assert stays == Plan(kept=(ClusterObjectRef(HERE, ref_of(standing)),))
+    assert stays == Plan(kept=(ClusterObjectRef(HERE, object_ref(standing)),))
     released = plan(LOCAL, seen(record(owned=False, lubeck=2), here=[standing]))
     (freed,) = released.patches
     assert freed.change["metadata"]["labels"] == {OWNER: None}
@@ -396,7 +403,7 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
 )
 def test_what_is_in_the_way_is_reported(where: str, words: str) -> None:
     marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
-    ref = Ref(Service.kind, "store-lubeck-0", SHOP)
+    ref = ObjectRef(Service.kind, "store-lubeck-0", SHOP)
     taken = WriteOutcome(ClusterObjectRef(where, ref), "Foreign", "it is taken", EPOCH)
     snap = seen(door(1, marks), record(lubeck=1), facts=[taken])
 

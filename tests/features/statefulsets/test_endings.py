@@ -47,7 +47,7 @@ def test_an_end_is_remembered_for_a_time_and_then_forgotten() -> None:
     (kept,) = young.desired
     assert isinstance(kept.object, StatefulSetPart)
     assert kept.object.spec == ended(days=29).spec, "nothing is written meanwhile"
-    assert young.again_after == timedelta(days=1)
+    assert young.requeue_after == timedelta(days=1)
 
     assert plan(LOCAL, seen(ended(days=REMEMBERED.days))) == Plan()
 

@@ -8,7 +8,7 @@ import pytest
 
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.kube.lease import micro_time, new_lease
+from hanse.kube.lease import format_micro_time, new_lease
 from hanse.kube.request import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.apps import StatefulSet
@@ -45,7 +45,7 @@ async def fleet_of(count: int) -> World:
         spec = LeaseSpec(
             holder_identity=name,
             lease_duration_seconds=100_000,
-            renew_time=micro_time(world.clock.now()),
+            renew_time=format_micro_time(world.clock.now()),
         )
         await door.create(new_lease(BROKER_NAMESPACE, name, spec))
     return world

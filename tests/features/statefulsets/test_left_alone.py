@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from hanse.model.facts import Role
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
-from hanse.model.objects import ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.diff import diff
@@ -41,8 +41,8 @@ def test_newer_shares_are_neither_written_nor_followed() -> None:
     standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
     snap = seen(door(9), newer_record(), here=[standing])
 
-    assert plan(SHARES, snap) == Plan(kept=(ClusterObjectRef(BROKER, ref_of(newer_record())),))
-    assert plan(LOCAL, snap) == Plan(kept=(ClusterObjectRef(HERE, ref_of(standing)),))
+    assert plan(SHARES, snap) == Plan(kept=(ClusterObjectRef(BROKER, object_ref(newer_record())),))
+    assert plan(LOCAL, snap) == Plan(kept=(ClusterObjectRef(HERE, object_ref(standing)),))
 
 
 def test_a_cluster_whose_report_is_newer_gets_its_share_and_counts_as_not_heard() -> None:

@@ -5,9 +5,9 @@ import pytest
 from hanse.features.statefulsets.telling import news
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.objects import ClusterObjectRef, Ref
+from hanse.model.objects import ClusterObjectRef, ObjectRef
 
-STORE = ClusterObjectRef("broker", Ref(StatefulSet.kind, "store", "shop"))
+STORE = ClusterObjectRef("broker", ObjectRef(StatefulSet.kind, "store", "shop"))
 PLACED = condition("Placed", True, "Placed", "bergen 1, lubeck 1")
 READY = condition("Ready", True, "AllReady", "bergen 1/1, lubeck 1/1")
 COMING = condition("Ready", False, "Progressing", "bergen 1/1, lubeck 0/1")

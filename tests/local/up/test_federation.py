@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.kube.access import Access, Endpoint, Fixed, Identity
+from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http import HttpTransport
@@ -96,8 +96,10 @@ async def test_supervisors_find_every_member_in_their_federation_and_get_in(loca
     for member in league.spec.members:
         secret = await home.read(Secret, member.secret, SYSTEM)
         endpoint = Endpoint(member.server, secret.data["ca.crt"])
-        access = Access(endpoint, Identity(token=secret.data["token"].decode()))
-        ways[member.cluster_id] = Client(local.dials["lubeck"](member.cluster_id, Fixed(access)))
+        access = ClientConfig(endpoint, Identity(token=secret.data["token"].decode()))
+        ways[member.cluster_id] = Client(
+            local.dials["lubeck"](member.cluster_id, StaticCredentials(access))
+        )
 
     claims = {name: await way.read(ClusterClaim, CLUSTER_ID) for name, way in ways.items()}
 
@@ -132,15 +134,17 @@ async def test_credentials_are_judged_as_over_https(
         "token": secret.data["token"].decode(),
         **spoilt,
     }
-    access = Access(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
-    way = Client(local.dials["lubeck"]("bergen", Fixed(access)))
+    access = ClientConfig(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
+    way = Client(local.dials["lubeck"]("bergen", StaticCredentials(access)))
 
     with pytest.raises(error):
         await way.read(ClusterClaim, CLUSTER_ID)
 
 
 async def test_a_child_finds_no_way_to_its_supervisors(local: Local) -> None:
-    way = local.dials["bergen"]("lubeck", Fixed(Access(Endpoint("https://lubeck"))))
+    way = local.dials["bergen"](
+        "lubeck", StaticCredentials(ClientConfig(Endpoint("https://lubeck")))
+    )
 
     with pytest.raises(Unreachable, match="bergen cannot reach lubeck"):
         await way.send(READY)
@@ -304,9 +308,9 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
     assert error.group_contains(UpError, match="bergen has no agent")
 
 
-async def _answer(access: Access) -> int | str:
+async def _answer(access: ClientConfig) -> int | str:
     """The status that a person with this access gets, or why there is none."""
-    transport = HttpTransport(Fixed(access))
+    transport = HttpTransport(StaticCredentials(access))
     try:
         return (await transport.send(NODES)).status
     except Unreachable as error:
@@ -321,9 +325,9 @@ async def test_people_reach_clusters_over_verified_tls_and_with_a_token(tmp_path
     async with embedded_clusters(plan_members(["rome"]), folder) as clusters:
         rome, broker = (clusters[name].context.access for name in ("rome", "broker"))
         answer = await _answer(rome)
-        other_token = await _answer(Access(rome.endpoint, broker.identity))
+        other_token = await _answer(ClientConfig(rome.endpoint, broker.identity))
         other_authority = await _answer(
-            Access(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
+            ClientConfig(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
         )
 
     assert answer == 200

@@ -132,7 +132,7 @@ def test_a_rollout_that_does_not_move_is_overdue_after_its_deadline() -> None:
     late = decide(stuck, held, NOW + timedelta(seconds=61))
 
     assert early.writes == ()
-    assert early.again_after == timedelta(seconds=1)
+    assert early.requeue_after == timedelta(seconds=1)
     progress = find_condition(conditions(late), "Progressing")
     assert progress is not None
     assert (progress["status"], progress["reason"]) == ("False", "ProgressDeadlineExceeded")

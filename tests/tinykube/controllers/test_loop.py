@@ -159,7 +159,7 @@ async def test_two_patches_of_one_object_rest_on_each_other() -> None:
 
 async def test_a_key_can_ask_to_be_looked_at_later() -> None:
     def once_more(_key: Key, _view: View) -> Outcome:
-        return Outcome(again_after=timedelta(minutes=5)) if len(probe.asked) == 1 else SETTLED
+        return Outcome(requeue_after=timedelta(minutes=5)) if len(probe.asked) == 1 else SETTLED
 
     probe = Probe(once_more)
     async with looping(probe) as there:

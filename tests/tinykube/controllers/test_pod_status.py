@@ -68,7 +68,7 @@ def test_readiness_can_be_delayed() -> None:
 
     assert running["status"]["phase"] == "Running"
     assert not is_ready(running)
-    assert after(1, member).again_after == timedelta(seconds=1.1)
+    assert after(1, member).requeue_after == timedelta(seconds=1.1)
     assert is_ready(told(running, 4))
 
 

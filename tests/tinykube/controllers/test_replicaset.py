@@ -71,7 +71,7 @@ def test_a_pod_is_available_after_it_was_ready_for_long_enough() -> None:
 
     assert status["readyReplicas"] == 1
     assert "availableReplicas" not in status
-    assert outcome.again_after == timedelta(seconds=30)
+    assert outcome.requeue_after == timedelta(seconds=30)
 
 
 def test_a_template_that_always_fails_does_not_fill_the_cluster() -> None:
@@ -80,7 +80,7 @@ def test_a_template_that_always_fails_does_not_fill_the_cluster() -> None:
     outcome = decide(replica_set(replicas=1, available=0), remains, NOW)
 
     assert not any(isinstance(one, Create) for one in outcome.writes)
-    assert outcome.again_after is not None
+    assert outcome.requeue_after is not None
 
 
 def test_refused_pods_are_told_in_a_condition() -> None:

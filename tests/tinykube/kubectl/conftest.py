@@ -10,8 +10,8 @@ from socket import AF_INET, SOCK_STREAM, socket
 
 import pytest
 
-from hanse.kube.access import Access, Endpoint, Identity
-from hanse.kube.authority import Authority, server_context
+from hanse.kube.access import ClientConfig, Endpoint, Identity
+from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.clock import WallClock
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, cached
@@ -41,11 +41,11 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 @asynccontextmanager
 async def serving(folder: Path, program: Path, which: frozenset[str]) -> AsyncIterator[Kubectl]:
-    authority = Authority.create("hanse tests")
+    authority = CertificateAuthority.create("hanse tests")
     sock = socket(AF_INET, SOCK_STREAM)
     sock.bind(("127.0.0.1", 0))
     server = f"https://127.0.0.1:{sock.getsockname()[1]}"
-    access = Access(Endpoint(server, authority.certificate), Identity(token=TOKEN))
+    access = ClientConfig(Endpoint(server, authority.certificate), Identity(token=TOKEN))
     write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
     api = ApiServer("lubeck", clock=WallClock())
     controllers = Controllers(api, which=which)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hanse.kube.authority import Authority
+from hanse.kube.authority import CertificateAuthority
 from tests.tinykube.kubectl.running import Kubectl
 
 CREATED = [
@@ -149,7 +149,7 @@ async def test_create(
 
 
 async def test_create_a_tls_secret(kubectl: Kubectl) -> None:
-    issued = Authority.create("x").server("x")
+    issued = CertificateAuthority.create("x").server("x")
     (kubectl.folder / "crt").write_bytes(issued.certificate)
     (kubectl.folder / "key").write_bytes(issued.key)
 

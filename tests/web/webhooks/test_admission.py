@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.authority import Authority, client_context, server_context
+from hanse.kube.authority import CertificateAuthority, client_context, server_context
 from hanse.model.facts import Facts
 from hanse.model.merging import merge
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
 from hanse.web.webhooks.server import serving
 from tests.support.time import EPOCH
@@ -124,7 +124,7 @@ def test_the_json_patch_does_what_the_merge_patch_says(target: Any, change: Any)
 
 class Bouncer:
     name = "bouncer"
-    asks = (Asks(groups=("",), resources=("configmaps",)),)
+    asks = (WebhookRule(groups=("",), resources=("configmaps",)),)
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if review.name == "broken":
@@ -141,7 +141,7 @@ async def nobody_asked(question: Read | Call) -> Snapshot:
 
 
 async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> None:
-    authority = Authority.create("webhooks")
+    authority = CertificateAuthority.create("webhooks")
     server_side = server_context(authority.server("localhost"))
     client_side = client_context(authority.certificate)
     listener = socket.create_server(("127.0.0.1", 0))

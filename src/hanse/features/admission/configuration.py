@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from hanse.features.admission.options import AdmissionOptions
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Wire
-from hanse.model.verdict import Asks, Hook
+from hanse.model.verdict import AdmissionHook, WebhookRule
 
 NAME = "hanse-webhooks"
 DOMAIN = "webhooks.hanse.dev"
@@ -15,7 +15,7 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 def webhooks(
-    hooks: Iterable[Hook], authority: bytes, options: AdmissionOptions, *, changing: bool
+    hooks: Iterable[AdmissionHook], authority: bytes, options: AdmissionOptions, *, changing: bool
 ) -> tuple[Wire, ...]:
     """The entries of one configuration, in the order of the hooks."""
     return tuple(
@@ -38,7 +38,7 @@ def certificate_hosts(options: AdmissionOptions) -> str:
 
 
 def _entry(
-    hook: Hook, number: int, asks: Asks, authority: bytes, options: AdmissionOptions
+    hook: AdmissionHook, number: int, asks: WebhookRule, authority: bytes, options: AdmissionOptions
 ) -> Wire:
     return {
         "name": f"{hook.name}-{number}.{DOMAIN}",
@@ -75,7 +75,7 @@ def _client(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
     return {"caBundle": bundle, "service": service}
 
 
-def _spared(asks: Asks, options: AdmissionOptions) -> Wire:
+def _spared(asks: WebhookRule, options: AdmissionOptions) -> Wire:
     """The selector without what an agent that is down is mended in."""
     spared = sorted({options.namespace, SYSTEM, "kube-system"})
     rule = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": spared}

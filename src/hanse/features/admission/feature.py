@@ -24,7 +24,7 @@ from hanse.model.kinds.core import Secret, Service, ServicePort, ServiceSpec
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Call, Desired, Plan, Question
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
-from hanse.model.verdict import Hook
+from hanse.model.verdict import AdmissionHook
 
 PROVIDER = "certificate"
 """Makes a certificate for `hosts`: gives `certificate`, `key`, `authority` and `renewAfter`."""
@@ -46,7 +46,7 @@ class Admission:
 
     def __init__(
         self,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[AdmissionHook] = (),
         options: AdmissionOptions = AdmissionOptions(),  # noqa: B008 - a frozen value
     ) -> None:
         self._hooks = tuple(hooks)
@@ -79,7 +79,7 @@ class Admission:
             rest = min(stored.renew_after - snapshot.now, MAX_REQUEUE)
             secret = _as_desired(stored.secret)
             return Plan(
-                self._desired(secret, snapshot), again_after=max(rest, timedelta(seconds=1))
+                self._desired(secret, snapshot), requeue_after=max(rest, timedelta(seconds=1))
             )
         former = stored.digest if stored is not None else ""
         call = Call(PROVIDER, (("hosts", hosts), ("replaces", former)))

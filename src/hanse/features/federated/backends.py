@@ -19,7 +19,7 @@ from hanse.model.kinds.discovery import (
     family_of,
 )
 from hanse.model.kinds.federation import NativeService, NetworkInterface
-from hanse.model.lookups import looked_up
+from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Question
 from hanse.model.snapshot import Index, Snapshot
@@ -40,7 +40,7 @@ class ResolvedBackends(Struct, frozen=True):
 
     backends: tuple[Backends, ...] = ()
     questions: tuple[Question, ...] = ()
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 def service_ports(service: Service) -> tuple[MemberPort, ...]:
@@ -210,9 +210,9 @@ def _load_balanced(
         if ingress.ip:
             told += _by_addresses(slot, (ingress.ip,), ports)
         elif ingress.hostname:
-            found = looked_up(ingress.hostname, snapshot)
+            found = host_lookup(ingress.hostname, snapshot)
             questions.append(found.question)
-            again.append(found.again_after)
+            again.append(found.requeue_after)
             host = ingress.hostname.rstrip(".").lower()
             if "." in host:  # no API server takes another, such as localhost, as a whole name
                 told.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))

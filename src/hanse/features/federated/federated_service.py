@@ -43,7 +43,7 @@ from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -198,7 +198,7 @@ def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
     standing = here.standing
     if standing is None:
         return ""
-    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(here.member, ref_of(standing)))
+    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(here.member, object_ref(standing)))
     told = find(standing.status.conditions, NAME_FREE_CONDITION) if outcome is None else None
     still = (
         told is not None

@@ -10,7 +10,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.naming import is_service_name
 from hanse.model.snapshot import Index
-from hanse.model.spelling import spelled, spelling_in
+from hanse.model.spelling import spelled, spelled_label
 
 Joinable: TypeAlias = Service | NativeService
 
@@ -51,7 +51,7 @@ def join_request(obj: Joinable) -> JoinRequest:
             joins[FederatedName(namespace, name)] = None
         else:
             faults.append(
-                f"annotation {spelling_in(marks, mark)}: {name[:63]!r} cannot be the name of a "
+                f"annotation {spelled_label(marks, mark)}: {name[:63]!r} cannot be the name of a "
                 "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
             )
     return JoinRequest(tuple(joins), tuple(faults))

@@ -87,7 +87,7 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
         patches=telling.patches,
         events=telling.events,
         questions=reach.questions,
-        again_after=reach.again_after,
+        requeue_after=reach.requeue_after,
     )
 
 

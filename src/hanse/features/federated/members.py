@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import SERVICE_TOPIC, member_topic
 from hanse.features.federated.records import BY_SERVICE, StoredRecord, has_newer_schema, read_record
-from hanse.model.facts import ClusterState, Departed, KindServed, Phase, Role
+from hanse.model.facts import ClusterDeparted, ClusterState, KindServed, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Object
@@ -48,7 +48,7 @@ def all_records_complete(snapshot: Snapshot) -> bool:
 
 def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a cluster is known to be no member any more, or about to be none."""
-    if snapshot.fact(Departed, member) is not None:
+    if snapshot.fact(ClusterDeparted, member) is not None:
         return True
     state = snapshot.fact(ClusterState, member)
     return state is not None and state.phase is Phase.LEAVING

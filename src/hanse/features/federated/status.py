@@ -7,7 +7,7 @@ import msgspec
 from hanse.features.federated.join_requests import Joinable
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.core import Service
-from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -49,7 +49,7 @@ def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], snapshot:
         return Plan()
     standing = obj.status.conditions
     after = merged(standing, wanted, snapshot.now, obj.metadata.generation)
-    place = ClusterObjectRef(where, ref_of(obj))
+    place = ClusterObjectRef(where, object_ref(obj))
     change = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
         EventRequest(place, c.reason, c.message, "Warning")
@@ -67,7 +67,9 @@ def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
     left = [c for c in standing if c.type != FEDERATED_CONDITION]
     change = {"status": {"conditions": msgspec.to_builtins(left)}}
     return Plan(
-        patches=(Patch(ClusterObjectRef(where, ref_of(obj)), change, "status", as_leader_of=where),)
+        patches=(
+            Patch(ClusterObjectRef(where, object_ref(obj)), change, "status", as_leader_of=where),
+        )
     )
 
 

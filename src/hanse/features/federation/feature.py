@@ -9,12 +9,12 @@ from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import clusters_with_tokens, plan_token
 from hanse.model.connections import ConnectionIntent
 from hanse.model.facts import (
-    Abandonment,
+    ClusterAbandoned,
     ClusterState,
     InvalidConnection,
     KindServed,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     Role,
     WriteOutcome,
 )
@@ -30,7 +30,7 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 
 FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"
 PROPERTIES = Key("properties")
-_FACTS = (Abandonment, InvalidConnection, ClusterState, KindServed, Leadership, Liveness)
+_FACTS = (ClusterAbandoned, InvalidConnection, ClusterState, KindServed, Leadership, LeaseLiveness)
 
 
 class Membership:

@@ -15,7 +15,7 @@ from hanse.model.connections import (
     ReleasedCluster,
     ServerCredentials,
 )
-from hanse.model.facts import Departed, InvalidConnection, KindServed, Role
+from hanse.model.facts import ClusterDeparted, InvalidConnection, KindServed, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Federation, Member, MemberState
 from hanse.model.naming import CLUSTER_ID
@@ -88,7 +88,7 @@ def leaving_members(federation: Federation, snapshot: Snapshot) -> Iterator[Memb
         cluster = state.cluster_id
         if cluster in named or cluster in gone or not state.secret:
             continue
-        if snapshot.fact(Departed, cluster) is None:
+        if snapshot.fact(ClusterDeparted, cluster) is None:
             yield state
 
 

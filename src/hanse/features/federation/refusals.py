@@ -27,7 +27,7 @@ class RefusalReport(Struct, frozen=True):
     """What is to be told of refused writes, if anything is, and when to look again."""
 
     told: tuple[Condition, ...] = ()
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
@@ -41,10 +41,10 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
             (condition(MEMBERS_WRITTEN, False, "WriteRefused", _text(lasting)),), _next(young)
         )
     if before is None or before.status == "True":
-        return RefusalReport(again_after=_next(young))
+        return RefusalReport(requeue_after=_next(young))
     wait = max(CERTAIN - _seen_for(snapshot), *young, timedelta(0))
     if wait > timedelta(0):
-        return RefusalReport(again_after=wait)
+        return RefusalReport(requeue_after=wait)
     return RefusalReport((condition(MEMBERS_WRITTEN, True, "AllWritten"),))
 
 

@@ -17,11 +17,11 @@ from hanse.features.federation.members import (
 from hanse.features.federation.refusals import RefusalReport, refusal_report
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import (
-    Abandonment,
+    ClusterAbandoned,
     ClusterState,
     InvalidConnection,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     Phase,
     age,
 )
@@ -35,7 +35,7 @@ from hanse.model.kinds.federation import (
     MemberState,
 )
 from hanse.model.naming import cluster_of
-from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -66,7 +66,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
             standing.conditions, wanted, snapshot.now, generation=federation.metadata.generation
         ),
     )
-    place = ClusterObjectRef(snapshot.local, ref_of(federation))
+    place = ClusterObjectRef(snapshot.local, object_ref(federation))
     change = {"status": _wire(told)}
     events = tuple(
         EventRequest(place, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
@@ -76,8 +76,8 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     given_up = {a.cluster_id for a in standing.abandoned}
     events += tuple(_farewell(a, place) for a in told.abandoned if a.cluster_id not in given_up)
     patches = (Patch(place, change, "status"),)
-    waits = [wait for wait in (own.patience, refused.again_after) if wait is not None]
-    return Plan(patches=patches, events=events, again_after=min(waits, default=None))
+    waits = [wait for wait in (own.patience, refused.requeue_after) if wait is not None]
+    return Plan(patches=patches, events=events, requeue_after=min(waits, default=None))
 
 
 def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
@@ -85,7 +85,7 @@ def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[Abandoned
     named = {member.cluster_id for member in federation.spec.members}
     standing = {a.cluster_id: a for a in federation.status.abandoned}
     for cluster in sorted(set(abandoned_clusters(federation)) - named):
-        left = snapshot.fact(Abandonment, cluster)
+        left = snapshot.fact(ClusterAbandoned, cluster)
         known = standing.get(cluster)
         if left is not None:
             names = tuple(str(place.ref) for place in left.objects[:MOST_NAMES])
@@ -205,7 +205,7 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
         born = federation.metadata.creation_timestamp or snapshot.now
         known = snapshot.synced(snapshot.local, Lease)
         return _nobody(born, last, snapshot) if known else LocalLeader(last, known=False)
-    pulse = snapshot.fact(Liveness, (snapshot.local, SYSTEM, snapshot.local))
+    pulse = snapshot.fact(LeaseLiveness, (snapshot.local, SYSTEM, snapshot.local))
     holder = cluster_of(lease.spec.holder_identity)
     if pulse is None:  # just started: nobody has been watched for long enough
         return LocalLeader(holder if was_led else "", known=False)

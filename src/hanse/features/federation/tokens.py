@@ -16,7 +16,7 @@ from hanse.model.bearer import claims_of as token_says
 from hanse.model.facts import Answer, ClusterState, Phase, age
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Member
-from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Call, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
 
@@ -61,7 +61,7 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     if secret is None or life is None or state is None or state.phase is not Phase.SYNCED:
         return Plan()
     if life.left > life.whole / 2:
-        return Plan(again_after=life.left - life.whole / 2 + timedelta(seconds=1))
+        return Plan(requeue_after=life.left - life.whole / 2 + timedelta(seconds=1))
     former = blake2b(secret.data[TOKEN], digest_size=8).hexdigest()
     call = Call(
         PROVIDER,
@@ -77,10 +77,10 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     answer = snapshot.fact(Answer, call.id)
     token = str((answer.value or {}).get("token", "")) if answer is not None else ""
     if answer is None or not token or age(answer.at, snapshot.now) >= ANSWER_MAX_AGE:
-        return Plan(questions=(question,), again_after=RETRY_AFTER)
+        return Plan(questions=(question,), requeue_after=RETRY_AFTER)
     change = {"data": {TOKEN: b64encode(token.encode()).decode()}}
-    place = ClusterObjectRef(snapshot.local, ref_of(secret))
-    return Plan(patches=(Patch(place, change),), again_after=RETRY_AFTER)
+    place = ClusterObjectRef(snapshot.local, object_ref(secret))
+    return Plan(patches=(Patch(place, change),), requeue_after=RETRY_AFTER)
 
 
 def _entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:

@@ -16,7 +16,7 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 
 RESERVED = ("broker",)
 """Ids by which agents know something else."""
@@ -29,8 +29,8 @@ class ClusterClaimWebhook:
 
     name = "cluster-claims"
     asks = (
-        Asks((GROUP,), (ClusterClaim.kind.plural,), ("CREATE", "UPDATE", "DELETE")),
-        Asks(
+        WebhookRule((GROUP,), (ClusterClaim.kind.plural,), ("CREATE", "UPDATE", "DELETE")),
+        WebhookRule(
             (about.ClusterProperty.kind.group,),
             (about.ClusterProperty.kind.plural,),
             ("UPDATE", "DELETE"),
@@ -57,7 +57,7 @@ class FederationWebhook:
     """A cluster has one Federation, and its members can be what they are said to be."""
 
     name = "federations"
-    asks = (Asks((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
+    asks = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         if review.operation == "CREATE" and _is_unread(snapshot):

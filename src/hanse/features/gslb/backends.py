@@ -14,7 +14,7 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService, Monitor
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.networking import Ingress
-from hanse.model.lookups import looked_up
+from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterId, Object
 from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
@@ -204,7 +204,7 @@ def _ways_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> It
     met = {text for text in told if is_address(text)}
     yield from (_WayIn(address) for address in dict.fromkeys(told) if address in met)
     for name in list_load_balancer_names(told, host, snapshot):
-        found = routable_addresses(looked_up(name, snapshot).addresses or ())
+        found = routable_addresses(host_lookup(name, snapshot).addresses or ())
         yield from (_WayIn(address, name) for address in found or ("",) if address not in met)
         met.update(found)
 

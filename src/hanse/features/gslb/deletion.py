@@ -20,9 +20,9 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import ClusterObjectRef, Object, Ref
+from hanse.model.objects import ClusterObjectRef, Object, ObjectRef
 from hanse.model.plan import Question, Read
-from hanse.model.reads import just_read, questions_of, uid_in
+from hanse.model.reads import fresh_read_questions, fresh_values, live_uid
 from hanse.model.snapshot import Snapshot, Watch
 
 REPLICATED_KINDS: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)
@@ -88,18 +88,18 @@ def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -
     """Look whether what is gone may have been deleted; watches may lag behind each other."""
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
-        Read(ClusterObjectRef(snapshot.local, Ref(Namespace.kind, NAMESPACE)), since),
+        Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, NAMESPACE)), since),
         Read(
             ClusterObjectRef(
-                snapshot.local, Ref(CustomResourceDefinition.kind, kind.kind.definition)
+                snapshot.local, ObjectRef(CustomResourceDefinition.kind, kind.kind.definition)
             ),
             since,
         ),
     ]
-    known = just_read(reads, snapshot)
+    known = fresh_values(reads, snapshot)
     if known is None:
-        return ParentsUnknown(questions_of(reads))
-    space, definition = (uid_in(one) for one in known)
+        return ParentsUnknown(fresh_read_questions(reads))
+    space, definition = (live_uid(one) for one in known)
     if not space:
         return ParentGone(_no_namespace())
     return (

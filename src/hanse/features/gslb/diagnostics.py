@@ -30,8 +30,8 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicySpec
 from hanse.model.kinds.networking import Ingress
-from hanse.model.lookups import looked_up
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
+from hanse.model.lookups import host_lookup
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.snapshot import Index, Snapshot
 
 MAX_WARNINGS = 100
@@ -86,8 +86,8 @@ def diagnose_objects(
             o for o in _suspect_objects(where, snapshot) if is_selected(o, policy, where, snapshot)
         ]
         chosen += snapshot.all(where, AkoHostRule) if uses_host_rules(snapshot) else ()
-        for obj in sorted(chosen, key=lambda o: str(ref_of(o))):
-            place = ClusterObjectRef(where, ref_of(obj))
+        for obj in sorted(chosen, key=lambda o: str(object_ref(o))):
+            place = ClusterObjectRef(where, object_ref(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             about = f"{match.cluster}: {type(obj).kind.name} {name}"
             yield from (
@@ -142,7 +142,7 @@ def _hostname_problem(name: str, asked: set[str], snapshot: Snapshot) -> str:
         return "that is no name of a host; see to what set its status"
     if name not in asked:
         return "that is a global host itself; give it an address of its own"
-    found = looked_up(name, snapshot)
+    found = host_lookup(name, snapshot)
     if found.error:
         return "that cannot be looked up now, so what was known serves on; see to the agent's DNS"
     if found.addresses is not None and not routable_addresses(found.addresses):

@@ -52,8 +52,8 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
-from hanse.model.lookups import looked_up
-from hanse.model.objects import ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.lookups import host_lookup
+from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.probes import Probe
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
@@ -205,7 +205,7 @@ class Gslb:
     def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
         return [host_key(s.metadata.name) for s in snapshot.all(snapshot.local, GlobalService)]
 
-    def wakes_probes(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+    def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if not isinstance(change, ObjectChange) or change.where != snapshot.local:
             return ()
         match change.object:
@@ -234,9 +234,9 @@ def _means_to_lead(snapshot: Snapshot) -> bool:
 
 def _asking(names: Iterable[str], snapshot: Snapshot) -> Plan:
     """A plan that keeps the addresses of names known."""
-    several = [looked_up(name, snapshot) for name in names]
-    again = min((one.again_after for one in several), default=None)
-    return Plan(questions=tuple(one.question for one in several), again_after=again)
+    several = [host_lookup(name, snapshot) for name in names]
+    again = min((one.requeue_after for one in several), default=None)
+    return Plan(questions=tuple(one.question for one in several), requeue_after=again)
 
 
 def _is_inherited(host: str, standing: Leading, snapshot: Snapshot) -> bool:
@@ -258,7 +258,7 @@ def _uuid(snapshot: Snapshot) -> Iterator[Patch]:
     config = read_configuration(snapshot)
     if isinstance(config, ValidConfiguration) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}
-        yield Patch(ClusterObjectRef(snapshot.local, ref_of(config.object)), change)
+        yield Patch(ClusterObjectRef(snapshot.local, object_ref(config.object)), change)
 
 
 def _as_it_is(

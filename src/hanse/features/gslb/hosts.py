@@ -37,8 +37,8 @@ from hanse.model.kinds.gslb import (
     LabelMatch,
     MatchCluster,
 )
-from hanse.model.lookups import looked_up
-from hanse.model.objects import ClusterId, Meta, Object, ref_of
+from hanse.model.lookups import host_lookup
+from hanse.model.objects import ClusterId, Meta, Object, object_ref
 from hanse.model.snapshot import Snapshot
 
 THIRD_PARTY = "third-party"
@@ -230,7 +230,7 @@ def _members(
                 priority=share.priority,
                 ready=found.ready or one.match.sync_vip_only,
                 controller_uuid=found.source.metadata.annotations.get(CONTROLLER_UUID, ""),
-                source=str(ref_of(found.source)),
+                source=str(object_ref(found.source)),
                 monitors=watched,
             )
     if rule is not None:
@@ -245,7 +245,7 @@ def _placed(
     placed = {found.address: found for found in several if found.address}
     yield from placed.values()
     for found in several:
-        if found.address or looked_up(found.hostname, snapshot).addresses is not None:
+        if found.address or host_lookup(found.hostname, snapshot).addresses is not None:
             continue
         for member in standing.spec.members if standing is not None else ():
             same = (member.cluster, member.hostname) == (context, found.hostname)

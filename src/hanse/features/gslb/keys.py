@@ -36,7 +36,7 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import ClusterId, Object, ref_of
+from hanse.model.objects import ClusterId, Object, object_ref
 from hanse.model.probes import Health
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
@@ -172,7 +172,7 @@ def _woken_by_input(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     for one in concerned:
         if one is not None:
             yield from _hosts(one, where, snapshot)
-            for served in snapshot.by(snapshot.local, BY_SOURCE, str(ref_of(one))):
+            for served in snapshot.by(snapshot.local, BY_SOURCE, str(object_ref(one))):
                 yield host_key(served.metadata.name)  # it may have another name by now
 
 

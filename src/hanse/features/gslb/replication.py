@@ -51,7 +51,7 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
     StageCondition,
 )
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
@@ -150,19 +150,19 @@ def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
     shares = [_share(kind, standing, snapshot) for kind in REPLICATED_KINDS]
     told = [s.condition for s in shares if s.condition is not None]
     conditions = (*standing.conditions, *told)
-    named = {ClusterObjectRef(d.where, ref_of(d.object)) for s in shares for d in s.desired}
+    named = {ClusterObjectRef(d.where, object_ref(d.object)) for s in shares for d in s.desired}
     others = [
         d
         for d in current_copies(snapshot)
         if d.where not in standing.followers
-        and ClusterObjectRef(d.where, ref_of(d.object)) not in named
+        and ClusterObjectRef(d.where, object_ref(d.object)) not in named
     ]
     questions = tuple(q for s in shares for q in s.questions)
     return Plan(
         desired=(*(d for s in shares for d in s.desired), *_monitors(standing, snapshot), *others),
         removals=tuple(r for s in shares for r in s.removals),
         questions=questions,
-        again_after=RECHECK_INTERVAL if questions else None,
+        requeue_after=RECHECK_INTERVAL if questions else None,
         patches=(*_claims(standing, snapshot), *_told_here(conditions, snapshot)),
         events=tuple(_notices(conditions, snapshot)),
     )
@@ -173,7 +173,7 @@ def _claims(standing: Leading, snapshot: Snapshot) -> Iterator[Patch]:
     change = {"metadata": {"annotations": {LED_BY: standing.mark}}}
     for where in standing.followers:
         for theirs in snapshot.in_namespace(where, AMKOCluster, NAMESPACE):
-            yield Patch(ClusterObjectRef(where, ref_of(theirs)), change)
+            yield Patch(ClusterObjectRef(where, object_ref(theirs)), change)
 
 
 def _share(kind: type[Object], standing: Leading, snapshot: Snapshot) -> _Share:
@@ -230,10 +230,10 @@ def _without(
     gone: _Gone, desired: tuple[Desired, ...], standing: Leading, snapshot: Snapshot
 ) -> _Share:
     """Take from followers what somebody deleted here, and nothing that went by itself."""
-    strays = {ClusterObjectRef(where, ref_of(obj)) for where, obj in gone.strays}
+    strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in gone.strays}
     kept = (
         *desired,
-        *(d for d in gone.copies if ClusterObjectRef(d.where, ref_of(d.object)) in strays),
+        *(d for d in gone.copies if ClusterObjectRef(d.where, object_ref(d.object)) in strays),
     )
     match check_parents(gone.kind, (obj.metadata.name for _, obj in gone.strays), snapshot):
         case ParentsUnknown(questions):
@@ -252,7 +252,7 @@ def _without(
         told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=_only_left(legacy))
         return _Share(kept, condition=told)
     removals = tuple(
-        Removal(ClusterObjectRef(where, ref_of(obj)), obj.metadata.uid, STRAY_CAUSE)
+        Removal(ClusterObjectRef(where, object_ref(obj)), obj.metadata.uid, STRAY_CAUSE)
         for where, obj in gone.strays
     )
     return _Share(
@@ -285,7 +285,7 @@ def _result(
     """How far the copies of a kind have come; what is under way leaves what was told."""
     wanted: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in standing.followers}
     for one in desired:
-        place = ClusterObjectRef(one.where, ref_of(one.object))
+        place = ClusterObjectRef(one.where, object_ref(one.object))
         if not _in_step(one.object, snapshot.find(place)):
             wanted[one.where].append(place)
     for removal in removals:
@@ -354,13 +354,14 @@ def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Sn
         }
         for c in conditions
     ]
-    place = ClusterObjectRef(snapshot.local, ref_of(own))
+    place = ClusterObjectRef(snapshot.local, object_ref(own))
     return Patch(place, {"status": {"conditions": told}}, subresource="status")
 
 
 def _term(own: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
     return Patch(
-        ClusterObjectRef(snapshot.local, ref_of(own)), {"metadata": {"annotations": {TERM: epoch}}}
+        ClusterObjectRef(snapshot.local, object_ref(own)),
+        {"metadata": {"annotations": {TERM: epoch}}},
     )
 
 
@@ -371,7 +372,7 @@ def _notices(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iter
     if bad and own is not None and own.spec.is_leader:
         told = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
         yield EventRequest(
-            ClusterObjectRef(snapshot.local, ref_of(own)),
+            ClusterObjectRef(snapshot.local, object_ref(own)),
             "FederationTrouble",
             told[:1000],
             "Warning",

@@ -26,7 +26,7 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import ClusterObjectRef, Wire, ref_of
+from hanse.model.objects import ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -43,7 +43,7 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
     patches = list(_told_of_config(snapshot, avi="avi" in options.providers))
     events: list[EventRequest] = []
     for said in list_deployment_policies(snapshot):
-        place = ClusterObjectRef(snapshot.local, ref_of(said))
+        place = ClusterObjectRef(snapshot.local, object_ref(said))
         status: Wire = {
             "errorStatus": policy.error[:MAX_ERROR_LENGTH]
             if isinstance(policy, InvalidConfiguration)
@@ -66,7 +66,7 @@ def plan_without_warnings(snapshot: Snapshot) -> Plan:
     change: Wire = {"status": {"warnings": None}}
     return Plan(
         patches=tuple(
-            Patch(ClusterObjectRef(snapshot.local, ref_of(p)), change, subresource="status")
+            Patch(ClusterObjectRef(snapshot.local, object_ref(p)), change, subresource="status")
             for p in warned
         )
     )
@@ -81,7 +81,7 @@ def _told_of_config(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
     )
     for one in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state[:MAX_STATE_LENGTH]}}
-        yield Patch(ClusterObjectRef(snapshot.local, ref_of(one)), change, subresource="status")
+        yield Patch(ClusterObjectRef(snapshot.local, object_ref(one)), change, subresource="status")
 
 
 def _state(config: ValidConfiguration, *, avi: bool) -> str:
@@ -120,7 +120,7 @@ def _news(
     for fault in faults[:MAX_WARNINGS]:
         if fault.place.where != CONTROLLER and fault.sentence not in said.status.warnings:
             yield EventRequest(
-                fault.place, "NotBalanced", fault.sentence, "Warning", told_with=place
+                fault.place, "NotBalanced", fault.sentence, "Warning", recorded_with=place
             )
 
 
@@ -128,7 +128,7 @@ def rule_status_patch(rule: GSLBHostRule, error: str, snapshot: Snapshot) -> Pat
     """Whether a host rule is in use."""
     status = {"status": "Rejected", "error": error[:MAX_ERROR_LENGTH]} if error else _ACCEPTED
     return Patch(
-        ClusterObjectRef(snapshot.local, ref_of(rule)), {"status": status}, subresource="status"
+        ClusterObjectRef(snapshot.local, object_ref(rule)), {"status": status}, subresource="status"
     )
 
 

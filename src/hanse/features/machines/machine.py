@@ -15,7 +15,7 @@ from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.naming import is_service_name
 from hanse.model.objects import Kind
 from hanse.model.snapshot import Index
-from hanse.model.spelling import spelled, spelling_in
+from hanse.model.spelling import spelled, spelled_label
 
 Source: TypeAlias = VirtualMachine | CloudMachine | VirtualMachineInstance
 SOURCES: tuple[type[Source], ...] = (VirtualMachine, CloudMachine, VirtualMachineInstance)
@@ -101,7 +101,7 @@ def parse_service_tags(machine: Machine) -> ServiceTags:
     name = wished or dns_label(machine.id)
     if not is_service_name(name):
         faults.append(
-            f"tag {spelling_in(machine.tags, SERVICE)}: {name[:63]!r} cannot be the name of a "
+            f"tag {spelled_label(machine.tags, SERVICE)}: {name[:63]!r} cannot be the name of a "
             "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
         )
         name = ""
@@ -110,7 +110,7 @@ def parse_service_tags(machine: Machine) -> ServiceTags:
         if text.strip():
             port = _port(text.strip())
             if port is None:
-                tag = spelling_in(machine.tags, PORTS_TAG)
+                tag = spelled_label(machine.tags, PORTS_TAG)
                 faults.append(f"tag {tag}: {text.strip()[:63]!r} is not like http:80/TCP")
             else:
                 ports.append(port)

@@ -29,7 +29,7 @@ from hanse.model.naming import unique
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.model.spelling import spellings
+from hanse.model.spelling import label_spellings
 
 MOST_ENDPOINTS = 100
 _READY = EndpointConditions(ready=True)
@@ -119,7 +119,7 @@ def _carried(machines: Iterable[Machine]) -> dict[str, str]:
     """The federation's tags of the first machine that has them."""
     marks: dict[str, str] = {}
     for machine in machines:
-        for name in (s for mark in FEDERATION_TAGS for s in spellings(mark)):
+        for name in (s for mark in FEDERATION_TAGS for s in label_spellings(mark)):
             if name in machine.tags:
                 marks.setdefault(name, machine.tags[name])
     return marks

@@ -11,7 +11,7 @@ from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import VirtualMachine
-from hanse.model.objects import ClusterObjectRef, Ref, ref_of
+from hanse.model.objects import ClusterObjectRef, ObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -58,7 +58,7 @@ def machine_status_plan(
     else:
         return Plan()
     after = merged(standing, [wanted], snapshot.now, source.metadata.generation)
-    return _told(ClusterObjectRef(snapshot.local, ref_of(source)), standing, after, wanted)
+    return _told(ClusterObjectRef(snapshot.local, object_ref(source)), standing, after, wanted)
 
 
 def _is_certain(machine: Machine, offer: ServiceTags, snapshot: Snapshot) -> bool:
@@ -85,12 +85,12 @@ def name_conflict_plan(standing: Service | None, machine: str, snapshot: Snapsho
     else:
         return Plan()
     after = merged(before, [wanted], snapshot.now, standing.metadata.generation)
-    return _told(ClusterObjectRef(snapshot.local, ref_of(standing)), before, after, wanted)
+    return _told(ClusterObjectRef(snapshot.local, object_ref(standing)), before, after, wanted)
 
 
 def name_conflict(key: Key, snapshot: Snapshot) -> str:
     """Why a VM Service could not be written, if something else has its name."""
-    place = ClusterObjectRef(snapshot.local, Ref(Service.kind, key.name, key.namespace))
+    place = ClusterObjectRef(snapshot.local, ObjectRef(Service.kind, key.name, key.namespace))
     outcome = snapshot.fact(WriteOutcome, place)
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     theirs = service is not None and VM_SERVICE not in service.metadata.annotations

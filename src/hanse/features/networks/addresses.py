@@ -7,7 +7,7 @@ from hanse.features.networks.names import RANGE_OF, NetworkName, shorten_name
 from hanse.features.networks.ranges import Range, parse_range
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR, ServiceCIDRSpec
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import Meta, Ref
+from hanse.model.objects import Meta, ObjectRef
 from hanse.model.snapshot import Snapshot
 
 Address = IPv4Address | IPv6Address
@@ -65,7 +65,7 @@ def static_band_size(range_: Range) -> int:
     return min(max(16, range_.num_addresses // 16), 256)
 
 
-def pick_cluster_address(service: Ref, snapshot: Snapshot) -> str:
+def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
     """An address of the cluster's own range that nobody has; empty: let the API server choose.
 
     Left to choose it takes one of any range, and a network whose range it is could not end.
@@ -82,7 +82,7 @@ def pick_cluster_address(service: Ref, snapshot: Snapshot) -> str:
     return ""
 
 
-def _is_of(address: IPAddress, service: Ref) -> bool:
+def _is_of(address: IPAddress, service: ObjectRef) -> bool:
     by = address.spec.parent_ref
     return by is not None and (by.namespace, by.name) == (service.namespace, service.name)
 

@@ -13,7 +13,7 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import ClusterObjectRef, Object, Ref, Wire
+from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from hanse.model.verdict import Ask, Deny, Review, Verdict
@@ -93,7 +93,7 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
         return found
-    question = Read(ClusterObjectRef(snapshot.local, Ref(kind.kind, name)))
+    question = Read(ClusterObjectRef(snapshot.local, ObjectRef(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
         raise ReadRequired(Ask(question))
@@ -112,7 +112,7 @@ def read_tenant(namespace: str, snapshot: Snapshot) -> str:
 
 def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
     """The namespace as it is now: its label may be newer than what was watched."""
-    question = Read(ClusterObjectRef(snapshot.local, Ref(Namespace.kind, namespace)))
+    question = Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
         raise ReadRequired(Ask(question))

@@ -49,7 +49,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.objects import ClusterObjectRef, Object, Ref, Wire, ref_of
+from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -182,7 +182,9 @@ def _own_address(
     if pool:
         inside = held is not None and is_in_ranges(held, pool)
         return str(held) if inside else reserved_address(pool[0], place)
-    return str(held or "") or pick_cluster_address(Ref(Service.kind, service, namespace), snapshot)
+    return str(held or "") or pick_cluster_address(
+        ObjectRef(Service.kind, service, namespace), snapshot
+    )
 
 
 def _ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
@@ -223,7 +225,7 @@ def _provided(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desir
 def _standing(network: Network, desired: tuple[Desired, ...], snapshot: Snapshot) -> NetworkPhase:
     """How far a network has come whose provider is done."""
     for one in desired:
-        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, ref_of(one.object)))
+        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, object_ref(one.object)))
         if outcome is not None and outcome.result in _TROUBLE:
             return NetworkPhase("Failed", outcome.result, outcome.message)
     if ipam_mode(network) == "External" and not network.status.dns_service_ip:
@@ -249,7 +251,7 @@ def dns_ip(network: Network, snapshot: Snapshot) -> str:
 def _told(
     network: Network, stand: NetworkPhase, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Plan:
-    place = ClusterObjectRef(snapshot.local, ref_of(network))
+    place = ClusterObjectRef(snapshot.local, object_ref(network))
     ready = condition("Ready", stand.phase == "Ready", stand.reason, stand.message)
     status: Wire = {
         "phase": stand.phase,
@@ -263,14 +265,15 @@ def _told(
         events = (EventRequest(place, stand.phase, stand.message, "Warning"),)
     again = timedelta(seconds=5) if stand.phase == "Unknown" else None
     patch = Patch(place, {"status": status}, "status")
-    return Plan(desired, patches=(patch,), events=events, again_after=again)
+    return Plan(desired, patches=(patch,), events=events, requeue_after=again)
 
 
 def _held(network: Network, snapshot: Snapshot) -> Plan:
     """The finalizer first: what is provided must be taken down again."""
     finalizers = [*network.metadata.finalizers, FINALIZER]
     patch = Patch(
-        ClusterObjectRef(snapshot.local, ref_of(network)), {"metadata": {"finalizers": finalizers}}
+        ClusterObjectRef(snapshot.local, object_ref(network)),
+        {"metadata": {"finalizers": finalizers}},
     )
     return Plan(patches=(patch,))
 
@@ -309,7 +312,7 @@ def _ending(
     provision = provider.deprovision(network, snapshot)
     if is_drained(network) and not left and provision.gone:
         finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
-        place = ClusterObjectRef(snapshot.local, ref_of(network))
+        place = ClusterObjectRef(snapshot.local, object_ref(network))
         return Plan(patches=(Patch(place, {"metadata": {"finalizers": finalizers or None}}),))
     message = _removing(network, left, snapshot) if left else provision.message
     told = condition(DRAINED, True, "Unused")
@@ -324,7 +327,9 @@ def _removing(network: Network, left: list[Object], snapshot: Snapshot) -> str:
     message = f"removing {summarize_objects(left)}"
     if not all(isinstance(one, ServiceCIDR) for one in left):
         return message
-    own = set(map(ref_of, snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name)))
+    own = set(
+        map(object_ref, snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name))
+    )
     ranges = service_ranges(network)
     holders = [
         service
@@ -332,7 +337,7 @@ def _removing(network: Network, left: list[Object], snapshot: Snapshot) -> str:
         if (at := parse_address(address.metadata.name)) is not None and is_in_ranges(at, ranges)
         if (by := address.spec.parent_ref) is not None
         if (service := snapshot.get(snapshot.local, Service, by.name, by.namespace)) is not None
-        if ref_of(service) not in own
+        if object_ref(service) not in own
     ]
     return (
         f"{message}; delete {summarize_objects(holders)}, whose addresses are in it"
@@ -362,7 +367,9 @@ def _ends(network: Network, message: str, told: Condition, snapshot: Snapshot) -
         "message": message or None,
         "conditions": _conditions(network, [ready, told], snapshot),
     }
-    return Patch(ClusterObjectRef(snapshot.local, ref_of(network)), {"status": status}, "status")
+    return Patch(
+        ClusterObjectRef(snapshot.local, object_ref(network)), {"status": status}, "status"
+    )
 
 
 def _conditions(network: Network, desired_objects: list[Condition], snapshot: Snapshot) -> object:

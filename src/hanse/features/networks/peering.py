@@ -14,7 +14,7 @@ from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.model.conditions import condition, merged
 from hanse.model.keys import Key
 from hanse.model.kinds.networks import NetworkPeering
-from hanse.model.objects import ClusterObjectRef, Wire, ref_of
+from hanse.model.objects import ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -70,7 +70,9 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}
     return Plan(
         patches=(
-            Patch(ClusterObjectRef(snapshot.local, ref_of(peering)), {"status": status}, "status"),
+            Patch(
+                ClusterObjectRef(snapshot.local, object_ref(peering)), {"status": status}, "status"
+            ),
         )
     )
 

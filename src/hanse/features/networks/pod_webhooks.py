@@ -16,7 +16,7 @@ from hanse.features.networks.lifecycle import dns_ip
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Review, Verdict
+from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 MIRROR = "kubernetes.io/config.mirror"
 NODES = "system:nodes"
@@ -28,7 +28,7 @@ class PodsHook:
 
     name = "networks-pods"
     asks = (
-        Asks(
+        WebhookRule(
             ("",), ("pods",), ("CREATE",), namespaces=TENANT_NAMESPACES, required=True, changes=True
         ),
     )

@@ -15,7 +15,7 @@ from hanse.features.networks.lookups import namespace_tenant
 from hanse.features.networks.names import NAMESPACE_NAME, TENANT
 from hanse.model.kinds.networking import LabelSelector, NetworkPolicy, PolicyPeer
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 
 
 class PoliciesHook:
@@ -23,7 +23,7 @@ class PoliciesHook:
 
     name = "networks-policies"
     asks = (
-        Asks(
+        WebhookRule(
             ("networking.k8s.io",),
             ("networkpolicies",),
             ("CREATE", "UPDATE"),

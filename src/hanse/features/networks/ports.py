@@ -10,7 +10,7 @@ from hanse.features.networks.names import FEATURE_DOMAIN, READINESS
 from hanse.features.networks.providers import Provider
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import ClusterObjectRef, Object, Wire, ref_of
+from hanse.model.objects import ClusterObjectRef, Object, Wire, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -73,12 +73,12 @@ def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
     gates = [{"name": g.name} for g in pod.spec.scheduling_gates if g.name != READINESS]
     if len(gates) != len(pod.spec.scheduling_gates):
         change["spec"] = {"schedulingGates": gates or None}
-    return [Patch(ClusterObjectRef(snapshot.local, ref_of(pod)), change)]
+    return [Patch(ClusterObjectRef(snapshot.local, object_ref(pod)), change)]
 
 
 def _waiting(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
     """Tell why a pod waits; what is in its way may go, and then it is looked at again."""
-    place = ClusterObjectRef(snapshot.local, ref_of(pod))
+    place = ClusterObjectRef(snapshot.local, object_ref(pod))
     patch = Patch(place, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
     notice = EventRequest(place, "NoPort", message, "Warning")
-    return Plan(patches=(patch,), events=(notice,), again_after=timedelta(minutes=1))
+    return Plan(patches=(patch,), events=(notice,), requeue_after=timedelta(minutes=1))

@@ -23,7 +23,7 @@ from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Review, Verdict
+from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 
 class ServicesHook:
@@ -31,7 +31,7 @@ class ServicesHook:
 
     name = "networks-services"
     asks = (
-        Asks(
+        WebhookRule(
             ("",),
             ("services",),
             ("CREATE", "UPDATE"),
@@ -95,7 +95,7 @@ class ClusterServicesHook:
 
     name = "networks-addresses"
     asks = (
-        Asks(
+        WebhookRule(
             ("",),
             ("services",),
             ("CREATE", "UPDATE"),
@@ -123,7 +123,9 @@ class SlicesHook:
 
     name = "networks-slices"
     asks = tuple(
-        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES, changes=True)
+        WebhookRule(
+            (group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES, changes=True
+        )
         for group, resources in (
             ("discovery.k8s.io", ("endpointslices",)),
             ("", ("endpoints",)),  # which the cluster makes slices of

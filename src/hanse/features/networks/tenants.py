@@ -22,7 +22,7 @@ from hanse.model.facts import WriteOutcome
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network, Tenant
-from hanse.model.objects import ClusterObjectRef, Meta, Wire, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, Wire, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -92,7 +92,8 @@ def _told(
     snapshot: Snapshot,
 ) -> Patch:
     outcomes = (
-        snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, ref_of(d.object))) for d in desired
+        snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
+        for d in desired
     )
     failed = [
         o.message for o in outcomes if o is not None and o.result in ("Foreign", "RequestDenied")
@@ -108,7 +109,7 @@ def _told(
         "defaultNetwork": network.metadata.name if network is not None and known else None,
         "conditions": msgspec.to_builtins(conditions),
     }
-    return Patch(ClusterObjectRef(snapshot.local, ref_of(tenant)), {"status": status}, "status")
+    return Patch(ClusterObjectRef(snapshot.local, object_ref(tenant)), {"status": status}, "status")
 
 
 def _notices(tenant: Tenant, trouble: str, snapshot: Snapshot) -> tuple[EventRequest, ...]:
@@ -116,7 +117,7 @@ def _notices(tenant: Tenant, trouble: str, snapshot: Snapshot) -> tuple[EventReq
         return ()
     return (
         EventRequest(
-            ClusterObjectRef(snapshot.local, ref_of(tenant)), "Invalid", trouble, "Warning"
+            ClusterObjectRef(snapshot.local, object_ref(tenant)), "Invalid", trouble, "Warning"
         ),
     )
 

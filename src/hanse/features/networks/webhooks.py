@@ -36,7 +36,7 @@ from hanse.model.kinds.networks import Network
 from hanse.model.labels import OWNER
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Deny, Hook, Review, Verdict
+from hanse.model.verdict import AdmissionHook, Allow, Deny, Review, Verdict, WebhookRule
 
 KEPT_LABELS = (TENANT, NETWORK, DNS)
 KEPT_ANNOTATIONS = (CNI_ARGS, READINESS)
@@ -52,8 +52,12 @@ class LabelsHook:
 
     name = "networks-labels"
     asks = (
-        Asks(("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES),
-        Asks(("discovery.k8s.io",), ("endpointslices",), ("UPDATE",), namespaces=TENANT_NAMESPACES),
+        WebhookRule(
+            ("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES
+        ),
+        WebhookRule(
+            ("discovery.k8s.io",), ("endpointslices",), ("UPDATE",), namespaces=TENANT_NAMESPACES
+        ),
     )
 
     def __init__(self, feature: Networks) -> None:
@@ -98,7 +102,7 @@ class ManagedObjectsHook:
 
     name = "networks-kept"
     asks = tuple(
-        Asks(
+        WebhookRule(
             (group,),
             resources,
             ("UPDATE", "DELETE"),
@@ -126,7 +130,7 @@ class TemplatesHook:
 
     name = "networks-templates"
     asks = tuple(
-        Asks((group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES)
+        WebhookRule((group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES)
         for group, resources in WORKLOADS
     )
 
@@ -182,7 +186,7 @@ class NamespacesHook:
 
     name = "networks-namespaces"
     asks = (
-        Asks(
+        WebhookRule(
             ("",),
             ("namespaces",),
             ("CREATE", "UPDATE"),
@@ -208,7 +212,7 @@ class NetworksHook:
     """Networks that could never be provisioned are refused when they are written."""
 
     name = "networks-networks"
-    asks = (Asks((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
+    asks = (WebhookRule((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
 
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
@@ -231,7 +235,7 @@ class PeeringsHook:
     """Consent is given from a namespace of the tenant whose network it is."""
 
     name = "networks-peerings"
-    asks = (Asks((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
+    asks = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
         try:
@@ -270,7 +274,7 @@ def validate_network(network: Network, before: Wire, snapshot: Snapshot) -> Iter
     yield from validate_ranges(network, snapshot)
 
 
-def network_hooks(feature: Networks) -> tuple[Hook, ...]:
+def network_hooks(feature: Networks) -> tuple[AdmissionHook, ...]:
     """The hooks of one agent; those that give out addresses share what they promised."""
     addresses = ServiceAddresses()
     return (

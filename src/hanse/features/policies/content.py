@@ -12,12 +12,12 @@ from msgspec import Struct
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.objects import Meta, Wire
-from hanse.model.spelling import spelled, spellings
+from hanse.model.spelling import label_spellings, spelled
 
 Policy: TypeAlias = ClusterNetworkPolicy | AntreaNetworkPolicy
 
 FEDERATED = "federated.anp.antreaplus.vmware.com"
-_FEDERATED = spellings("federated.anp")
+_FEDERATED = label_spellings("federated.anp")
 LEDGER_PREFIX = "ledger.hanse.dev/"
 _BOOKKEEPING = (
     "hanse.dev/",

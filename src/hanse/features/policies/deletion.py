@@ -15,9 +15,9 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.labels import ALLOW_MASS_DELETION
-from hanse.model.objects import ClusterId, ClusterObjectRef, Ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
 from hanse.model.plan import Question, Read
-from hanse.model.reads import just_read, questions_of, uid_in
+from hanse.model.reads import fresh_read_questions, fresh_values, live_uid
 from hanse.model.snapshot import Snapshot
 
 RECHECK_INTERVAL = timedelta(seconds=5)
@@ -56,16 +56,16 @@ def classify_disappearance(
     if suspicion:
         return Held(suspicion)
     reads = [Read(place, since=f"{here.uid} was gone") for place in _refs_to_read(view)]
-    known = just_read(reads, snapshot)
+    known = fresh_values(reads, snapshot)
     if known is None:
-        return Undetermined(questions_of(reads))
+        return Undetermined(fresh_read_questions(reads))
     policy, definition, *homes = known
     seen_there = view.policy.metadata.uid if view.policy is not None else ""
     if policy is not None and policy["metadata"]["uid"] != seen_there:
         return Undetermined()  # the watch is about to tell
-    if uid_in(definition) != here.definition:
+    if live_uid(definition) != here.definition:
         return RemovedWithParent()
-    if any(uid_in(home) != here.home for home in homes):
+    if any(live_uid(home) != here.home for home in homes):
         return RemovedWithParent()
     return Deleted()
 
@@ -85,17 +85,17 @@ def confirm_parents(
         return here
     read = Read(view.place, since=" and ".join(known))
     answer = snapshot.fact(Answer, read.id)
-    if answer is None or uid_in(answer.value) != here.uid:
-        return Undetermined(questions_of([read]))
+    if answer is None or live_uid(answer.value) != here.uid:
+        return Undetermined(fresh_read_questions([read]))
     return replace(here, home=view.home, definition=view.definition)
 
 
 def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
-    definition = Ref(CustomResourceDefinition.kind, definition_name(view.key))
+    definition = ObjectRef(CustomResourceDefinition.kind, definition_name(view.key))
     places = (view.place, ClusterObjectRef(view.member, definition))
     if not view.key.namespace:
         return places
-    return (*places, ClusterObjectRef(view.member, Ref(Namespace.kind, view.key.namespace)))
+    return (*places, ClusterObjectRef(view.member, ObjectRef(Namespace.kind, view.key.namespace)))
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:

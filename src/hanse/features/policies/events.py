@@ -83,8 +83,8 @@ def _phase_told(
 
 
 def _normal(view: MemberView, reason: str, message: str) -> EventRequest:
-    return EventRequest(view.place, reason, message, told_with=view.record_ref)
+    return EventRequest(view.place, reason, message, recorded_with=view.record_ref)
 
 
 def _warning(view: MemberView, reason: str, message: str) -> EventRequest:
-    return EventRequest(view.place, reason, message, "Warning", told_with=view.record_ref)
+    return EventRequest(view.place, reason, message, "Warning", recorded_with=view.record_ref)

@@ -55,7 +55,14 @@ from hanse.features.policies.observation import (
 )
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import History
-from hanse.model.facts import ClusterState, Departed, KindServed, Leadership, Role, WriteOutcome
+from hanse.model.facts import (
+    ClusterDeparted,
+    ClusterState,
+    KindServed,
+    Leadership,
+    Role,
+    WriteOutcome,
+)
 from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -92,7 +99,7 @@ class _Share(Struct, frozen=True):
     step: Decision | None = None
     events: tuple[EventRequest, ...] = ()
     questions: tuple[Question, ...] = ()
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 class Policies:
@@ -150,14 +157,14 @@ class Policies:
         ]
         writes = [w for s in shares if s.step is not None for w in s.step.writes]
         made = [w for w in writes if isinstance(w, Desired)]
-        waits = [s.again_after for s in shares if s.again_after is not None]
+        waits = [s.requeue_after for s in shares if s.requeue_after is not None]
         return Plan(
             (*kept, *(d for s in shares for d in s.desired), *made),
             removals=tuple(w for w in writes if isinstance(w, Removal)),
             patches=tuple(w for w in writes if isinstance(w, Patch)),
             questions=tuple(q for s in shares for q in s.questions),
             events=tuple(n for s in shares for n in s.events),
-            again_after=min(waits, default=None),
+            requeue_after=min(waits, default=None),
         )
 
     def _share(
@@ -188,7 +195,7 @@ class Policies:
         standing = _standing(view.key, view.member, snapshot)
         match observation:
             case StaleRead():
-                return _Share(standing, again_after=deletion.RECHECK_INTERVAL)
+                return _Share(standing, requeue_after=deletion.RECHECK_INTERVAL)
             case RecordDraft():
                 return _settled(view, own, observation, ledgers, snapshot)
             case Disappeared(if_deleted, if_not):
@@ -202,7 +209,7 @@ class Policies:
                         return _held(view, own, message)
                     case deletion.Undetermined(questions):
                         wait = deletion.RECHECK_INTERVAL
-                        return _Share(standing, questions=questions, again_after=wait)
+                        return _Share(standing, questions=questions, requeue_after=wait)
 
 
 def _settled(
@@ -216,7 +223,7 @@ def _settled(
     match deletion.confirm_parents(view, draft.here, snapshot):
         case deletion.Undetermined(questions):
             share = _share_of(view, own, draft, ledgers, snapshot)
-            return replace(share, questions=questions, again_after=deletion.RECHECK_INTERVAL)
+            return replace(share, questions=questions, requeue_after=deletion.RECHECK_INTERVAL)
         case here:
             return _share_of(view, own, replace(draft, here=here), ledgers, snapshot)
 
@@ -243,7 +250,7 @@ def _held(view: MemberView, own: PolicyRecord, message: str) -> _Share:
     return _Share(
         (_desired(view, record),),
         events=record_events(view, own, record),
-        again_after=deletion.RECHECK_INTERVAL * 6,
+        requeue_after=deletion.RECHECK_INTERVAL * 6,
     )
 
 
@@ -323,7 +330,7 @@ def _unjoined(snapshot: Snapshot) -> Iterator[Key]:
 
 def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
     match change.fact:
-        case ClusterState() | Departed() | Leadership():
+        case ClusterState() | ClusterDeparted() | Leadership():
             return _all_keys(snapshot)
         case KindServed(_, kind) if any(kind == k.kind for k in KINDS.values()):
             return _all_keys(snapshot)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hanse.features.policies.content import KINDS, LEDGER_PREFIX
 from hanse.features.policies.versions import EMPTY_HISTORY, Dot, History
-from hanse.model.keys import Key, key_from
+from hanse.model.keys import Key, parse_key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import unique
@@ -153,7 +153,7 @@ def page_config_map(member: ClusterId, page: LedgerPage) -> ConfigMap:
 
 def record_key(config_map: ConfigMap) -> Key | None:
     """Which policy a record is about, or which member a page."""
-    key = key_from(config_map.data.get(_POLICY, ""))
+    key = parse_key(config_map.data.get(_POLICY, ""))
     if key is None:
         return None
     if key.topic == PAGE_TOPIC:

@@ -52,7 +52,7 @@ def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> 
     ledgers = read_ledger_pages(snapshot)
     joined = ledgers.has_joined(member, snapshot)
     if not joined and not _is_complete(member, ledgers, snapshot):
-        return Plan(kept, again_after=RECHECK_INTERVAL)
+        return Plan(kept, requeue_after=RECHECK_INTERVAL)
     page = ledgers.pages.get(member)
     known = page.collected if page is not None else {}
     due = dict(_collectable(member, ledgers, options, snapshot))
@@ -64,7 +64,7 @@ def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> 
     written = page_config_map(member, replace(about, collected=latest))
     wait = _next_collection(member, options, snapshot)
     desired = Desired(written, member, as_leader_of=member, takes_over=True)
-    return Plan((desired,), again_after=wait)
+    return Plan((desired,), requeue_after=wait)
 
 
 class _Others(NamedTuple):

@@ -19,7 +19,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ObjectRef
 from hanse.model.snapshot import Snapshot
 
 NO_UID = ""
@@ -51,12 +51,14 @@ class MemberView(Struct, frozen=True):
     def place(self) -> ClusterObjectRef:
         """Where the policy stands or would stand."""
         kind = KINDS[self.key.topic].kind
-        return ClusterObjectRef(self.member, Ref(kind, self.key.name, self.key.namespace))
+        return ClusterObjectRef(self.member, ObjectRef(kind, self.key.name, self.key.namespace))
 
     @property
     def record_ref(self) -> ClusterObjectRef:
         """Where its record is."""
-        return ClusterObjectRef(self.member, Ref(ConfigMap.kind, record_name(self.key), SYSTEM))
+        return ClusterObjectRef(
+            self.member, ObjectRef(ConfigMap.kind, record_name(self.key), SYSTEM)
+        )
 
 
 def list_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:

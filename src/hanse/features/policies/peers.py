@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hanse.model.objects import Wire
-from hanse.model.spelling import spelled, spelling_in
+from hanse.model.spelling import spelled, spelled_label
 
 _LOCAL = (
     "podSelector",
@@ -22,7 +22,7 @@ def ignored_annotation_warning(marks: Mapping[str, str]) -> str:
     wished = spelled(marks, "federated.anp")
     if wished in (None, "true", "false"):
         return ""
-    name = spelling_in(marks, "federated.anp")
+    name = spelled_label(marks, "federated.anp")
     return f"annotation {name}: {wished[:40]!r} is not 'true': the policy is not federated"
 
 

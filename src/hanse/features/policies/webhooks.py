@@ -5,15 +5,15 @@ from hanse.features.policies.peers import ignored_annotation_warning, peer_warni
 from hanse.model.kinds.antrea import GROUP
 from hanse.model.snapshot import Snapshot
 from hanse.model.spelling import spelled
-from hanse.model.verdict import Allow, Asks, Review, Verdict
+from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 
 class PolicyPeersWebhook:
     """Allows every policy, and warns of peers that select nothing federated."""
 
     name = "policies-peers"
-    asks: tuple[Asks, ...] = (
-        Asks((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
+    asks: tuple[WebhookRule, ...] = (
+        WebhookRule((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
     )
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - the rules tell

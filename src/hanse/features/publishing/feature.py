@@ -15,7 +15,7 @@ from hanse.features.publishing.status import BY_DNS_NAME, SETS, STATEFULSETS, TO
 from hanse.model.dns.names import is_under, wire_name
 from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import Role
-from hanse.model.keys import Key, key_from
+from hanse.model.keys import Key, parse_key
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.names import PublishedName
 from hanse.model.plan import Desired, Plan
@@ -75,7 +75,7 @@ class Publishing:
     def _sharing(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         for side in (change.before, change.after):
             if isinstance(side, DNSEndpoint):
-                told = (key_from(text) for text in sharing(side, self.name, snapshot))
+                told = (parse_key(text) for text in sharing(side, self.name, snapshot))
                 yield from (key for key in told if key is not None)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -86,7 +86,7 @@ class Publishing:
         tell = source.telling(snapshot)
         names = tell(Key(topic, key.name, key.namespace))
         if names is None:
-            return Plan(keeps_all=True)
+            return Plan(keep_all=True)
         nodes = [node for node in names if is_under(node.name, self._zone)]
         rests_on = frozenset(c for w in source.watches for c in snapshot.clusters(w.role))
         desired: list[Desired] = []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from hanse.model.claims import claim_on
+from hanse.model.claims import owner_claim
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Role, WriteOutcome
 from hanse.model.keys import Key
@@ -17,7 +17,7 @@ from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.objects import ClusterObjectRef, Object, ref_of
+from hanse.model.objects import ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 
@@ -89,7 +89,7 @@ def sharing(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator
     """The keys of ours whose names another DNSEndpoint has, too."""
     for record in endpoint.spec.endpoints:
         for other in snapshot.by(snapshot.local, BY_DNS_NAME, record.dns_name):
-            claim = claim_on(other)
+            claim = owner_claim(other)
             if claim is not None and (claim.feature, claim.serves) == (feature, snapshot.local):
                 yield claim.key
 
@@ -134,7 +134,7 @@ def _subjects(
     for obj in several:
         if obj is None:
             continue
-        place, generation = ClusterObjectRef(where, ref_of(obj)), obj.metadata.generation
+        place, generation = ClusterObjectRef(where, object_ref(obj)), obj.metadata.generation
         if isinstance(obj, StatefulSet):
             conditions = tuple(c.told for c in obj.status.conditions)
             yield _Subject(place, conditions, generation, counts_generations=False)
@@ -156,7 +156,7 @@ def _condition(
 
 
 def _faults(key: Key, one: Desired, snapshot: Snapshot) -> Iterator[_Fault]:
-    place = ClusterObjectRef(one.where, ref_of(one.object))
+    place = ClusterObjectRef(one.where, object_ref(one.object))
     found = snapshot.find(place)
     outcome = snapshot.fact(WriteOutcome, place)
     if found is not None and not _is_ours(key, found, snapshot):
@@ -184,17 +184,17 @@ def _name_of(obj: Object) -> str:
 
 
 def _stands(key: Key, one: Desired, snapshot: Snapshot) -> bool:
-    found = snapshot.find(ClusterObjectRef(one.where, ref_of(one.object)))
+    found = snapshot.find(ClusterObjectRef(one.where, object_ref(one.object)))
     return found is not None and _is_ours(key, found, snapshot)
 
 
 def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
-    claim = claim_on(found)
+    claim = owner_claim(found)
     return claim is not None and (claim.key, claim.serves) == (str(key), snapshot.local)
 
 
 def _whose(found: Object) -> str:
-    claim = claim_on(found)
+    claim = owner_claim(found)
     if claim is not None:
         return (
             f"{claim.serves} publishes it for {claim.key}; let one cluster alone publish the zone, "

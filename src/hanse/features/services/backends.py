@@ -7,7 +7,7 @@ from msgspec import Struct
 from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
 from hanse.model.dns.records import address
 from hanse.model.dns.zones import View
-from hanse.model.facts import Liveness, Role
+from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings, Profile
@@ -92,7 +92,7 @@ def rules_of(view: View, snapshot: Snapshot) -> Rules:
             break
     silent = frozenset(
         pulse.lease
-        for pulse in snapshot.facts(Liveness)
+        for pulse in snapshot.facts(LeaseLiveness)
         if not pulse.alive and pulse.where in brokers and pulse.lease != snapshot.local
     )
     shares = {member.id: Share(member.weight, member.priority) for member in spec.clusters}

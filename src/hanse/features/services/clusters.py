@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.fleet import is_alive_for_all, is_alive_for_us
+from hanse.model.fleet import is_alive, is_local_or_alive
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -77,9 +77,7 @@ def alive_for_all(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
     """The slices of clusters that everybody takes for alive, so that all agents agree."""
-    return [
-        s for s in slices if is_alive_for_all(source_cluster(s), snapshot, broker, broker_namespace)
-    ]
+    return [s for s in slices if is_alive(source_cluster(s), snapshot, broker, broker_namespace)]
 
 
 def alive_for_us(
@@ -87,5 +85,7 @@ def alive_for_us(
 ) -> list[EndpointSlice]:
     """The slices of clusters that we take for alive: our own always is."""
     return [
-        s for s in slices if is_alive_for_us(source_cluster(s), snapshot, broker, broker_namespace)
+        s
+        for s in slices
+        if is_local_or_alive(source_cluster(s), snapshot, broker, broker_namespace)
     ]

@@ -29,14 +29,14 @@ from hanse.features.services.slices import published
 from hanse.features.services.status import settings_conditions, told
 from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import WriteOutcome
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, ClusterObjectRef, Ref, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -84,7 +84,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         ended = (_AGREED,) if find(export.status.conditions, r"Conflict") else ()
         return told(export, snapshot, (*reasons, *ended))
     assert service is not None, "what can be exported is there"
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
         return told(export, snapshot, (_VALID, waiting))
@@ -183,14 +183,14 @@ def _publish(case: _Case, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if snapshot.listed(case.broker, EndpointSlice):
         wanted.append(_conflict(case.together, snapshot.local))
     if ready is None and find(export.status.conditions, "Ready") is None:
-        return Plan(desired, again_after=PATIENCE)  # told once, when there is something to tell
+        return Plan(desired, requeue_after=PATIENCE)  # told once, when there is something to tell
     return replace(told(export, snapshot, wanted), desired=desired)
 
 
 def _readiness(case: _Case, desired: tuple[Desired, ...], snapshot: Snapshot) -> Condition | None:
     """Whether the export stands on the broker; None keeps what is told, since nothing is known."""
     trouble = [
-        snapshot.fact(WriteOutcome, ClusterObjectRef(case.broker, ref_of(d.object)))
+        snapshot.fact(WriteOutcome, ClusterObjectRef(case.broker, object_ref(d.object)))
         for d in desired
     ]
     bad = [t for t in trouble if t is not None and t.result in TROUBLE]
@@ -230,7 +230,7 @@ def _addresses_at_fault(case: _Case, slices: tuple[EndpointSlice, ...]) -> list[
 
 def _import_at_fault(case: _Case, snapshot: Snapshot) -> list[Condition]:
     """Whether the import of this cluster itself could not be written, for what stands there."""
-    ref = Ref(ServiceImport.kind, case.record.name, case.record.namespace)
+    ref = ObjectRef(ServiceImport.kind, case.record.name, case.record.namespace)
     trouble = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
     if trouble is not None and trouble.result in TROUBLE:
         text = f"it is not imported here: {trouble.message}"

@@ -10,8 +10,8 @@ from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.model.conditions import find
-from hanse.model.facts import ClusterState, KindServed, Liveness, Role, WriteOutcome
-from hanse.model.fleet import broker_of
+from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
@@ -123,7 +123,7 @@ class Services:
         match change.fact:
             case ClusterState():
                 yield from self._everything(snapshot)
-            case Liveness(where, _, cluster) if where == broker_of(snapshot):
+            case LeaseLiveness(where, _, cluster) if where == broker_cluster(snapshot):
                 for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
                     yield from _published_keys(endpoint_slice, snapshot)
             case KindServed(where, kind) if (
@@ -135,7 +135,7 @@ class Services:
                 ServiceImport.kind,
             ):
                 yield from _export_of(place.ref.name, place.ref.namespace, snapshot)
-            case WriteOutcome(place) if place.where == broker_of(snapshot):
+            case WriteOutcome(place) if place.where == broker_cluster(snapshot):
                 written = snapshot.find(place)
                 if isinstance(written, EndpointSlice):
                     yield from _published_keys(written, snapshot)
@@ -143,7 +143,7 @@ class Services:
                 return
 
     def _in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        broker = broker_of(snapshot)
+        broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, namespace):
                 yield from _published_keys(endpoint_slice, snapshot)
@@ -151,7 +151,7 @@ class Services:
     def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
-        broker = broker_of(snapshot)
+        broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.all(broker, EndpointSlice):
                 yield from _published_keys(endpoint_slice, snapshot)
@@ -199,5 +199,5 @@ def _import_keys(told: ServiceImport, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _old_of_ours(snapshot: Snapshot) -> bool:
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     return broker is not None and any(snapshot.by(broker, LEGACY_IMPORTS, ""))

@@ -27,7 +27,7 @@ from hanse.features.services.ranges import disallowed_addresses, disallowed_mess
 from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
 from hanse.features.services.slices import build_imported_slice, family_of
 from hanse.model.conditions import Condition, condition, merged
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -64,7 +64,7 @@ class _Imported(Struct, frozen=True):
 
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The import of one service in this cluster, with the slices of all who export it."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     space = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or space is None or space.terminating:
         return Plan()
@@ -88,7 +88,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The import of one service on the broker, which any agent writes and all compute alike."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     told = read_exports(

@@ -12,12 +12,12 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import ExportRecord, decode_record, written
 from hanse.features.services.slices import READY, family_of, is_address
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Plan, Removal
 from hanse.model.snapshot import Index, Snapshot
 
@@ -107,7 +107,7 @@ def _as_slice(told: ServiceImport, broker_namespace: str) -> EndpointSlice | Non
 
 def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
     """Remove copies of clusters that were upgraded, and at the end what we published ourselves."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None or not snapshot.synced(broker, ServiceImport):
         return Plan()
     copies = [
@@ -118,7 +118,7 @@ def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
     ]
     removals = [
         Removal(
-            ClusterObjectRef(snapshot.local, ref_of(c)),
+            ClusterObjectRef(snapshot.local, object_ref(c)),
             c.metadata.uid,
             f"{_cluster(c)} was upgraded",
         )
@@ -127,7 +127,7 @@ def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
     if not copies:
         removals.extend(
             Removal(
-                ClusterObjectRef(broker, ref_of(o)),
+                ClusterObjectRef(broker, object_ref(o)),
                 o.metadata.uid,
                 f"{snapshot.local} was upgraded",
             )

@@ -15,7 +15,7 @@ from hanse.features.services.records import (
 )
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition])
     """The conditions as a patch, and an Event for those that turned bad."""
     standing = export.status.conditions
     after = merged(standing, wanted, snapshot.now, export.metadata.generation)
-    place = ClusterObjectRef(snapshot.local, ref_of(export))
+    place = ClusterObjectRef(snapshot.local, object_ref(export))
     change = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
         EventRequest(place, c.reason.split(",")[0], c.message, _severity(c))

@@ -28,7 +28,7 @@ from hanse.model.dns.records import (
     version,
 )
 from hanse.model.dns.zones import View
-from hanse.model.facts import KindServed, Liveness, Role
+from hanse.model.facts import KindServed, LeaseLiveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
@@ -72,7 +72,7 @@ class ServiceZone:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
-            return _keys_from(fact.lease, snapshot) if isinstance(fact, Liveness) else ()
+            return _keys_from(fact.lease, snapshot) if isinstance(fact, LeaseLiveness) else ()
         match change.object:
             case ClusterSet():
                 return self.keys(snapshot)

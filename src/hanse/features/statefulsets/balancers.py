@@ -17,7 +17,7 @@ from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service, ServiceSpec
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Ref, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Removal
 from hanse.model.snapshot import Snapshot
 
@@ -73,7 +73,7 @@ def labels_of_pods(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:
     for pod in pods_of(door, snapshot):
         name = pod.metadata.name if door.balanced else None
         change = {"metadata": {"labels": {REPLICA: name}}}
-        yield Patch(ClusterObjectRef(snapshot.local, ref_of(pod)), change)
+        yield Patch(ClusterObjectRef(snapshot.local, object_ref(pod)), change)
 
 
 def pods_of(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Pod]:
@@ -98,7 +98,7 @@ def overwritten(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Even
     for service in several:
         if _foreign(service, snapshot) is not None:
             text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"
-            place = ClusterObjectRef(snapshot.local, ref_of(service))
+            place = ClusterObjectRef(snapshot.local, object_ref(service))
             yield EventRequest(place, OVERWRITTEN, text, "Warning")
 
 
@@ -108,7 +108,7 @@ def in_the_way(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Remov
         foreign = _foreign(service, snapshot)
         if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):
             place = ClusterObjectRef(
-                snapshot.local, Ref(Service.kind, foreign.name, foreign.namespace)
+                snapshot.local, ObjectRef(Service.kind, foreign.name, foreign.namespace)
             )
             yield Removal(place, foreign.metadata.uid, "a replica's load balancer takes its name")
 

@@ -13,7 +13,7 @@ from hanse.features.statefulsets.names import LOST
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired, EventRequest, Plan
 from hanse.model.snapshot import Index, Snapshot
 
@@ -65,21 +65,21 @@ def ended(told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, relea
     desired = Desired(
         StatefulSetPart(metadata=meta, spec=record), broker, sources=frozenset({snapshot.local})
     )
-    return Plan((desired,), again_after=REMEMBERED - age)
+    return Plan((desired,), requeue_after=REMEMBERED - age)
 
 
 def returned(
     own: StatefulSet, told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
     """Take away what came back though its set was deleted, and say so."""
-    spec, place = told.spec, ClusterObjectRef(snapshot.local, ref_of(own))
+    spec, place = told.spec, ClusterObjectRef(snapshot.local, object_ref(own))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (
         f"StatefulSet {own.metadata.name} is back, though its set {spec.namespace}/{spec.name} was "
         f"deleted{when}: it is deleted again, its claims stay"
     )
-    notice = EventRequest(place, "Returned", text, "Warning", told_with=place)
-    return Plan(kept=(ClusterObjectRef(broker, ref_of(told)),), events=(notice,))
+    notice = EventRequest(place, "Returned", text, "Warning", recorded_with=place)
+    return Plan(kept=(ClusterObjectRef(broker, object_ref(told)),), events=(notice,))
 
 
 def why_left_to_people(own: StatefulSet, told: StatefulSetPart) -> str:

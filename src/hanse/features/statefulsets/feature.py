@@ -16,8 +16,8 @@ from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.mirror import plan_mirror
 from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, set_in
 from hanse.features.statefulsets.shares import plan_shares, plan_status
-from hanse.model.facts import ClusterState, Liveness, Role, WriteOutcome
-from hanse.model.fleet import broker_of
+from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
@@ -94,7 +94,7 @@ class StatefulSets:
             case Pod():
                 yield from _of_pod(obj, snapshot)
             case Namespace():
-                broker = broker_of(snapshot)
+                broker = broker_cluster(snapshot)
                 for record in (
                     snapshot.in_namespace(broker, StatefulSetShares, meta.name) if broker else ()
                 ):
@@ -148,7 +148,7 @@ class StatefulSets:
         match change.fact:
             case ClusterState():
                 yield from self._everything(snapshot)
-            case Liveness(where) if where == broker_of(snapshot):
+            case LeaseLiveness(where) if where == broker_cluster(snapshot):
                 yield from self._all_shared(snapshot)
             case WriteOutcome(place) if (
                 place.where == snapshot.local or place.ref.kind == Service.kind
@@ -161,7 +161,7 @@ class StatefulSets:
 
     def _troubled(self, name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
         """The sets that an object of that name in this cluster may belong to."""
-        broker = broker_of(snapshot)
+        broker = broker_cluster(snapshot)
         for record in snapshot.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
             own = set_in(record.metadata.name, snapshot.local)
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
@@ -173,7 +173,7 @@ class StatefulSets:
     def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
         for hosted in snapshot.all(snapshot.local, FederatedStatefulSet):
             yield Key("mirror", hosted.metadata.name, hosted.metadata.namespace)
-        broker = broker_of(snapshot)
+        broker = broker_cluster(snapshot)
         kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
         for kind in kinds if broker is not None else ():
             for obj in snapshot.all(broker or "", kind):

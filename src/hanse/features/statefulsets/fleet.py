@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterState, Departed, Liveness, Role
+from hanse.model.facts import ClusterDeparted, ClusterState, LeaseLiveness, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
@@ -28,7 +28,7 @@ def broker_left(snapshot: Snapshot) -> ClusterId | None:
     leaving = (
         s.cluster for s in snapshot.facts(ClusterState) if s.leaving and Role.BROKER in s.roles
     )
-    return next(leaving, None) or next((d.cluster for d in snapshot.facts(Departed)), None)
+    return next(leaving, None) or next((d.cluster for d in snapshot.facts(ClusterDeparted)), None)
 
 
 def was_read(broker: ClusterId, snapshot: Snapshot) -> bool:
@@ -70,7 +70,7 @@ def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, home: str) 
     make us wait.
     """
     cluster = lease.metadata.name
-    pulse = snapshot.fact(Liveness, (broker, home, cluster))
+    pulse = snapshot.fact(LeaseLiveness, (broker, home, cluster))
     if cluster == snapshot.local:
         return True
     if pulse is not None:

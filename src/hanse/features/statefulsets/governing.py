@@ -5,7 +5,7 @@ keeps it for all; when that set goes, the next takes the copy over as it stands.
 """
 
 from hanse.features.statefulsets.submitted import door_at
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
@@ -62,7 +62,7 @@ def keeper_of(service: str, namespace: str, snapshot: Snapshot, broker: ClusterI
 
 def is_for_others(obj: Object, key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether something of a set's is a Service that another set keeps from now on."""
-    if not isinstance(obj, Service) or broker_of(snapshot) != broker:
+    if not isinstance(obj, Service) or broker_cluster(snapshot) != broker:
         return False
     return keeper_of(obj.metadata.name, key.namespace, snapshot, broker) not in ("", key.name)
 

@@ -11,7 +11,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Index, Snapshot
 
@@ -36,8 +36,8 @@ def standing(key: Key, snapshot: Snapshot) -> list[Object]:
 
 def kept(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Everything stays as it stands, here and at the door."""
-    here = [ClusterObjectRef(snapshot.local, ref_of(o)) for o in standing(key, snapshot)]
-    there = [ClusterObjectRef(broker, ref_of(o)) for o in _at_door(key, snapshot, broker, home)]
+    here = [ClusterObjectRef(snapshot.local, object_ref(o)) for o in standing(key, snapshot)]
+    there = [ClusterObjectRef(broker, object_ref(o)) for o in _at_door(key, snapshot, broker, home)]
     return Plan(kept=(*here, *there))
 
 
@@ -76,4 +76,4 @@ def _freed(obj: Object, key: Key, here: ClusterId) -> Patch:
     ours = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
     marks = {**ours, RELEASED: f"{key.namespace}/{key.name}"}
     change = {"metadata": {"labels": {OWNER: None}, "annotations": marks}}
-    return Patch(ClusterObjectRef(here, ref_of(obj)), change)
+    return Patch(ClusterObjectRef(here, object_ref(obj)), change)

@@ -19,13 +19,13 @@ from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, 
 from hanse.features.statefulsets.reports import report
 from hanse.features.statefulsets.shares import replicas_of
 from hanse.features.statefulsets.submitted import SubmittedSet, door_at, in_use
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -44,18 +44,18 @@ class _Case(Struct, frozen=True):
 
 def plan_local(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """All that this cluster has of one set, and its report about it."""
-    plan, broker = _plan(key, snapshot, home), broker_of(snapshot)
+    plan, broker = _plan(key, snapshot, home), broker_cluster(snapshot)
     if broker is None:
         return plan
     theirs = [o for o in standing(key, snapshot) if is_for_others(o, key, snapshot, broker)]
     left = tuple(
-        ClusterObjectRef(snapshot.local, ref_of(o)) for o in theirs
+        ClusterObjectRef(snapshot.local, object_ref(o)) for o in theirs
     )  # until they have taken it over
     return replace(plan, kept=(*plan.kept, *left)) if left else plan
 
 
 def _plan(key: Key, snapshot: Snapshot, home: str) -> Plan:
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         left = broker_left(snapshot)
         return released(key, snapshot, left, home) if left is not None else Plan()

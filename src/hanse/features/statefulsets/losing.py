@@ -22,7 +22,7 @@ from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired, EventRequest, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -76,7 +76,7 @@ def _going(key: Key, told: StatefulSetPart | None, snapshot: Snapshot, broker: C
     if told is None:
         return Plan()
     if standing(key, snapshot):
-        return Plan(kept=(ClusterObjectRef(broker, ref_of(told)),))
+        return Plan(kept=(ClusterObjectRef(broker, object_ref(told)),))
     return ended(told, snapshot, broker, released=False)
 
 
@@ -86,7 +86,7 @@ def _deleted(
     """Everything goes but the report, which names what went."""
     made = made_with(own, told.spec.made)
     if made == told.spec.made:
-        return Plan(kept=(ClusterObjectRef(broker, ref_of(told)),))
+        return Plan(kept=(ClusterObjectRef(broker, object_ref(told)),))
     meta = Meta(name=told.metadata.name, namespace=told.metadata.namespace)
     report = StatefulSetPart(metadata=meta, spec=replace(told.spec, made=made))
     return Plan((Desired(report, broker, sources=frozenset({snapshot.local})),))
@@ -95,9 +95,9 @@ def _deleted(
 def _runs_on(left: _Left, snapshot: Snapshot, reason: str, text: str) -> Plan:
     """Leave all as it is, and tell it at the broker and by an Event here."""
     report = _report(left, snapshot, trouble=text, annotations={LOST: "true"})
-    place = ClusterObjectRef(snapshot.local, ref_of(left.own))
-    with_report = ClusterObjectRef(left.broker, ref_of(report))
-    notice = EventRequest(place, reason, text, "Warning", told_with=with_report)
+    place = ClusterObjectRef(snapshot.local, object_ref(left.own))
+    with_report = ClusterObjectRef(left.broker, object_ref(report))
+    notice = EventRequest(place, reason, text, "Warning", recorded_with=with_report)
     return replace(_with_report(report, left, snapshot), events=(notice,))
 
 
@@ -111,7 +111,7 @@ def _why_lost(left: _Left) -> str:
 
 
 def _with_report(report: StatefulSetPart, left: _Left, snapshot: Snapshot) -> Plan:
-    place = ClusterObjectRef(left.broker, ref_of(report))
+    place = ClusterObjectRef(left.broker, object_ref(report))
     all_else = kept(left.key, snapshot, left.broker, left.home).kept
     desired = Desired(report, left.broker, sources=frozenset({snapshot.local}))
     return Plan((desired,), kept=tuple(p for p in all_else if p != place))

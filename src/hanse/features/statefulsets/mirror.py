@@ -18,13 +18,21 @@ from hanse.features.statefulsets.reports import TROUBLE
 from hanse.features.statefulsets.telling import news
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import WriteOutcome
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.labels import OWNER, OWNER_KEY
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, Ref, Wire, ref_of
+from hanse.model.objects import (
+    ClusterId,
+    ClusterObjectRef,
+    Meta,
+    ObjectRef,
+    OwnerReference,
+    Wire,
+    object_ref,
+)
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -33,7 +41,7 @@ _Conditions = tuple[Condition, ...]
 
 def plan_mirror(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """A host's set on the broker, and what is told of it at home."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     plan = _plan(key, snapshot, broker, home)
@@ -46,7 +54,7 @@ def _of_others(key: Key, snapshot: Snapshot, broker: ClusterId) -> Iterator[Clus
         name = service_of(hosted)
         stays = hosted.metadata.deletion_timestamp is None
         if name and stays and hosted.metadata.name != key.name:
-            yield ClusterObjectRef(broker, Ref(Service.kind, name, key.namespace))
+            yield ClusterObjectRef(broker, ObjectRef(Service.kind, name, key.namespace))
 
 
 def _plan(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
@@ -66,7 +74,7 @@ def _plan(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     shown: tuple[ClusterObjectRef, ...] = ()
     if anchor is not None and not trouble:
         shown = (
-            ClusterObjectRef(snapshot.local, ref_of(anchor)),
+            ClusterObjectRef(snapshot.local, object_ref(anchor)),
         )  # the last shares that we could read
     return Plan(tuple(desired), patches=(told,), events=events, kept=shown)
 
@@ -82,9 +90,9 @@ def _after_deletion(
     ours = there is not None and OWNER in there.metadata.labels
     if anchor is None or there is None or not ours:
         return Plan()
-    shown = ClusterObjectRef(snapshot.local, ref_of(anchor))
+    shown = ClusterObjectRef(snapshot.local, object_ref(anchor))
     if anchor.metadata.owner_references:
-        return Plan(kept=(ClusterObjectRef(broker, ref_of(there)), shown))
+        return Plan(kept=(ClusterObjectRef(broker, object_ref(there)), shown))
     marks = {**there.metadata.annotations, ORPHANED: "true"}
     there = replace(there, metadata=replace(there.metadata, annotations=marks))
     if not _held_somewhere(there, snapshot, broker, home):
@@ -182,7 +190,7 @@ def _shown(
 
 def _trouble(here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
     """Why the broker does not take the set; empty if nothing is known."""
-    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, ref_of(here)))
+    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, object_ref(here)))
     return outcome.message if outcome is not None and outcome.result in TROUBLE else ""
 
 
@@ -190,7 +198,7 @@ def _told(
     here: FederatedStatefulSet, there: FederatedStatefulSet | None, snapshot: Snapshot, trouble: str
 ) -> Patch:
     """The status at home: what the broker's copy says, as far as that is about this set."""
-    place = ClusterObjectRef(snapshot.local, ref_of(here))
+    place = ClusterObjectRef(snapshot.local, object_ref(here))
     generation = here.metadata.generation
     if trouble:
         return Patch(place, _refused(here, trouble, snapshot), "status")

@@ -11,7 +11,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterObjectRef, Meta, ref_of
+from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot
 
@@ -84,7 +84,7 @@ def _troubles(door: SubmittedSet, desired: list[Desired], snapshot: Snapshot) ->
     if space is not None and space.terminating:
         yield f"namespace {door.namespace} is being deleted here"
     for one in desired:
-        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, ref_of(one.object)))
+        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, object_ref(one.object)))
         if outcome is not None and outcome.result in TROUBLE:
             yield (
                 outcome.message

@@ -7,7 +7,7 @@ from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, w
 from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
 from hanse.features.statefulsets.submitted import SubmittedSet, door_at
 from hanse.features.statefulsets.telling import Situation, told
-from hanse.model.fleet import broker_of, is_alive_for_us
+from hanse.model.fleet import broker_cluster, is_local_or_alive
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
@@ -17,7 +17,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, object_ref
 from hanse.model.plan import Desired, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -59,12 +59,12 @@ class _Decision(Struct, frozen=True):
 
 def plan_shares(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """The shares of one set beside it, which every cluster waits for."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     as_it_stands = Plan(
-        kept=(ClusterObjectRef(broker, ref_of(record)),) if record is not None else ()
+        kept=(ClusterObjectRef(broker, object_ref(record)),) if record is not None else ()
     )
     view = _view(key, snapshot, broker, home, record)
     if view is None:
@@ -81,7 +81,7 @@ def plan_shares(key: Key, snapshot: Snapshot, home: str) -> Plan:
 
 def plan_status(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """The status of one set, and what its headless Service is told: neither in any hurry."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
@@ -152,7 +152,9 @@ def _heard(
     """The reports that count: of clusters that are in the fleet and alive."""
     joined = {member.cluster for member in everyone}
     return {
-        c: p for c, p in parts.items() if c in joined and is_alive_for_us(c, snapshot, broker, home)
+        c: p
+        for c, p in parts.items()
+        if c in joined and is_local_or_alive(c, snapshot, broker, home)
     }
 
 
@@ -258,5 +260,5 @@ def _noted(
         marks[REPLICAS] = ", ".join(names) or None
     elif REPLICAS not in service.metadata.annotations and BALANCERS not in door.marks:
         return ()  # nobody ever asked for any
-    place = ClusterObjectRef(broker, ref_of(service))
+    place = ClusterObjectRef(broker, object_ref(service))
     return (Patch(place, {"metadata": {"annotations": marks}}, rank=rank),)

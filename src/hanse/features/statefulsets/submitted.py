@@ -24,7 +24,7 @@ from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetSharesSpec
 from hanse.model.labels import OWNER
-from hanse.model.objects import ClusterId, Ref, ref_of
+from hanse.model.objects import ClusterId, ObjectRef, object_ref
 from hanse.model.snapshot import Snapshot
 
 CHOICES = {
@@ -60,8 +60,8 @@ class SubmittedSet(Struct, frozen=True):
         return self.object.metadata.namespace
 
     @property
-    def ref(self) -> Ref:
-        return ref_of(self.object)
+    def ref(self) -> ObjectRef:
+        return object_ref(self.object)
 
     @property
     def terminating(self) -> bool:

@@ -7,11 +7,11 @@ import msgspec
 from hanse.features.statefulsets.fleet import members
 from hanse.features.statefulsets.names import PREFERENCES, why_bad_name
 from hanse.features.statefulsets.submitted import SubmittedSet, placed_door
-from hanse.model.fleet import broker_of
+from hanse.model.fleet import broker_cluster
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Asks, Deny, Review, Verdict
+from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 
 MUTABLE = (
     "replicas",
@@ -34,8 +34,10 @@ class FederatedStatefulSetWebhook:
     """Refuses a FederatedStatefulSet that no cluster could run, in the API's own words."""
 
     name = "federatedstatefulsets"
-    asks: tuple[Asks, ...] = (
-        Asks(("hanse.dev",), ("federatedstatefulsets",), ("CREATE", "UPDATE"), required=False),
+    asks: tuple[WebhookRule, ...] = (
+        WebhookRule(
+            ("hanse.dev",), ("federatedstatefulsets",), ("CREATE", "UPDATE"), required=False
+        ),
     )
 
     def __init__(self, home: str) -> None:
@@ -69,7 +71,7 @@ def _immutable(submitted: Wire) -> Wire:
 
 
 def _joined(snapshot: Snapshot, home: str) -> tuple[ClusterId, ...]:
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     return tuple(m.cluster for m in members(snapshot, broker, home)) if broker is not None else ()
 
 

@@ -10,7 +10,7 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.dns.names import BadName, below, wire_name
 from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, KindServed, Liveness, Phase, Role
+from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Phase, Role
 from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -84,7 +84,7 @@ class StatefulSetZone:
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
-            return set(self.keys(snapshot)) if isinstance(change.fact, Liveness) else ()
+            return set(self.keys(snapshot)) if isinstance(change.fact, LeaseLiveness) else ()
         match change.object:
             case StatefulSetShares() if change.where != snapshot.local:
                 return {
@@ -128,7 +128,7 @@ class StatefulSetZone:
         """Clusters that are dead, or have left and are not heard of any more."""
         dead = {
             pulse.lease
-            for pulse in snapshot.facts(Liveness)
+            for pulse in snapshot.facts(LeaseLiveness)
             if not pulse.alive and pulse.namespace == self._home and pulse.lease != snapshot.local
         }
         for broker in brokers:

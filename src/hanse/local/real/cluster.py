@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
 
-from hanse.kube.access import Access, Fixed
+from hanse.kube.access import ClientConfig, StaticCredentials
 from hanse.kube.errors import Unreachable
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Request, Transport
@@ -46,7 +46,7 @@ class RealCluster:
         say: Callable[[str], None],
     ) -> None:
         self.config = config
-        self.access: Access = prepare(config)
+        self.access: ClientConfig = prepare(config)
         """How the cluster's administrator reaches it."""
         self.servers = {
             command.program: Server(command, keeper, on_death)
@@ -66,7 +66,7 @@ class RealCluster:
 
     def connect(self) -> Transport:
         """A transport for the administrator; the caller closes it."""
-        return HttpTransport(Fixed(self.access))
+        return HttpTransport(StaticCredentials(self.access))
 
     async def start(self) -> None:
         """Start every server that does not run, and wait until pods could run."""

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
 
-from hanse.kube.access import Access, Endpoint, Identity
-from hanse.kube.authority import Authority, Issued
+from hanse.kube.access import ClientConfig, Endpoint, Identity
+from hanse.kube.authority import CertificateAuthority, KeyPair
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
 from hanse.local.ranges import AddressRanges
 from hanse.local.real.kwok import kwok_configuration
@@ -178,7 +178,7 @@ def _kwok(config: ClusterConfig) -> _Part:
     )
 
 
-def prepare(config: ClusterConfig) -> Access:
+def prepare(config: ClusterConfig) -> ClientConfig:
     """Write a cluster's files, and give back how its administrator reaches it.
 
     The authority and the key of service-account tokens are kept from an earlier run, so that
@@ -196,7 +196,7 @@ def prepare(config: ClusterConfig) -> Access:
     return _access(config, authority, "admin", "system:masters")
 
 
-def _write_configurations(config: ClusterConfig, authority: Authority) -> None:
+def _write_configurations(config: ClusterConfig, authority: CertificateAuthority) -> None:
     users = {
         "controller-manager": ("system:kube-controller-manager",),
         "scheduler": ("system:kube-scheduler",),
@@ -211,24 +211,26 @@ def _write_configurations(config: ClusterConfig, authority: Authority) -> None:
     (config.directory / "kwok.yaml").write_text(kwok_configuration())
 
 
-def _access(config: ClusterConfig, authority: Authority, user: str, *groups: str) -> Access:
+def _access(
+    config: ClusterConfig, authority: CertificateAuthority, user: str, *groups: str
+) -> ClientConfig:
     issued = authority.client(user, groups)
-    return Access(
+    return ClientConfig(
         Endpoint(config.server, ca=authority.certificate),
         Identity(certificate=issued.certificate, key=issued.key),
     )
 
 
-def _authority(keys: Path, name: str) -> Authority:
+def _authority(keys: Path, name: str) -> CertificateAuthority:
     certificate, key = keys / "ca.crt", keys / "ca.key"
     if certificate.is_file() and key.is_file():
-        return Authority.load(Issued(certificate.read_bytes(), key.read_bytes()))
-    authority = Authority.create(f"{name} of hanse")
+        return CertificateAuthority.load(KeyPair(certificate.read_bytes(), key.read_bytes()))
+    authority = CertificateAuthority.create(f"{name} of hanse")
     _keep(keys, "ca", authority.kept)
     return authority
 
 
-def _keep(keys: Path, name: str, issued: Issued) -> None:
+def _keep(keys: Path, name: str, issued: KeyPair) -> None:
     write_private_file(keys / f"{name}.key", issued.key)
     (keys / f"{name}.crt").write_bytes(issued.certificate)
 

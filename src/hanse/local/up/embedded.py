@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from hanse.kube.access import Access, Credentials, Endpoint, Identity
-from hanse.kube.authority import LOOPBACK, Authority, server_context
+from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity
+from hanse.kube.authority import LOOPBACK, CertificateAuthority, server_context
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response, Transport
@@ -66,7 +66,7 @@ class EmbeddedCluster:
         self.member = member
         self._folder = folder
         self._group = group
-        self._authority = Authority.create(f"{member.name}.hanse.local")
+        self._authority = CertificateAuthority.create(f"{member.name}.hanse.local")
         self._token = secrets.token_urlsafe(32)
         self._socket: socket.socket | None = _listener(0)
         self._port: int = self._socket.getsockname()[1]
@@ -92,7 +92,7 @@ class EmbeddedCluster:
     @property
     def context(self) -> Context:
         endpoint = Endpoint(self.url, ca=self._authority.certificate)
-        return Context(self.member.name, Access(endpoint, Identity(token=self._token)))
+        return Context(self.member.name, ClientConfig(endpoint, Identity(token=self._token)))
 
     @property
     def running(self) -> bool:

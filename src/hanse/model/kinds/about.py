@@ -20,6 +20,6 @@ class ClusterProperty(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind(
         "about.k8s.io", "v1beta1", "ClusterProperty", "clusterproperties", namespaced=False
     )
-    served_as: ClassVar[tuple[str, ...]] = ("v1alpha1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1alpha1",)
 
     spec: ClusterPropertySpec = ClusterPropertySpec()

@@ -35,7 +35,7 @@ class AkoHostRule(Object, frozen=True, kw_only=True):
     """Maps a host name of one cluster to a global one."""
 
     kind: ClassVar[Kind] = Kind("ako.vmware.com", "v1beta1", "HostRule", "hostrules")
-    served_as: ClassVar[tuple[str, ...]] = ("v1alpha1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1alpha1",)
 
     spec: AkoHostRuleSpec = AkoHostRuleSpec()
     status: AkoHostRuleStatus = AkoHostRuleStatus()

@@ -55,7 +55,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
     status: CustomResourceDefinitionStatus = CustomResourceDefinitionStatus()
 
     @property
-    def kinds_served(self) -> frozenset[Kind]:
+    def served_kinds(self) -> frozenset[Kind]:
         """The kind in each version that is to be served."""
         names, namespaced = self.spec.names, self.spec.scope == "Namespaced"
         return frozenset(

@@ -47,7 +47,7 @@ class AviGslbService(Object, frozen=True, kw_only=True):
     """A GslbService of the controller; what it says of its owner is kept in a description."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "GslbService", "gslbservice", namespaced=False)
-    status_apart: ClassVar[bool] = False
+    has_status_subresource: ClassVar[bool] = False
 
     spec: AviServiceSpec = AviServiceSpec()
 
@@ -68,6 +68,6 @@ class AviHealthMonitor(Object, frozen=True, kw_only=True):
     """A federated health monitor of the controller."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "HealthMonitor", "healthmonitor", namespaced=False)
-    status_apart: ClassVar[bool] = False
+    has_status_subresource: ClassVar[bool] = False
 
     spec: AviMonitorSpec = AviMonitorSpec()

@@ -40,7 +40,7 @@ class Gateway(Object, frozen=True, kw_only=True):
     """A way in that routes are attached to. We read it and never write it."""
 
     kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "Gateway", "gateways")
-    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1beta1",)
 
     spec: GatewaySpec = GatewaySpec()
     status: GatewayStatus = GatewayStatus()
@@ -110,7 +110,7 @@ class HTTPRoute(Object, frozen=True, kw_only=True):
     """Hosts that a gateway serves. We read it and never write it."""
 
     kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "HTTPRoute", "httproutes")
-    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1beta1",)
 
     spec: HTTPRouteSpec = HTTPRouteSpec()
     status: HTTPRouteStatus = HTTPRouteStatus()

@@ -203,7 +203,7 @@ class GeoFallback(Value, frozen=True, kw_only=True):
 class PoolAlgorithm(Value, frozen=True, kw_only=True):
     """How a member is chosen for a client."""
 
-    must_hold: ClassVar[tuple[Rule, ...]] = (
+    validation_rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.lbAlgorithm != 'GSLB_ALGORITHM_CONSISTENT_HASH' || has(self.hashMask)",
             "hashMask is needed for a consistent hash",
@@ -221,7 +221,7 @@ class PoolAlgorithm(Value, frozen=True, kw_only=True):
 class DownResponse(Value, frozen=True, kw_only=True):
     """What DNS answers while every member is down."""
 
-    must_hold: ClassVar[tuple[Rule, ...]] = (
+    validation_rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.type != 'GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP' || has(self.fallbackIP)",
             "fallbackIP is needed for this type",
@@ -238,7 +238,7 @@ class DownResponse(Value, frozen=True, kw_only=True):
 class GlobalDeploymentPolicySpec(Value, frozen=True, kw_only=True):
     """Which applications get global services, and how their traffic is divided."""
 
-    must_hold: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
+    validation_rules: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
 
     match_rules: Annotated[MatchRules, Schema("Which applications; no selector: none.")] = (
         MatchRules()
@@ -319,7 +319,7 @@ class SitePersistence(Value, frozen=True, kw_only=True):
 class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):
     """What is different for one host name."""
 
-    must_hold: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
+    validation_rules: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
 
     fqdn: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, min_length=1, max_length=253)]
     ttl: Annotated[Seconds, Schema("How long an answer may be kept, in seconds.")] = None

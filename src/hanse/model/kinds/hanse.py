@@ -92,7 +92,7 @@ class ClusterSet(Object, frozen=True, kw_only=True):
 class ClusterPreference(Value, frozen=True, kw_only=True):
     """How many replicas one cluster should get."""
 
-    must_hold: ClassVar[tuple[Rule, ...]] = (
+    validation_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("!has(self.max) || self.min <= self.max", "must not be greater than max", ".min"),
     )
 

@@ -33,7 +33,7 @@ class ServiceExport(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind(
         "multicluster.x-k8s.io", "v1beta1", "ServiceExport", "serviceexports"
     )
-    served_as: ClassVar[tuple[str, ...]] = ("v1alpha1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1alpha1",)
     crd: ClassVar[Crd] = Crd(
         short_names=("svcex", "svcexport"),
         categories=("hanse", "multicluster"),
@@ -111,7 +111,7 @@ class ServiceImport(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind(
         "multicluster.x-k8s.io", "v1beta1", "ServiceImport", "serviceimports"
     )
-    served_as: ClassVar[tuple[str, ...]] = ("v1alpha1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1alpha1",)
     crd: ClassVar[Crd] = Crd(
         short_names=("svcim", "svcimport"),
         categories=("hanse", "multicluster"),

@@ -156,7 +156,7 @@ class ServiceCIDR(Object, frozen=True, kw_only=True):
     """A range that the API server takes ClusterIPs from."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "ServiceCIDR", "servicecidrs", namespaced=False)
-    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1beta1",)
 
     spec: ServiceCIDRSpec = ServiceCIDRSpec()
     status: ServiceCIDRStatus = ServiceCIDRStatus()
@@ -181,6 +181,6 @@ class IPAddress(Object, frozen=True, kw_only=True):
     """A ClusterIP in use; the object is named by the address."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "IPAddress", "ipaddresses", namespaced=False)
-    served_as: ClassVar[tuple[str, ...]] = ("v1beta1",)
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1beta1",)
 
     spec: IPAddressSpec = IPAddressSpec()

@@ -66,7 +66,7 @@ class Subnet(Value, frozen=True, kw_only=True):
 class NetworkSpec(Value, frozen=True, kw_only=True):
     """What kind of network it is, and whose."""
 
-    must_hold: ClassVar[tuple[Rule, ...]] = (
+    validation_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.type != 'vpc' || has(self.vpcID)", "vpcID is needed for type vpc", ".vpcID"),
     )
 

@@ -11,7 +11,7 @@ SCHEMA = 1
 """Raised when older agents would misread shares or parts; newer ones than ours are left alone."""
 
 
-def told_newer(schema: int) -> str:
+def newer_schema_message(schema: int) -> str:
     """What is said of shares or a part of a later form than ours."""
     return f"made by a newer Hanse (form {schema}, this one reads {SCHEMA}); update this one"
 
@@ -83,7 +83,7 @@ class StatefulSetShares(Object, frozen=True, kw_only=True):
         ),
         status=False,
     )
-    status_apart: ClassVar[bool] = False
+    has_status_subresource: ClassVar[bool] = False
 
     spec: StatefulSetSharesSpec = StatefulSetSharesSpec()
 
@@ -161,6 +161,6 @@ class StatefulSetPart(Object, frozen=True, kw_only=True):
         ),
         status=False,
     )
-    status_apart: ClassVar[bool] = False
+    has_status_subresource: ClassVar[bool] = False
 
     spec: StatefulSetPartSpec

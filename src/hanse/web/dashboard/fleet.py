@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, Role
+from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, Role
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import cluster_of
@@ -131,7 +131,7 @@ def _clusters_of(change: Change) -> tuple[ClusterId, ...]:
             return (cluster,)
         case Leadership(member):
             return (member,)
-        case Liveness(lease=lease):
+        case LeaseLiveness(lease=lease):
             return (lease,)
         case _:
             return ()
@@ -160,7 +160,7 @@ def _says_it_is_dead(cluster: ClusterId, sights: Sights) -> str:
     """Why everybody takes a cluster for dead, if they do: its sign of life on the broker ended."""
     for broker in sights.having(Role.BROKER):
         seen = sights.of(broker)
-        for pulse in seen.facts(Liveness) if seen is not None else ():
+        for pulse in seen.facts(LeaseLiveness) if seen is not None else ():
             if (pulse.where, pulse.lease) == (broker, cluster) and not pulse.alive:
                 return f"its Lease on {broker} has run out"
     return ""

@@ -7,7 +7,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetPart,
     StatefulSetPartSpec,
     StatefulSetShares,
-    told_newer,
+    newer_schema_message,
 )
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown, worst
@@ -55,7 +55,7 @@ def _unread(shares: StatefulSetShares) -> FeatureShown:
         name=shares.name,
         state="bad",
         told="cannot be read",
-        problems=(f"shares: {told_newer(shares.spec.schema)}",),
+        problems=(f"shares: {newer_schema_message(shares.spec.schema)}",),
     )
 
 
@@ -86,7 +86,10 @@ def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> F
         ),
         parts=parts,
         problems=(
-            *(f"{c}: its report: {told_newer(p.schema)}" for c, p in sorted(unread.items())),
+            *(
+                f"{c}: its report: {newer_schema_message(p.schema)}"
+                for c, p in sorted(unread.items())
+            ),
             *(f"{c}: {p.trouble}" for c, p in sorted(told.items()) if p.trouble),
         ),
     )

@@ -7,12 +7,12 @@ from itertools import takewhile
 from typing import Literal
 
 from hanse.model.conditions import Condition
-from hanse.model.facts import ClusterState, Leadership, Liveness, Phase, WriteOutcome
+from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, WriteOutcome
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.naming import cluster_of
-from hanse.model.objects import ClusterId, Kind, Object, Ref, ref_of
+from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.web.dashboard.section import Shown, State
 
@@ -98,7 +98,7 @@ class Timeline:
         known = after if after is not None else before
         if known is None or isinstance(known, _QUIET):
             return
-        about = ref_of(known)
+        about = object_ref(known)
         if isinstance(after, Event):
             yield _event(where, after)
         elif after is None:
@@ -115,14 +115,14 @@ class Timeline:
                 yield where, "changed", "idle", about, text
 
 
-_Told = tuple[ClusterId, What, State, Ref | None, str]
+_Told = tuple[ClusterId, What, State, ObjectRef | None, str]
 
 
 def _event(where: ClusterId, event: Event) -> _Told:
     """An Event as a word about its object."""
     regards = event.involved_object
     kind = Kind("", "", regards.kind, "")
-    about = Ref(kind, regards.name, regards.namespace)
+    about = ObjectRef(kind, regards.name, regards.namespace)
     state: State = "warn" if event.type == "Warning" else "good"
     return where, "event", state, about, f"{event.reason}: {event.message}"
 
@@ -139,8 +139,8 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:
         case Leadership(member, holder, ours=True):
             if not (isinstance(before, Leadership) and before.ours):
                 yield member, "fleet", "good", None, f"led by {cluster_of(holder)}"
-        case Liveness(lease=lease, alive=alive):
-            if isinstance(before, Liveness) and before.alive != alive:
+        case LeaseLiveness(lease=lease, alive=alive):
+            if isinstance(before, LeaseLiveness) and before.alive != alive:
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"
                 yield lease, "fleet", "good" if alive else "bad", None, f"{text} (seen by {agent})"
         case WriteOutcome(place, result, message) if before is None:

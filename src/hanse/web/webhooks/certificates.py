@@ -17,11 +17,14 @@ class Certificates:
         self._clock = clock
 
     async def __call__(self, hosts: str, replaces: str) -> Wire:  # noqa: ARG002 - tells questions apart
-        from hanse.kube.authority import LIFETIME, Authority  # 8 MiB that few agents need
+        from hanse.kube.authority import (  # 8 MiB that few agents need
+            LIFETIME,
+            CertificateAuthority,
+        )
 
         await asyncio.sleep(0)
         now = self._clock.now()
-        authority = Authority.create("hanse webhooks", now)
+        authority = CertificateAuthority.create("hanse webhooks", now)
         issued = authority.server("hanse-webhooks", hosts.split(","), now)
         renew_after = now + timedelta(seconds=LIFETIME.total_seconds() * RENEWED_AT)
         return {

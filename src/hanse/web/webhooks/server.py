@@ -12,7 +12,7 @@ from aiohttp import web
 
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Ask, Deny, Hook, Review
+from hanse.model.verdict import AdmissionHook, Allow, Ask, Deny, Review
 from hanse.web.webhooks.admission import NotAReview, answer, asked
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ AskLive = Callable[[Read | Call], Awaitable[Snapshot]]
 
 
 async def decide(
-    hook: Hook, review: Review, snapshot: Callable[[], Snapshot], ask: AskLive
+    hook: AdmissionHook, review: Review, snapshot: Callable[[], Snapshot], ask: AskLive
 ) -> Allow | Deny:
     """One verdict; what the store does not know is asked for, never taken as absent."""
     verdict = hook.review(review, snapshot())
@@ -45,7 +45,7 @@ async def decide(
 
 @asynccontextmanager
 async def serving(
-    hooks: Sequence[Hook],
+    hooks: Sequence[AdmissionHook],
     snapshot: Callable[[], Snapshot],
     ask: AskLive,
     listener: socket.socket,
@@ -65,7 +65,7 @@ async def serving(
 
 
 async def answered(
-    hook: Hook, body: bytes, snapshot: Callable[[], Snapshot], ask: AskLive
+    hook: AdmissionHook, body: bytes, snapshot: Callable[[], Snapshot], ask: AskLive
 ) -> bytes:
     """The answer to an AdmissionReview, whatever happens; raises `NotAReview`."""
     question = asked(body)
@@ -78,7 +78,7 @@ async def answered(
 
 
 def _answering(
-    hook: Hook, snapshot: Callable[[], Snapshot], ask: AskLive
+    hook: AdmissionHook, snapshot: Callable[[], Snapshot], ask: AskLive
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def respond(request: web.Request) -> web.Response:
         try:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from hanse.model.kinds.core import Secret
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from hanse.model.verdict import Hook
+from hanse.model.verdict import AdmissionHook
 from hanse.web.webhooks.server import AskLive, answered, serving
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class WebhookServer:
 
     def __init__(
         self,
-        hooks: Sequence[Hook],
+        hooks: Sequence[AdmissionHook],
         snapshot: Callable[[], Snapshot],
         ask: AskLive,
         *,
