@@ -62,8 +62,9 @@ def explain_replica(
 
 def _why_unread(record: StatefulSetShares) -> str:
     meta = record.metadata
+    reason = newer_schema_message(record.spec.schema)
     return (
-        f"StatefulSetShares {meta.namespace}/{meta.name}: {newer_schema_message(record.spec.schema)}; name "
+        f"StatefulSetShares {meta.namespace}/{meta.name}: {reason}; name "
         "servers as old as this one go on with what they had told before"
     )
 

@@ -14,7 +14,7 @@ class Served(Struct, frozen=True):
     kinds: frozenset[Kind] = frozenset()
 
     def version_of(self, kind: type[Object]) -> Kind | None:
-        """The kind in the version to use here: its own, else the first of `fallback_versions` there is."""
+        """The kind in its own version if served, else in the first served fallback version."""
         for wanted in _versions(kind):
             if wanted in self.kinds:
                 return wanted

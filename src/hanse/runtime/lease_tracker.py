@@ -18,7 +18,7 @@ TARDY = 1.0
 
 
 class LeaseTracker:
-    """Keeps a `LeaseLiveness` fact for each watched Lease whose party is known to be alive or not."""
+    """Keeps a `LeaseLiveness` fact per watched Lease whose holder is known to be alive or not."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers

@@ -241,7 +241,7 @@ async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
     (gone,) = (await membership.told(leader)).status.abandoned
     assert (gone.cluster_id, gone.objects) == ("bergen", 1)
     assert gone.names == (f"ConfigMap {SHOP}/flag",)
-    events = (await league.person(leader).list(Event)).objects
+    events = (await membership.admin(leader).list(Event)).objects
     assert [e.type for e in events if e.reason == "Abandoned"] == ["Warning"]
 
     await membership.admin(leader).patch(
