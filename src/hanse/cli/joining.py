@@ -18,7 +18,7 @@ from hanse.features.services import manifests
 from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerCredentials
-from hanse.features.statefulsets.policies import annotation_policy, name_policy
+from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.statefulsets.endings import ENDS, forgotten
+from hanse.features.statefulsets.broker_sync import plan_mirror
 from hanse.features.statefulsets.fleet import BY_SET
-from hanse.features.statefulsets.governing import (
+from hanse.features.statefulsets.headless_services import (
     GOVERNED,
     GOVERNED_PLACED,
     placed_behind,
     service_of,
     sets_behind,
 )
-from hanse.features.statefulsets.holding import SERVICES, SETS
 from hanse.features.statefulsets.local import plan_local
-from hanse.features.statefulsets.mirror import plan_mirror
 from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, set_in
+from hanse.features.statefulsets.owned_objects import SERVICES, SETS
 from hanse.features.statefulsets.shares import plan_shares, plan_status
+from hanse.features.statefulsets.tombstones import ENDS, forgotten
 from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
 from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key

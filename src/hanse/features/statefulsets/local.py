@@ -3,22 +3,22 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.balancers import (
+from hanse.features.statefulsets.deletion import deleted_or_lost, let_go, without_shares
+from hanse.features.statefulsets.fleet import broker_left, parts_of, unread_parts, was_read
+from hanse.features.statefulsets.headless_services import is_for_others, keeper_of
+from hanse.features.statefulsets.load_balancers import (
     balancers,
     in_the_way,
     labels_of_pods,
     overwritten,
     stand_ins,
 )
-from hanse.features.statefulsets.endings import keeps_claims
-from hanse.features.statefulsets.fleet import broker_left, parts_of, unread_parts, was_read
-from hanse.features.statefulsets.governing import is_for_others, keeper_of
-from hanse.features.statefulsets.holding import kept, released, standing, was_released
-from hanse.features.statefulsets.losing import deleted_or_lost, let_go, without_shares
 from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
-from hanse.features.statefulsets.reports import report
+from hanse.features.statefulsets.owned_objects import kept, released, standing, was_released
+from hanse.features.statefulsets.part_report import report
 from hanse.features.statefulsets.shares import replicas_of
 from hanse.features.statefulsets.submitted import SubmittedSet, door_at, in_use
+from hanse.features.statefulsets.tombstones import keeps_claims
 from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet

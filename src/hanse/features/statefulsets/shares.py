@@ -5,8 +5,8 @@ from msgspec import Struct
 from hanse.features.statefulsets.fleet import Member, members, parts_of, unread_parts, was_read
 from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
 from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
+from hanse.features.statefulsets.status import Situation, told
 from hanse.features.statefulsets.submitted import SubmittedSet, door_at
-from hanse.features.statefulsets.telling import Situation, told
 from hanse.model.fleet import broker_cluster, is_local_or_alive
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service

@@ -14,7 +14,7 @@ from hanse.features.federation import manifests
 from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
-from hanse.features.statefulsets.policies import annotation_policy, name_policy
+from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube.access import Endpoint
 from hanse.kube.errors import error_of
 from hanse.kube.request import MERGE_PATCH, Request, Response, Transport

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.features.statefulsets.policies import READABLE, annotation_policy, name_policy
+from hanse.features.statefulsets.admission_policies import READABLE, annotation_policy, name_policy
 from hanse.features.statefulsets.preferences import EXAMPLE, preferences_in
 from hanse.features.statefulsets.submitted import CHOICES
 

@@ -8,7 +8,9 @@ runs without one was never known to this broker, and nobody can have deleted it 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.endings import (
+from hanse.features.statefulsets.names import LOST, REVISION, part_name, set_in
+from hanse.features.statefulsets.owned_objects import kept, released, standing
+from hanse.features.statefulsets.tombstones import (
     ended,
     keeps_claims,
     made_with,
@@ -16,8 +18,6 @@ from hanse.features.statefulsets.endings import (
     was_decided,
     why_left_to_people,
 )
-from hanse.features.statefulsets.holding import kept, released, standing
-from hanse.features.statefulsets.names import LOST, REVISION, part_name, set_in
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec

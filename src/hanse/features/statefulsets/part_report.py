@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from hanse.features.statefulsets.balancers import pods_of
-from hanse.features.statefulsets.endings import made_with
+from hanse.features.statefulsets.load_balancers import pods_of
 from hanse.features.statefulsets.names import REVISION, part_name, set_in
 from hanse.features.statefulsets.submitted import SubmittedSet
+from hanse.features.statefulsets.tombstones import made_with
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.governing import is_for_others
+from hanse.features.statefulsets.headless_services import is_for_others
 from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, part_name
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.endings import MOST_ENDS, MOST_MADE, REMEMBERED, made_with
 from hanse.features.statefulsets.names import part_name
+from hanse.features.statefulsets.tombstones import MOST_ENDS, MOST_MADE, REMEMBERED, made_with
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec

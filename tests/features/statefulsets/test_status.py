@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanse.features.statefulsets.telling import news
+from hanse.features.statefulsets.status import news
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.objects import ClusterObjectRef, ObjectRef

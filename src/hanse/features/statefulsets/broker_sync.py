@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.fleet import BY_SET, members
-from hanse.features.statefulsets.governing import placed_behind, service_of
-from hanse.features.statefulsets.holding import SERVICES
+from hanse.features.statefulsets.headless_services import placed_behind, service_of
 from hanse.features.statefulsets.local import copied
 from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
-from hanse.features.statefulsets.reports import TROUBLE
-from hanse.features.statefulsets.telling import news
+from hanse.features.statefulsets.owned_objects import SERVICES
+from hanse.features.statefulsets.part_report import TROUBLE
+from hanse.features.statefulsets.status import news
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import WriteOutcome
 from hanse.model.fleet import broker_cluster
