@@ -12,7 +12,7 @@ from bench.row import Effort, Once, Row, unprepared
 from bench.services_load import prepare
 from bench.sight import Look, Sight, sights
 from bench.writing import WORK, configmap, create, namespace, patch, write_all
-from hanse.features.statefulsets.planner import Wish, distribute
+from hanse.features.statefulsets.planner import ReplicaPreference, distribute
 from hanse.kube.request import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.apps import StatefulSet
@@ -30,7 +30,9 @@ async def _shared_out(effort: Effort) -> Mapping[str, float]:
     """Shares of a new set, of one that grew by a tenth, and of one that shrank by half."""
     replicas = effort.of(REPLICAS, 1_000)
     names = [f"cluster-{number:03}" for number in range(CLUSTERS)]
-    wishes = {c: Wish(weight=1 + n % 7, min=n % 3, max=400) for n, c in enumerate(names)}
+    wishes = {
+        c: ReplicaPreference(weight=1 + n % 7, min=n % 3, max=400) for n, c in enumerate(names)
+    }
     took: dict[str, float] = {}
     shares: dict[str, int] = {}
     for step, wanted in (

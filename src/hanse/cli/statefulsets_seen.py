@@ -10,7 +10,7 @@ from hanse.cli.clusters import ClusterAccess
 from hanse.cli.oops import Trouble
 from hanse.cli.reaching import reached
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.features.statefulsets.names import replica_in
+from hanse.features.statefulsets.names import replica_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
@@ -155,7 +155,7 @@ def _replica(
     options: StatefulSetOptions,
 ) -> ReplicaSeen:
     meta, spec = record.metadata, record.spec
-    name = replica_in(meta.name, cluster, ordinal)
+    name = replica_name(meta.name, cluster, ordinal)
     unread = part is not None and part.newer
     replicas = part.replicas if part is not None and not part.newer else ()
     told = next((r for r in replicas if r.name == name), None)

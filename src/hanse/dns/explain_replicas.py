@@ -5,7 +5,7 @@ from msgspec import Struct
 from hanse.dns.compiler import Compiler
 from hanse.dns.explain import Explanation, LeftOut, records_told
 from hanse.features.services.backends import SILENT
-from hanse.features.statefulsets.fleet import BY_SET
+from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import BY_SERVICE, StatefulSetZone
 from hanse.model.dns.names import is_under, labels_of, wire_name
@@ -103,7 +103,7 @@ def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[LeftOut, .
     for broker in snapshot.clusters(Role.BROKER):
         parts = {
             p.spec.cluster: p.spec
-            for p in snapshot.by(broker, BY_SET, f"{meta.namespace}/{meta.name}")
+            for p in snapshot.by(broker, PARTS_BY_SET, f"{meta.namespace}/{meta.name}")
         }
         for share in record.spec.shares:
             part = parts.get(share.name)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.features.statefulsets.admission_policies import READABLE, annotation_policy, name_policy
-from hanse.features.statefulsets.preferences import EXAMPLE, preferences_in
-from hanse.features.statefulsets.submitted import CHOICES
+from hanse.features.statefulsets.preferences import EXAMPLE, parse_preferences
+from hanse.features.statefulsets.submitted import ANNOTATION_CHOICES
 
 HOME = "harbour"
 
@@ -20,7 +20,7 @@ def test_every_annotation_with_choices_is_refused_with_any_other_value() -> None
     refused = policy["spec"]["validations"]
 
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
-    for mark, choices in CHOICES.items():
+    for mark, choices in ANNOTATION_CHOICES.items():
         (rule,) = [r for r in refused if r["expression"].endswith(f"in {list(choices)!r}")]
         assert f"annotation {mark}: " in rule["messageExpression"]
 
@@ -68,14 +68,14 @@ def test_what_agents_can_read_is_let_in(wishes: dict[str, Any], indent: int | No
 @given(ANY | READ)
 def test_what_agents_cannot_read_is_refused(wishes: Any) -> None:
     text = msgspec.json.encode(wishes).decode()
-    readable = not any("write it as" in fault for fault in preferences_in(text).faults)
+    readable = not any("write it as" in fault for fault in parse_preferences(text).faults)
 
     assert bool(re.search(READABLE, text)) == readable
 
 
 @pytest.mark.parametrize("text", ["", "lubeck", '{"clusters": }', "{} {}", '{"clusters": {},}'])
 def test_what_is_no_json_is_refused(text: str) -> None:
-    assert preferences_in(text).faults
+    assert parse_preferences(text).faults
     assert not re.search(READABLE, text)
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.names import part_name, revision_of, why_bad_name
+from hanse.features.statefulsets.names import name_error, part_name, template_revision
 from hanse.kube.lease import format_micro_time
 from hanse.model.facts import Fact, LeaseLiveness, Phase, Role, WriteOutcome
 from hanse.model.keys import Key
@@ -100,7 +100,7 @@ def plan(key: Key, snap: Snapshot) -> Plan:
     return FEATURE.plan(key, snap)
 
 
-def shares_in(snap: Snapshot) -> dict[str, int]:
+def current_shares(snap: Snapshot) -> dict[str, int]:
     """The shares that would be recorded."""
     found = [d.object for d in plan(SHARES, snap).desired]
     (wanted,) = [o for o in found if isinstance(o, StatefulSetShares)]
@@ -120,21 +120,21 @@ def sets_in(snap: Snapshot) -> list[StatefulSet]:
 def test_shares_are_recorded_by_the_first_live_cluster_and_by_others_in_turn() -> None:
     desired = plan(SHARES, seen(door(6))).desired
 
-    assert shares_in(seen(door(6))) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    assert current_shares(seen(door(6))) == {"bergen": 2, "hamburg": 2, HERE: 2}
     assert [(d.shared, d.rank) for d in desired] == [(True, 2)], "lubeck is the third by name"
 
 
 def test_a_cluster_that_was_silent_before_we_looked_gets_nothing_new() -> None:
     members = [lease("bergen"), lease("hamburg", silent=60), lease(HERE)]
 
-    assert shares_in(seen(door(6), members=members)) == {"bergen": 3, HERE: 3}
+    assert current_shares(seen(door(6), members=members)) == {"bergen": 3, HERE: 3}
 
 
 def test_a_cluster_that_died_before_our_eyes_keeps_its_share() -> None:
     dead = LeaseLiveness(BROKER, HOME, "hamburg", "hamburg", alive=False, since=EPOCH)
     snap = seen(door(8), record(bergen=2, hamburg=2, lubeck=2), facts=[dead])
 
-    assert shares_in(snap) == {"bergen": 3, "hamburg": 2, HERE: 3}
+    assert current_shares(snap) == {"bergen": 3, "hamburg": 2, HERE: 3}
     assert conditions(snap)["Ready"][0] == "ClustersAway"
 
 
@@ -158,24 +158,24 @@ def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so
         members=[lease("bergen"), lease(HERE)],
     )
 
-    assert shares_in(snap) == expected
+    assert current_shares(snap) == expected
     assert ("riga left the fleet" in conditions(snap)["Placed"][1]) == ("riga" in expected)
 
 
 def test_a_cluster_that_joins_gets_replicas_by_a_rebalance_once() -> None:
     before = record(bergen=3, lubeck=3)
-    assert shares_in(seen(door(6), before)) == {"bergen": 3, HERE: 3}
+    assert current_shares(seen(door(6), before)) == {"bergen": 3, HERE: 3}
 
     asked = door(6, {"statefulsets.hanse.dev/rebalance": "monday"})
-    assert shares_in(seen(asked, before)) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    assert current_shares(seen(asked, before)) == {"bergen": 2, "hamburg": 2, HERE: 2}
     done = replace(before, spec=replace(before.spec, rebalanced="monday"))
-    assert shares_in(seen(asked, done)) == {"bergen": 3, HERE: 3}
+    assert current_shares(seen(asked, done)) == {"bergen": 3, HERE: 3}
 
 
 def test_lost_shares_are_rebuilt_from_what_clusters_report() -> None:
     snap = seen(door(6), part("bergen", 1), part("hamburg", 1), part(HERE, 4))
 
-    assert shares_in(snap) == {"bergen": 1, "hamburg": 1, HERE: 4}
+    assert current_shares(snap) == {"bergen": 1, "hamburg": 1, HERE: 4}
 
 
 def test_stateful_sets_of_an_api_server_with_nodes_are_its_own_business() -> None:
@@ -200,7 +200,7 @@ def test_a_name_too_long_for_one_cluster_leaves_that_one_out_and_says_so() -> No
     long = "a-cluster-by-the-sea-with-a-long-name-and-more-of-it"
     snap = seen(door(4), members=[lease(HERE), lease(long)])
 
-    assert shares_in(snap) == {HERE: 4}
+    assert current_shares(snap) == {HERE: 4}
     assert "is too long for a-cluster-by-the-sea" in conditions(snap)["Placed"][1]
 
 
@@ -208,12 +208,12 @@ def test_a_name_too_long_for_one_cluster_leaves_that_one_out_and_says_so() -> No
     ("length", "good"), [pytest.param(45, True, id="52"), pytest.param(46, False, id="53")]
 )
 def test_a_name_leaves_room_for_the_revision(length: int, good: bool) -> None:
-    assert (why_bad_name("a" * length, (HERE,)) == "") == good
+    assert (name_error("a" * length, (HERE,)) == "") == good
 
 
 def test_a_name_too_long_for_any_cluster_names_none() -> None:
-    assert why_bad_name("a" * 50, ()) == ""
-    assert why_bad_name("a" * 51, ()).startswith(f"metadata.name: '{'a' * 51}' has 51 characters;")
+    assert name_error("a" * 50, ()) == ""
+    assert name_error("a" * 51, ()).startswith(f"metadata.name: '{'a' * 51}' has 51 characters;")
 
 
 def test_a_cluster_with_a_share_runs_the_set_under_its_own_name() -> None:
@@ -277,7 +277,7 @@ def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> No
     assert (again.spec.share, [n.reason for n in lost.events]) == (2, ["Lost"])
     still = plan(LOCAL, seen(stored(again), here=[standing]))
     assert (still.desired, still.kept) == (lost.desired, lost.kept)
-    assert shares_in(seen(door(3), stored(again))) == {"bergen": 1, HERE: 2}
+    assert current_shares(seen(door(3), stored(again))) == {"bergen": 1, HERE: 2}
 
 
 def test_while_the_garbage_collector_decides_everything_stays() -> None:
@@ -297,7 +297,7 @@ def test_the_next_cluster_waits_for_those_before_it() -> None:
     shares = record(hamburg=1, lubeck=1)
     (own,) = sets_in(seen(old, shares, part(HERE, 1)))
     standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
-    target = revision_of("store", new.spec.template)
+    target = template_revision("store", new.spec.template)
 
     (waiting,) = sets_in(seen(new, shares, part("hamburg", 1), here=[standing]))
     (going,) = sets_in(seen(new, shares, part("hamburg", 1, revision=target), here=[standing]))

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.statefulsets.planner import NO_LIMIT, Distribution, Wish, distribute
+from hanse.features.statefulsets.planner import (
+    NO_LIMIT,
+    Distribution,
+    ReplicaPreference,
+    distribute,
+)
 
 THREE = ("c1", "c2", "c3")
 
@@ -64,20 +69,34 @@ def test_a_cluster_that_joins_later_gets_only_what_is_new() -> None:
 
 
 def test_weights_minima_and_maxima_follow_one_rule() -> None:
-    wishes = {"c1": Wish(weight=3), "c2": Wish(weight=1), "c3": Wish(weight=0, min=1)}
+    wishes = {
+        "c1": ReplicaPreference(weight=3),
+        "c2": ReplicaPreference(weight=1),
+        "c3": ReplicaPreference(weight=0, min=1),
+    }
     assert distribute(9, {}, THREE, wishes).shares == {"c1": 6, "c2": 2, "c3": 1}
 
-    capped = {"c1": Wish(max=2), "c2": Wish(max=2), "c3": Wish(max=2)}
+    capped = {
+        "c1": ReplicaPreference(max=2),
+        "c2": ReplicaPreference(max=2),
+        "c3": ReplicaPreference(max=2),
+    }
     assert distribute(9, {}, THREE, capped).unplaced == 3
 
-    greedy = {"c1": Wish(min=3), "c2": Wish(min=3), "c3": Wish(min=3)}
+    greedy = {
+        "c1": ReplicaPreference(min=3),
+        "c2": ReplicaPreference(min=3),
+        "c3": ReplicaPreference(min=3),
+    }
     found = distribute(5, {}, THREE, greedy)
-    assert (sum(found.shares.values()), found.starved) == (5, THREE)
+    assert (sum(found.shares.values()), found.below_min) == (5, THREE)
 
 
 _names = st.lists(st.sampled_from(clusters(12)), unique=True, min_size=1, max_size=12)
 _wishes = st.builds(
-    lambda weight, low, more: Wish(weight, low, low + more if more is not None else NO_LIMIT),
+    lambda weight, low, more: ReplicaPreference(
+        weight, low, low + more if more is not None else NO_LIMIT
+    ),
     st.integers(0, 9),
     st.integers(0, 6),
     st.none() | st.integers(0, 9),
@@ -87,15 +106,15 @@ _shares = st.dictionaries(st.sampled_from(clusters(12)), st.integers(0, 40), max
 
 
 def test_what_is_over_its_max_is_told_and_shrinks_first() -> None:
-    before, capped = {"a": 2, "b": 4}, {"a": Wish(max=1)}
+    before, capped = {"a": 2, "b": 4}, {"a": ReplicaPreference(max=1)}
 
-    assert distribute(6, before, ["a", "b"], capped) == Distribution(before, crowded=("a",))
+    assert distribute(6, before, ["a", "b"], capped) == Distribution(before, above_max=("a",))
     assert distribute(5, before, ["a", "b"], capped) == Distribution({"a": 1, "b": 4})
 
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)
 def test_the_sum_is_as_wanted_apart_from_what_is_told(
-    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, Wish]
+    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, ReplicaPreference]
 ) -> None:
     found = distribute(wanted, before, sorted(healthy), wishes)
 
@@ -106,7 +125,7 @@ def test_the_sum_is_as_wanted_apart_from_what_is_told(
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)
 def test_growing_only_adds_shrinking_only_removes_and_the_dead_stay(
-    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, Wish]
+    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, ReplicaPreference]
 ) -> None:
     found = distribute(wanted, before, sorted(healthy), wishes).shares
     changes = {c: found.get(c, 0) - before.get(c, 0) for c in before.keys() | found.keys()}
@@ -117,7 +136,7 @@ def test_growing_only_adds_shrinking_only_removes_and_the_dead_stay(
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)
 def test_distributing_again_changes_nothing(
-    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, Wish]
+    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, ReplicaPreference]
 ) -> None:
     first = distribute(wanted, before, sorted(healthy), wishes)
 
@@ -138,7 +157,7 @@ def test_clusters_healthy_since_creation_stay_within_one_of_each_other(
 
 @given(wanted=st.integers(0, 200), healthy=_names, wishes=_wished)
 def test_one_more_replica_adds_one_to_one_cluster(
-    wanted: int, healthy: list[str], wishes: dict[str, Wish]
+    wanted: int, healthy: list[str], wishes: dict[str, ReplicaPreference]
 ) -> None:
     less = distribute(wanted, {}, sorted(healthy), wishes)
     more = distribute(wanted + 1, {}, sorted(healthy), wishes)
@@ -160,14 +179,14 @@ def test_the_order_in_which_clusters_are_told_is_irrelevant(
 
 @given(wanted=st.integers(0, 300), healthy=_names, wishes=_wished)
 def test_minima_and_maxima_are_kept_where_they_can_be(
-    wanted: int, healthy: list[str], wishes: dict[str, Wish]
+    wanted: int, healthy: list[str], wishes: dict[str, ReplicaPreference]
 ) -> None:
     found = distribute(wanted, {}, sorted(healthy), wishes)
-    mine = {c: wishes.get(c, Wish()) for c in healthy}
+    mine = {c: wishes.get(c, ReplicaPreference()) for c in healthy}
 
     assert all(found.shares.get(c, 0) <= wish.max for c, wish in mine.items())
     if wanted >= sum(wish.min for wish in mine.values()):
-        assert found.starved == ()
+        assert found.below_min == ()
 
 
 @given(
@@ -176,7 +195,7 @@ def test_minima_and_maxima_are_kept_where_they_can_be(
 )
 def test_shares_are_within_one_of_what_weights_say(weights: list[int], wanted: int) -> None:
     names = clusters(len(weights))
-    wishes = {c: Wish(weight=w) for c, w in zip(names, weights, strict=True)}
+    wishes = {c: ReplicaPreference(weight=w) for c, w in zip(names, weights, strict=True)}
     found = distribute(wanted, {}, names, wishes).shares
 
     ratios = [(found.get(c, 0) - 0.5) / w for c, w in zip(names, weights, strict=True)]
@@ -191,7 +210,7 @@ def test_shares_are_within_one_of_what_weights_say(weights: list[int], wanted: i
 )
 @settings(max_examples=30, deadline=None)
 def test_many_at_once_come_out_as_one_by_one(
-    wanted: int, before: dict[str, int], wishes: dict[str, Wish]
+    wanted: int, before: dict[str, int], wishes: dict[str, ReplicaPreference]
 ) -> None:
     names = clusters(4)
     step = dict(before)
@@ -207,7 +226,7 @@ def test_many_at_once_come_out_as_one_by_one(
 
 def test_ten_thousand_replicas_over_a_hundred_clusters_take_under_50_ms() -> None:
     names = clusters(100)
-    wishes = {c: Wish(weight=1 + n % 7, min=n % 3) for n, c in enumerate(names)}
+    wishes = {c: ReplicaPreference(weight=1 + n % 7, min=n % 3) for n, c in enumerate(names)}
 
     began = time.process_time()
     grown = distribute(10_000, {}, names, wishes)

@@ -2,29 +2,29 @@
 
 import pytest
 
-from hanse.features.statefulsets.planner import NO_LIMIT, USUAL, Wish
-from hanse.features.statefulsets.preferences import preferences_in, preferences_of
+from hanse.features.statefulsets.planner import DEFAULT_PREFERENCE, NO_LIMIT, ReplicaPreference
+from hanse.features.statefulsets.preferences import parse_preferences, placement_preferences
 from hanse.model.kinds.hanse import ClusterPreference, Placement
 
 
 def test_an_annotation_names_the_clusters_that_get_replicas() -> None:
-    told = preferences_in('{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1}}}')
+    told = parse_preferences('{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1}}}')
 
     assert told.of(("lubeck", "bergen")) == {
-        "lubeck": Wish(weight=2, min=1, max=NO_LIMIT),
-        "bergen": Wish(weight=0),
+        "lubeck": ReplicaPreference(weight=2, min=1, max=NO_LIMIT),
+        "bergen": ReplicaPreference(weight=0),
     }
     assert told.faults == ()
 
 
 def test_a_star_stands_for_all_others() -> None:
-    told = preferences_in('{"clusters": {"lubeck": {"maxReplicas": 1}, "*": {"weight": 3}}}')
+    told = parse_preferences('{"clusters": {"lubeck": {"maxReplicas": 1}, "*": {"weight": 3}}}')
 
-    assert told.of(("bergen",)) == {"bergen": Wish(weight=3)}
+    assert told.of(("bergen",)) == {"bergen": ReplicaPreference(weight=3)}
 
 
 def test_nothing_wished_means_equal_parts() -> None:
-    assert preferences_in("{}").of(("lubeck",)) == {"lubeck": USUAL}
+    assert parse_preferences("{}").of(("lubeck",)) == {"lubeck": DEFAULT_PREFERENCE}
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,18 @@ def test_nothing_wished_means_equal_parts() -> None:
     ],
 )
 def test_a_bad_annotation_is_told_with_what_it_should_be(text: str, words: str) -> None:
-    (fault,) = preferences_in(text).faults
+    (fault,) = parse_preferences(text).faults
 
     assert fault.startswith("annotation federation.kubernetes.io/statefulset-preferences: ")
     assert words in fault
 
 
 def test_a_placement_leaves_clusters_that_it_does_not_name_their_part() -> None:
-    told = preferences_of(
+    told = placement_preferences(
         Placement(clusters=(ClusterPreference(name="lubeck", weight=2, min=1, max=4),))
     )
 
-    assert told.of(("lubeck", "bergen")) == {"lubeck": Wish(2, 1, 4), "bergen": USUAL}
+    assert told.of(("lubeck", "bergen")) == {
+        "lubeck": ReplicaPreference(2, 1, 4),
+        "bergen": DEFAULT_PREFERENCE,
+    }

@@ -6,7 +6,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import part_name
-from hanse.features.statefulsets.tombstones import MOST_ENDS, MOST_MADE, REMEMBERED, made_with
+from hanse.features.statefulsets.tombstones import (
+    MAX_CREATED_UIDS,
+    MAX_TOMBSTONES,
+    TOMBSTONE_RETENTION,
+    add_created_uid,
+)
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
@@ -49,7 +54,7 @@ def test_an_end_is_remembered_for_a_time_and_then_forgotten() -> None:
     assert kept.object.spec == ended(days=29).spec, "nothing is written meanwhile"
     assert young.requeue_after == timedelta(days=1)
 
-    assert plan(LOCAL, seen(ended(days=REMEMBERED.days))) == Plan()
+    assert plan(LOCAL, seen(ended(days=TOMBSTONE_RETENTION.days))) == Plan()
 
 
 def test_a_part_that_never_ran_anything_leaves_nothing_behind() -> None:
@@ -57,15 +62,15 @@ def test_a_part_that_never_ran_anything_leaves_nothing_behind() -> None:
 
 
 def test_of_too_many_ends_the_oldest_are_forgotten() -> None:
-    several = [end_of(f"set-{n}", days=n / 10) for n in range(MOST_ENDS + 2)]
-    oldest = Key("local", f"set-{MOST_ENDS + 1}", SHOP)
+    several = [end_of(f"set-{n}", days=n / 10) for n in range(MAX_TOMBSTONES + 2)]
+    oldest = Key("local", f"set-{MAX_TOMBSTONES + 1}", SHOP)
     youngest = Key("local", "set-0", SHOP)
     snap = seen(*several)
 
     assert plan(oldest, snap) == Plan()
     assert plan(youngest, snap).desired
     woken = FEATURE.keys_for(ObjectChange(BROKER, None, several[0]), snap)
-    assert {oldest, Key("local", f"set-{MOST_ENDS}", SHOP), youngest} == {
+    assert {oldest, Key("local", f"set-{MAX_TOMBSTONES}", SHOP), youngest} == {
         key for key in woken if key.topic == "local"
     }
 
@@ -73,7 +78,7 @@ def test_of_too_many_ends_the_oldest_are_forgotten() -> None:
 def test_others_ends_are_theirs_to_forget() -> None:
     theirs = [
         replace(one, spec=replace(one.spec, cluster="bergen"))
-        for one in (end_of(f"set-{n}", days=1) for n in range(MOST_ENDS + 2))
+        for one in (end_of(f"set-{n}", days=1) for n in range(MAX_TOMBSTONES + 2))
     ]
 
     assert plan(LOCAL, seen(*theirs, ended(days=9))).desired
@@ -84,8 +89,8 @@ def test_a_part_of_a_set_that_lives_names_all_that_it_has_run() -> None:
     (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
 
     assert told.spec.made == ("one", "two")
-    many = tuple(str(n) for n in range(MOST_MADE))
-    assert made_with(running("new"), many) == (*many[1:], "new")
+    many = tuple(str(n) for n in range(MAX_CREATED_UIDS))
+    assert add_created_uid(running("new"), many) == (*many[1:], "new")
 
 
 def test_a_share_that_is_gone_is_remembered_while_the_set_lives() -> None:

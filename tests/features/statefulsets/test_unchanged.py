@@ -16,13 +16,13 @@ from tests.features.statefulsets.test_decisions import (
     LOCAL,
     SHARES,
     conditions,
+    current_shares,
     door,
     part,
     plan,
     record,
     seen,
     sets_in,
-    shares_in,
 )
 from tests.support.builders import cluster, stored
 
@@ -48,7 +48,7 @@ def test_newer_shares_are_neither_written_nor_followed() -> None:
 def test_a_cluster_whose_report_is_newer_gets_its_share_and_counts_as_not_heard() -> None:
     snap = seen(door(8), record(bergen=2, hamburg=2, lubeck=2), newer_part("hamburg", 2))
 
-    assert shares_in(snap) == {"bergen": 3, "hamburg": 3, HERE: 2}, "as its own agent has it"
+    assert current_shares(snap) == {"bergen": 3, "hamburg": 3, HERE: 2}, "as its own agent has it"
     assert conditions(snap)["Ready"][0] == "ClustersAway"
 
 

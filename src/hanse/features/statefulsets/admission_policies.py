@@ -4,9 +4,9 @@ A StatefulSet there is refused in the words by which its status would tell the s
 agent (clusters that are not in the fleet, sums that cannot be met) is told in status alone.
 """
 
-from hanse.features.statefulsets.names import BALANCERS, MOST_OF_A_SET, PREFERENCES
+from hanse.features.statefulsets.names import LB_NEEDED, MAX_SET_NAME, PREFERENCES
 from hanse.features.statefulsets.preferences import EXAMPLE
-from hanse.features.statefulsets.submitted import CHOICES, MOST_BALANCERS, either
+from hanse.features.statefulsets.submitted import ANNOTATION_CHOICES, MAX_BALANCERS, format_choices
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
@@ -44,7 +44,7 @@ def annotation_policy(home: str) -> tuple[Manifest, ...]:
         "matchConditions": [_LIVING],
         "variables": [_MARKS, *_wishes()],
         "validations": [
-            *(_chosen(mark, choices) for mark, choices in CHOICES.items()),
+            *(_chosen(mark, choices) for mark, choices in ANNOTATION_CHOICES.items()),
             *_balanced(),
             *_preferred(),
         ],
@@ -58,7 +58,7 @@ def name_policy(home: str) -> tuple[Manifest, ...]:
     The clusters are known by their Leases, which the API server hands over one by one.
     """
     kind = Lease.kind
-    most = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MOST_OF_A_SET}"
+    most = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
     member = "params.?spec.?holderIdentity.orValue('') == params.metadata.name"
     local = "object.metadata.name + '-' + params.metadata.name"
     spec: Wire = {
@@ -69,9 +69,9 @@ def name_policy(home: str) -> tuple[Manifest, ...]:
                 "messageExpression": (
                     "'metadata.name: in cluster ' + params.metadata.name + \" it becomes '\" + "
                     f'{local} + "\', " + string(({local}).size()) + '
-                    f"' characters; {MOST_OF_A_SET} leave room for the revision in its pods\\' "
+                    f"' characters; {MAX_SET_NAME} leave room for the revision in its pods\\' "
                     "labels, so the name may have ' + "
-                    f"string({MOST_OF_A_SET} - 1 - params.metadata.name.size()) + ' here'"
+                    f"string({MAX_SET_NAME} - 1 - params.metadata.name.size()) + ' here'"
                 ),
                 "reason": "Invalid",
             }
@@ -88,26 +88,26 @@ def _chosen(mark: str, choices: tuple[str, ...]) -> Wire:
     shown = f"({value}.size() > 40 ? {value}.substring(0, 40) : {value})"
     return {
         "expression": f"!('{mark}' in variables.marks) || {value} in {list(choices)!r}",
-        "messageExpression": f'"annotation {mark}: \'" + {shown} + "\' is not {either(choices)}"',
+        "messageExpression": f'"annotation {mark}: \'" + {shown} + "\' is not {format_choices(choices)}"',
         "reason": "Invalid",
     }
 
 
 def _balanced() -> list[Wire]:
-    wanted = f"variables.marks[?'{BALANCERS}'].orValue('') == 'true'"
+    wanted = f"variables.marks[?'{LB_NEEDED}'].orValue('') == 'true'"
     return [
         {
-            "expression": f"!({wanted}) || object.spec.?replicas.orValue(1) <= {MOST_BALANCERS}",
+            "expression": f"!({wanted}) || object.spec.?replicas.orValue(1) <= {MAX_BALANCERS}",
             "messageExpression": (
-                f"'annotation {BALANCERS}: ' + string(object.spec.?replicas.orValue(1)) + "
-                f"' replicas would need as many load balancers; {MOST_BALANCERS} is the most'"
+                f"'annotation {LB_NEEDED}: ' + string(object.spec.?replicas.orValue(1)) + "
+                f"' replicas would need as many load balancers; {MAX_BALANCERS} is the most'"
             ),
             "reason": "Invalid",
         },
         {
             "expression": f"!({wanted}) || object.spec.?serviceName.orValue('') != ''",
             "message": (
-                f"annotation {BALANCERS}: it needs spec.serviceName, whose ports replicas serve"
+                f"annotation {LB_NEEDED}: it needs spec.serviceName, whose ports replicas serve"
             ),
             "reason": "Invalid",
         },

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.fleet import BY_SET, members
-from hanse.features.statefulsets.headless_services import placed_behind, service_of
+from hanse.features.statefulsets.fleet import PARTS_BY_SET, members
+from hanse.features.statefulsets.headless_services import (
+    governing_service,
+    list_governed_federated_sets,
+)
 from hanse.features.statefulsets.local import copied
 from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
-from hanse.features.statefulsets.owned_objects import SERVICES
-from hanse.features.statefulsets.part_report import TROUBLE
+from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
+from hanse.features.statefulsets.part_report import FAILED_RESULTS
 from hanse.features.statefulsets.status import news
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import WriteOutcome
@@ -39,7 +42,7 @@ from hanse.model.snapshot import Snapshot
 _Conditions = tuple[Condition, ...]
 
 
-def plan_mirror(key: Key, snapshot: Snapshot, home: str) -> Plan:
+def plan_broker_sync(key: Key, snapshot: Snapshot, home: str) -> Plan:
     """A host's set on the broker, and what is told of it at home."""
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -51,7 +54,7 @@ def plan_mirror(key: Key, snapshot: Snapshot, home: str) -> Plan:
 def _of_others(key: Key, snapshot: Snapshot, broker: ClusterId) -> Iterator[ClusterObjectRef]:
     """The headless Services of our other sets: they stay whoever passed them on."""
     for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, key.namespace):
-        name = service_of(hosted)
+        name = governing_service(hosted)
         stays = hosted.metadata.deletion_timestamp is None
         if name and stays and hosted.metadata.name != key.name:
             yield ClusterObjectRef(broker, ObjectRef(Service.kind, name, key.namespace))
@@ -104,7 +107,7 @@ def _held_somewhere(
     there: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId, home: str
 ) -> bool:
     """Whether a cluster of the fleet has not let go of its part yet."""
-    parts = snapshot.by(broker, BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
+    parts = snapshot.by(broker, PARTS_BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
     joined = {member.cluster for member in members(snapshot, broker, home)}
     return any(part.spec.cluster in joined and part.spec.ended is None for part in parts)
 
@@ -117,7 +120,7 @@ def _passed_on(
     if snapshot.get(broker, Namespace, meta.namespace) is None:
         space = Namespace(metadata=Meta(name=meta.namespace))
         yield Desired(space, broker, sources=sources, unowned=True)
-    name = service_of(here)
+    name = governing_service(here)
     service = snapshot.get(snapshot.local, Service, name, meta.namespace)
     ours = service is not None and OWNER not in service.metadata.labels
     if service is not None and ours and meta.name == _keeper(name, meta.namespace, snapshot):
@@ -145,7 +148,9 @@ def _passed_on(
 
 def _keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
     """Which of our sets behind a Service passes it on: the first by name."""
-    return min(placed_behind(service, namespace, snapshot, snapshot.local), default="")
+    return min(
+        list_governed_federated_sets(service, namespace, snapshot, snapshot.local), default=""
+    )
 
 
 def _passed_on_by(host: ClusterId, service: Service) -> bool:
@@ -173,7 +178,7 @@ def _shown(
         yield Desired(
             StatefulSetShares(metadata=meta, spec=record.spec), snapshot.local, 0, sources
         )
-    for service in snapshot.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
+    for service in snapshot.by(broker, SERVICES_BY_SET, f"{key.namespace}/{key.name}"):
         marks = service.metadata.annotations
         if CLUSTER in marks and marks[CLUSTER] != snapshot.local:
             labels = {n: v for n, v in users(service.metadata.labels).items() if n != SET}
@@ -191,7 +196,7 @@ def _shown(
 def _trouble(here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
     """Why the broker does not take the set; empty if nothing is known."""
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, object_ref(here)))
-    return outcome.message if outcome is not None and outcome.result in TROUBLE else ""
+    return outcome.message if outcome is not None and outcome.result in FAILED_RESULTS else ""
 
 
 def _told(

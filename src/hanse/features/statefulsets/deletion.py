@@ -8,15 +8,15 @@ runs without one was never known to this broker, and nobody can have deleted it 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import LOST, REVISION, part_name, set_in
+from hanse.features.statefulsets.names import LOST, REVISION, cluster_set_name, part_name
 from hanse.features.statefulsets.owned_objects import kept, released, standing
 from hanse.features.statefulsets.tombstones import (
+    add_created_uid,
+    deletes_claims,
     ended,
-    keeps_claims,
-    made_with,
+    is_covered_by_deletion,
     returned,
-    was_decided,
-    why_left_to_people,
+    returned_with_claims_message,
 )
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -37,24 +37,24 @@ class _Left(Struct, frozen=True):
     home: str
 
 
-def deleted_or_lost(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
+def plan_missing_set(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Nothing here of a set that was deleted; all as it is, and told, of one that was lost."""
     own, told = _running(key, snapshot), _reported(key, snapshot, broker, home)
     if own is None:
         return _going(key, told, snapshot, broker)
     left = _Left(key, own, told, broker, home)
-    if told is None or not was_decided(own, told):
+    if told is None or not is_covered_by_deletion(own, told):
         return _runs_on(left, snapshot, "Lost", _why_lost(left))
     if told.spec.released:
         return released(key, snapshot, broker, home)
     if told.spec.ended is None and LOST not in told.metadata.annotations:
         return _deleted(own, told, snapshot, broker)
-    if keeps_claims(own.spec):
-        return _runs_on(left, snapshot, "Returned", why_left_to_people(own, told))
+    if deletes_claims(own.spec):
+        return _runs_on(left, snapshot, "Returned", returned_with_claims_message(own, told))
     return returned(own, told, snapshot, broker)
 
 
-def without_shares(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
+def plan_without_shares(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """All as it is until there are shares, which are made from what clusters say they run."""
     own, told = _running(key, snapshot), _reported(key, snapshot, broker, home)
     if own is None or (told is not None and told.spec.ended is None):
@@ -63,7 +63,7 @@ def without_shares(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -
     return _with_report(_report(left, snapshot), left, snapshot)
 
 
-def let_go(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
+def plan_release_with_tombstone(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
     """Leave what runs here to the cluster's people; it is remembered that it was let go of."""
     told = _reported(key, snapshot, broker, home)
     if told is None or standing(key, snapshot):
@@ -84,7 +84,7 @@ def _deleted(
     own: StatefulSet, told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
     """Everything goes but the report, which names what went."""
-    made = made_with(own, told.spec.made)
+    made = add_created_uid(own, told.spec.made)
     if made == told.spec.made:
         return Plan(kept=(ClusterObjectRef(broker, object_ref(told)),))
     meta = Meta(name=told.metadata.name, namespace=told.metadata.namespace)
@@ -144,7 +144,9 @@ def _report(
 
 def _running(key: Key, snapshot: Snapshot) -> StatefulSet | None:
     """The StatefulSet here, if it is ours and not about to go."""
-    own = snapshot.get(snapshot.local, StatefulSet, set_in(key.name, snapshot.local), key.namespace)
+    own = snapshot.get(
+        snapshot.local, StatefulSet, cluster_set_name(key.name, snapshot.local), key.namespace
+    )
     if own is None or OWNER not in own.metadata.labels:
         return None
     return own if own.metadata.deletion_timestamp is None else None

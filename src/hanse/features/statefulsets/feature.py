@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.statefulsets.broker_sync import plan_mirror
-from hanse.features.statefulsets.fleet import BY_SET
+from hanse.features.statefulsets.broker_sync import plan_broker_sync
+from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.headless_services import (
-    GOVERNED,
-    GOVERNED_PLACED,
-    placed_behind,
-    service_of,
-    sets_behind,
+    FEDERATED_SETS_BY_SERVICE,
+    SETS_BY_SERVICE,
+    governing_service,
+    list_governed_federated_sets,
+    list_governed_sets,
 )
 from hanse.features.statefulsets.local import plan_local
-from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, set_in
-from hanse.features.statefulsets.owned_objects import SERVICES, SETS
+from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, cluster_set_name
+from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET, STATEFUL_SETS_BY_SET
 from hanse.features.statefulsets.shares import plan_shares, plan_status
-from hanse.features.statefulsets.tombstones import ENDS, forgotten
+from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
 from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
 from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
@@ -40,26 +40,33 @@ class StatefulSets:
     def __init__(self, home: str) -> None:
         self._home = home
         self.watches: tuple[Watch, ...] = (
-            Watch(Role.LOCAL, StatefulSet, indexes=(SETS,), writes=OBJECTS),
-            Watch(Role.LOCAL, Service, indexes=(SERVICES,), writes=OBJECTS | STATUS),
+            Watch(Role.LOCAL, StatefulSet, indexes=(STATEFUL_SETS_BY_SET,), writes=OBJECTS),
+            Watch(Role.LOCAL, Service, indexes=(SERVICES_BY_SET,), writes=OBJECTS | STATUS),
             Watch(Role.LOCAL, Pod, labels=POD_NAME, writes=FIELDS),
             Watch(Role.LOCAL, Namespace, writes=Writes.MISSING),
-            Watch(Role.LOCAL, FederatedStatefulSet, indexes=(GOVERNED_PLACED,), writes=STATUS),
+            Watch(
+                Role.LOCAL,
+                FederatedStatefulSet,
+                indexes=(FEDERATED_SETS_BY_SERVICE,),
+                writes=STATUS,
+            ),
             Watch(Role.LOCAL, StatefulSetShares, writes=OBJECTS),
-            Watch(Role.BROKER, StatefulSet, indexes=(GOVERNED,), writes=STATUS),
+            Watch(Role.BROKER, StatefulSet, indexes=(SETS_BY_SERVICE,), writes=STATUS),
             Watch(
                 Role.BROKER,
                 FederatedStatefulSet,
-                indexes=(GOVERNED_PLACED,),
+                indexes=(FEDERATED_SETS_BY_SERVICE,),
                 writes=OBJECTS | STATUS,
             ),
-            Watch(Role.BROKER, Service, indexes=(SERVICES,), writes=OBJECTS | STATUS | FIELDS),
+            Watch(
+                Role.BROKER, Service, indexes=(SERVICES_BY_SET,), writes=OBJECTS | STATUS | FIELDS
+            ),
             Watch(Role.BROKER, StatefulSetShares, writes=OBJECTS),
             Watch(
                 Role.BROKER,
                 StatefulSetPart,
                 namespace=home,
-                indexes=(BY_SET, ENDS),
+                indexes=(PARTS_BY_SET, TOMBSTONES_BY_CLUSTER),
                 writes=OBJECTS,
             ),
             Watch(Role.BROKER, Lease, namespace=home),
@@ -83,7 +90,7 @@ class StatefulSets:
             case "status":
                 return plan_status(key, snapshot, self._home)
             case "mirror":
-                return plan_mirror(key, snapshot, self._home)
+                return plan_broker_sync(key, snapshot, self._home)
             case _:
                 return plan_local(key, snapshot, self._home)
 
@@ -102,13 +109,13 @@ class StatefulSets:
             case FederatedStatefulSet() | StatefulSetShares():
                 yield Key("mirror", meta.name, meta.namespace)
                 if _came_or_goes(change):
-                    for name in placed_behind(
-                        service_of(obj), meta.namespace, snapshot, snapshot.local
+                    for name in list_governed_federated_sets(
+                        governing_service(obj), meta.namespace, snapshot, snapshot.local
                     ):
                         yield Key("mirror", name, meta.namespace)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
-                for hosted in snapshot.by(snapshot.local, GOVERNED_PLACED, place):
+                for hosted in snapshot.by(snapshot.local, FEDERATED_SETS_BY_SERVICE, place):
                     yield Key("mirror", hosted.metadata.name, meta.namespace)
                 for side in (change.before, change.after):  # another set may have taken it over
                     yield from _of_set(side) if side is not None else ()
@@ -127,13 +134,16 @@ class StatefulSets:
                 yield from _all_of(obj.spec.name, obj.spec.namespace)
                 yield from _hosted(obj.spec.name, obj.spec.namespace, snapshot)
                 if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
-                    yield from forgotten(snapshot, change.where)
+                    yield from keys_of_expired_tombstones(snapshot, change.where)
             case Service() if CLUSTER in meta.annotations:
                 yield from _hosted(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
-                plain = snapshot.by(change.where, GOVERNED, place)
-                for governed in (*plain, *snapshot.by(change.where, GOVERNED_PLACED, place)):
+                plain = snapshot.by(change.where, SETS_BY_SERVICE, place)
+                for governed in (
+                    *plain,
+                    *snapshot.by(change.where, FEDERATED_SETS_BY_SERVICE, place),
+                ):
                     yield from _all_of(governed.metadata.name, governed.metadata.namespace)
             case Lease() if change.before is None or _holder(change.before) != _holder(
                 change.after
@@ -163,7 +173,7 @@ class StatefulSets:
         """The sets that an object of that name in this cluster may belong to."""
         broker = broker_cluster(snapshot)
         for record in snapshot.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
-            own = set_in(record.metadata.name, snapshot.local)
+            own = cluster_set_name(record.metadata.name, snapshot.local)
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
                 yield Key("local", record.metadata.name, namespace)
 
@@ -196,7 +206,7 @@ def _beside(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     obj = change.object
     space = obj.metadata.namespace
     if _came_or_goes(change):
-        for name in sets_behind(service_of(obj), space, snapshot, change.where):
+        for name in list_governed_sets(governing_service(obj), space, snapshot, change.where):
             yield Key("local", name, space)
 
 

@@ -11,7 +11,7 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot
 
-BY_SET = Index(
+PARTS_BY_SET = Index(
     StatefulSetPart, "statefulsets-parts", lambda p: [f"{p.spec.namespace}/{p.spec.name}"]
 )
 
@@ -23,7 +23,7 @@ class Member(Struct, frozen=True):
     healthy: bool
 
 
-def broker_left(snapshot: Snapshot) -> ClusterId | None:
+def departed_broker(snapshot: Snapshot) -> ClusterId | None:
     """The broker that this cluster is taking leave of, or has left for good."""
     leaving = (
         s.cluster for s in snapshot.facts(ClusterState) if s.leaving and Role.BROKER in s.roles
@@ -31,7 +31,7 @@ def broker_left(snapshot: Snapshot) -> ClusterId | None:
     return next(leaving, None) or next((d.cluster for d in snapshot.facts(ClusterDeparted)), None)
 
 
-def was_read(broker: ClusterId, snapshot: Snapshot) -> bool:
+def is_broker_listed(broker: ClusterId, snapshot: Snapshot) -> bool:
     """Whether everything at the broker was read once; from half of it nothing is decided."""
     state = snapshot.fact(ClusterState, broker)
     return state is not None and state.listed
@@ -48,18 +48,20 @@ def members(snapshot: Snapshot, broker: ClusterId, home: str) -> tuple[Member, .
     return tuple(Member(le.metadata.name, _is_healthy(le, snapshot, broker, home)) for le in leases)
 
 
-def parts_of(
+def list_parts(
     key: Key, snapshot: Snapshot, broker: ClusterId
 ) -> dict[ClusterId, StatefulSetPartSpec]:
     """What clusters report of one set that they still have to do with, in a form that we know."""
-    found = snapshot.by(broker, BY_SET, f"{key.namespace}/{key.name}")
+    found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     told = (part.spec for part in found)
     return {part.cluster: part for part in told if not part.newer and part.ended is None}
 
 
-def unread_parts(key: Key, snapshot: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
+def clusters_with_newer_parts(
+    key: Key, snapshot: Snapshot, broker: ClusterId
+) -> frozenset[ClusterId]:
     """The clusters whose reports are of a later form than we know: as if out of sight."""
-    found = snapshot.by(broker, BY_SET, f"{key.namespace}/{key.name}")
+    found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     return frozenset(part.spec.cluster for part in found if part.spec.newer)
 
 

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import (
     CLUSTER,
-    ELSEWHERE,
     POD_NAME,
-    REPLICA,
+    REMOTE_LB_CLASS,
+    REPLICA_LABEL,
     SET,
-    replica_in,
-    set_in,
+    cluster_set_name,
+    replica_name,
 )
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
@@ -25,7 +25,7 @@ OVERWRITTEN = "Overwritten"
 
 
 def balancers(
-    door: SubmittedSet, headless: Service | None, replicas: Sequence[str]
+    submitted: SubmittedSet, headless: Service | None, replicas: Sequence[str]
 ) -> tuple[Service, ...]:
     """One Service for each replica of this cluster; it leads to that pod as soon as it is there."""
     if headless is None:
@@ -34,7 +34,9 @@ def balancers(
     return tuple(
         Service(
             metadata=Meta(
-                name=replica, namespace=door.namespace, labels={SET: door.name, REPLICA: replica}
+                name=replica,
+                namespace=submitted.namespace,
+                labels={SET: submitted.name, REPLICA_LABEL: replica},
             ),
             spec=ServiceSpec(
                 type="LoadBalancer",
@@ -57,7 +59,7 @@ def stand_ins(
         known = given is not None and OWNER in given.metadata.labels
         spec = replace(
             service.spec,
-            load_balancer_class=ELSEWHERE,
+            load_balancer_class=REMOTE_LB_CLASS,
             allocate_load_balancer_node_ports=False,
         )
         there = Service(
@@ -68,32 +70,35 @@ def stand_ins(
         yield Desired(there, broker, sources=frozenset({snapshot.local, broker}))
 
 
-def labels_of_pods(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:
+def pod_label_patches(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:
     """Each replica's pod is labelled with its own name while balancers are wanted, and kept so."""
-    for pod in pods_of(door, snapshot):
-        name = pod.metadata.name if door.balanced else None
-        change = {"metadata": {"labels": {REPLICA: name}}}
+    for pod in list_pods(submitted, snapshot):
+        name = pod.metadata.name if submitted.balanced else None
+        change = {"metadata": {"labels": {REPLICA_LABEL: name}}}
         yield Patch(ClusterObjectRef(snapshot.local, object_ref(pod)), change)
 
 
-def pods_of(door: SubmittedSet, snapshot: Snapshot) -> Iterator[Pod]:
+def list_pods(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Pod]:
     """The pods of a set in this cluster, by their ordinals."""
     own = snapshot.get(
-        snapshot.local, StatefulSet, set_in(door.name, snapshot.local), door.namespace
+        snapshot.local,
+        StatefulSet,
+        cluster_set_name(submitted.name, snapshot.local),
+        submitted.namespace,
     )
     if own is None:
         return
     most = max(own.spec.replicas, own.status.replicas)
-    for ordinal in range(door.first_ordinal, door.first_ordinal + min(most, 10_000)):
-        name = replica_in(door.name, snapshot.local, ordinal)
-        pod = snapshot.get(snapshot.local, Pod, name, door.namespace)
+    for ordinal in range(submitted.first_ordinal, submitted.first_ordinal + min(most, 10_000)):
+        name = replica_name(submitted.name, snapshot.local, ordinal)
+        pod = snapshot.get(snapshot.local, Pod, name, submitted.namespace)
         if pod is not None and any(
             o.uid == own.metadata.uid for o in pod.metadata.owner_references
         ):
             yield pod
 
 
-def overwritten(several: Sequence[Service], snapshot: Snapshot) -> Iterator[EventRequest]:
+def overwrite_events(several: Sequence[Service], snapshot: Snapshot) -> Iterator[EventRequest]:
     """What is said of Services that had a replica's name and were somebody else's."""
     for service in several:
         if _foreign(service, snapshot) is not None:
@@ -102,7 +107,9 @@ def overwritten(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Even
             yield EventRequest(place, OVERWRITTEN, text, "Warning")
 
 
-def in_the_way(several: Sequence[Service], snapshot: Snapshot) -> Iterator[Removal]:
+def conflicting_service_removals(
+    several: Sequence[Service], snapshot: Snapshot
+) -> Iterator[Removal]:
     """Somebody else's Services that cannot become a load balancer, since they have no address."""
     for service in several:
         foreign = _foreign(service, snapshot)

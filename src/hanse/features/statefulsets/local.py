@@ -3,22 +3,35 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.deletion import deleted_or_lost, let_go, without_shares
-from hanse.features.statefulsets.fleet import broker_left, parts_of, unread_parts, was_read
-from hanse.features.statefulsets.headless_services import is_for_others, keeper_of
+from hanse.features.statefulsets.deletion import (
+    plan_missing_set,
+    plan_release_with_tombstone,
+    plan_without_shares,
+)
+from hanse.features.statefulsets.fleet import (
+    clusters_with_newer_parts,
+    departed_broker,
+    is_broker_listed,
+    list_parts,
+)
+from hanse.features.statefulsets.headless_services import is_kept_for_another_set, service_keeper
 from hanse.features.statefulsets.load_balancers import (
     balancers,
-    in_the_way,
-    labels_of_pods,
-    overwritten,
+    conflicting_service_removals,
+    overwrite_events,
+    pod_label_patches,
     stand_ins,
 )
-from hanse.features.statefulsets.names import REVISION, SET, part_name, set_in, users
-from hanse.features.statefulsets.owned_objects import kept, released, standing, was_released
+from hanse.features.statefulsets.names import REVISION, SET, cluster_set_name, part_name, users
+from hanse.features.statefulsets.owned_objects import is_released_by, kept, released, standing
 from hanse.features.statefulsets.part_report import report
-from hanse.features.statefulsets.shares import replicas_of
-from hanse.features.statefulsets.submitted import SubmittedSet, door_at, in_use
-from hanse.features.statefulsets.tombstones import keeps_claims
+from hanse.features.statefulsets.shares import list_replica_names
+from hanse.features.statefulsets.submitted import (
+    SubmittedSet,
+    find_submitted_set,
+    with_last_applied,
+)
+from hanse.features.statefulsets.tombstones import deletes_claims
 from hanse.model.fleet import broker_cluster
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -34,7 +47,7 @@ class _Case(Struct, frozen=True):
     """One set that this cluster has to do with."""
 
     key: Key
-    door: SubmittedSet
+    submitted: SubmittedSet
     record: StatefulSetShares
     broker: ClusterId
     service: Service | None
@@ -47,7 +60,9 @@ def plan_local(key: Key, snapshot: Snapshot, home: str) -> Plan:
     plan, broker = _plan(key, snapshot, home), broker_cluster(snapshot)
     if broker is None:
         return plan
-    theirs = [o for o in standing(key, snapshot) if is_for_others(o, key, snapshot, broker)]
+    theirs = [
+        o for o in standing(key, snapshot) if is_kept_for_another_set(o, key, snapshot, broker)
+    ]
     left = tuple(
         ClusterObjectRef(snapshot.local, object_ref(o)) for o in theirs
     )  # until they have taken it over
@@ -57,52 +72,62 @@ def plan_local(key: Key, snapshot: Snapshot, home: str) -> Plan:
 def _plan(key: Key, snapshot: Snapshot, home: str) -> Plan:
     broker = broker_cluster(snapshot)
     if broker is None:
-        left = broker_left(snapshot)
+        left = departed_broker(snapshot)
         return released(key, snapshot, left, home) if left is not None else Plan()
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
-    newer = snapshot.local in unread_parts(key, snapshot, broker) or (record and record.spec.newer)
-    if newer or not was_read(broker, snapshot):
+    newer = snapshot.local in clusters_with_newer_parts(key, snapshot, broker) or (
+        record and record.spec.newer
+    )
+    if newer or not is_broker_listed(broker, snapshot):
         return kept(key, snapshot, broker, home)
-    door = door_at(key, snapshot, broker)
-    if door is None or door.terminating:
+    submitted = find_submitted_set(key, snapshot, broker)
+    if submitted is None or submitted.terminating:
         if record is None:
-            return deleted_or_lost(key, snapshot, broker, home)
+            return plan_missing_set(key, snapshot, broker, home)
         orphaned = not record.metadata.owner_references
         return (
-            let_go(key, snapshot, broker, home) if orphaned else kept(key, snapshot, broker, home)
+            plan_release_with_tombstone(key, snapshot, broker, home)
+            if orphaned
+            else kept(key, snapshot, broker, home)
         )
-    if door.orphaned:
-        return let_go(key, snapshot, broker, home)
-    if door.faults and record is not None:
+    if submitted.orphaned:
+        return plan_release_with_tombstone(key, snapshot, broker, home)
+    if submitted.faults and record is not None:
         own = snapshot.get(
-            snapshot.local, StatefulSet, set_in(key.name, snapshot.local), key.namespace
+            snapshot.local, StatefulSet, cluster_set_name(key.name, snapshot.local), key.namespace
         )
-        door = in_use(door, record.spec, own)
+        submitted = with_last_applied(submitted, record.spec, own)
     if record is None:
-        return without_shares(key, snapshot, broker, home)
-    if door is None:
+        return plan_without_shares(key, snapshot, broker, home)
+    if submitted is None:
         return kept(key, snapshot, broker, home)
-    service = snapshot.get(broker, Service, door.spec.service_name, door.namespace)
-    case = _Case(key, door, record, broker, service, parts_of(key, snapshot, broker))
+    service = snapshot.get(broker, Service, submitted.spec.service_name, submitted.namespace)
+    case = _Case(key, submitted, record, broker, service, list_parts(key, snapshot, broker))
     return _held(case, snapshot, home)
 
 
 def _held(case: _Case, snapshot: Snapshot, home: str) -> Plan:
-    door, share = case.door, case.record.spec.of(snapshot.local)
+    submitted, share = case.submitted, case.record.spec.of(snapshot.local)
     here = _of_set(case, share, snapshot)
-    replicas = replicas_of(door.name, case.record.spec, snapshot.local) if door.balanced else []
-    several = balancers(door, case.service, replicas)
+    replicas = (
+        list_replica_names(submitted.name, case.record.spec, snapshot.local)
+        if submitted.balanced
+        else []
+    )
+    several = balancers(submitted, case.service, replicas)
     sources = frozenset({case.broker})
     here += [Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in several]
     there = list(stand_ins(several, snapshot, case.broker))
-    part = report(door, share, [*here, *there], snapshot, home, _made_before(case, snapshot, home))
+    part = report(
+        submitted, share, [*here, *there], snapshot, home, _made_before(case, snapshot, home)
+    )
     if share or part.spec.replicas or part.spec.trouble or part.spec.made:
         there.append(Desired(part, case.broker, sources=frozenset({snapshot.local})))
     return Plan(
         (*here, *there),
-        removals=tuple(in_the_way(several, snapshot)),
-        patches=tuple(labels_of_pods(door, snapshot)),
-        events=tuple(overwritten(several, snapshot)),
+        removals=tuple(conflicting_service_removals(several, snapshot)),
+        patches=tuple(pod_label_patches(submitted, snapshot)),
+        events=tuple(overwrite_events(several, snapshot)),
     )
 
 
@@ -126,7 +151,7 @@ def _of_set(case: _Case, share: int, snapshot: Snapshot) -> list[Desired]:
         if obj is not None:
             meta = obj.metadata
             found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
-            again = was_released(found, key) or _was_anothers(found, key)
+            again = is_released_by(found, key) or _was_anothers(found, key)
             desired.append(
                 Desired(obj, snapshot.local, step=step, sources=sources, takes_over=again)
             )
@@ -144,13 +169,16 @@ def _headless(case: _Case, snapshot: Snapshot) -> Service | None:
     service, key = case.service, case.key
     if service is None:
         return None
-    if keeper_of(service.metadata.name, key.namespace, snapshot, case.broker) not in ("", key.name):
+    if service_keeper(service.metadata.name, key.namespace, snapshot, case.broker) not in (
+        "",
+        key.name,
+    ):
         return None
     meta, spec = service.metadata, service.spec
     standing = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
     if standing is not None and OWNER not in standing.metadata.labels:
         same = standing.headless and standing.spec.selector == spec.selector
-        if same and not was_released(standing, case.key):
+        if same and not is_released_by(standing, case.key):
             return None
     labels = {**users(meta.labels), SET: case.key.name}
     return Service(
@@ -180,36 +208,36 @@ def copied(spec: ServiceSpec) -> ServiceSpec:
 
 
 def _stateful_set(case: _Case, share: int, snapshot: Snapshot) -> StatefulSet | None:
-    door, name = case.door, set_in(case.key.name, snapshot.local)
+    submitted, name = case.submitted, cluster_set_name(case.key.name, snapshot.local)
     found = snapshot.get(snapshot.local, StatefulSet, name, case.key.namespace)
     standing = found if found is not None and OWNER in found.metadata.labels else None
     if standing is None and snapshot.local not in case.parts:
         return None  # our report comes first: it shows later that the set was known
-    if not share and not (standing is not None and keeps_claims(door.spec)):
+    if not share and not (standing is not None and deletes_claims(submitted.spec)):
         return None
-    template, revision = door.spec.template, door.revision
-    if standing is not None and (door.faults or not _may_update(case, snapshot.local)):
+    template, revision = submitted.spec.template, submitted.revision
+    if standing is not None and (submitted.faults or not _may_update(case, snapshot.local)):
         template = standing.spec.template
         revision = standing.metadata.annotations.get(REVISION, "")
     return StatefulSet(
         metadata=Meta(
             name=name,
             namespace=case.key.namespace,
-            labels={**door.labels, SET: case.key.name},
-            annotations={**door.annotations, REVISION: revision},
+            labels={**submitted.labels, SET: case.key.name},
+            annotations={**submitted.annotations, REVISION: revision},
         ),
-        spec=replace(door.spec, replicas=share, template=template),
+        spec=replace(submitted.spec, replicas=share, template=template),
     )
 
 
 def _may_update(case: _Case, here: ClusterId) -> bool:
     """Whether the newest template may come here: at once, or after every cluster before us."""
-    if not case.door.stepwise:
+    if not case.submitted.updates_cluster_by_cluster:
         return True
     for share in case.record.spec.shares:
         if share.name == here:
             return True
         part = case.parts.get(share.name)
-        if part is None or part.revision != case.door.revision or part.share != share.replicas:
+        if part is None or part.revision != case.submitted.revision or part.share != share.replicas:
             return False
     return True

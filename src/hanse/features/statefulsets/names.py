@@ -7,82 +7,82 @@ import msgspec
 
 from hanse.model.objects import ClusterId, Wire
 
-US = "statefulsets.hanse.dev"
+PREFIX = "statefulsets.hanse.dev"
 
-SET = f"{US}/set"
+SET = f"{PREFIX}/set"
 """Label of all that a cluster holds of a set: the set's name."""
-CLUSTER = f"{US}/cluster"
+CLUSTER = f"{PREFIX}/cluster"
 """Annotation of a replica's Service at the door: the one cluster that has it."""
-REVISION = f"{US}/revision"
+REVISION = f"{PREFIX}/revision"
 """Annotation of a cluster's StatefulSet: the revision of the set that it was last told to run."""
-RELEASED = f"{US}/released"
+RELEASED = f"{PREFIX}/released"
 """Annotation of what an orphaned set left behind: a set of that name takes it up again."""
-LOST = f"{US}/lost"
+LOST = f"{PREFIX}/lost"
 """Annotation of a report: the broker knew no such set, and what runs stays all the same."""
-ORPHANED = f"{US}/orphaned"
+ORPHANED = f"{PREFIX}/orphaned"
 """Annotation of a set as its host passed it on: it was deleted, and what runs is to run on."""
-REBALANCE = f"{US}/rebalance"
+REBALANCE = f"{PREFIX}/rebalance"
 """Annotation of a set: a new value asks for shares as if the set were new."""
-ON_LEAVE = f"{US}/on-leave"
+ON_LEAVE = f"{PREFIX}/on-leave"
 """Annotation of a set: `keep` or `redistribute` the share of a cluster that has left for good."""
-UPDATE = f"{US}/update"
+UPDATE = f"{PREFIX}/update"
 """Annotation of a set: new templates go `everywhere` at once, or `cluster-by-cluster`."""
 
-SEED = "federation.kubernetes.io"
-BALANCERS = f"{SEED}/statefulset-lb-needed"
-REPLICAS = f"{SEED}/stateful-replica-list"
-PREFERENCES = f"{SEED}/statefulset-preferences"
+KUBEFED_PREFIX = "federation.kubernetes.io"
+LB_NEEDED = f"{KUBEFED_PREFIX}/statefulset-lb-needed"
+REPLICAS = f"{KUBEFED_PREFIX}/stateful-replica-list"
+PREFERENCES = f"{KUBEFED_PREFIX}/statefulset-preferences"
 
-REPLICA = "federated-statefulset"
+REPLICA_LABEL = "federated-statefulset"
 """Label of a pod: its own name, as the design has it."""
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 """Label of every pod of a StatefulSet, there from the start."""
-ELSEWHERE = "hanse.dev/elsewhere"
+REMOTE_LB_CLASS = "hanse.dev/elsewhere"
 """Class of load balancers that stand in another cluster: no controller here makes one."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-MOST_OF_A_SET = 52
+MAX_SET_NAME = 52
 """Characters of a StatefulSet's name: its pods' revision label adds a dash and ten more."""
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
-def set_in(name: str, cluster: ClusterId) -> str:
+def cluster_set_name(name: str, cluster: ClusterId) -> str:
     """What a set is called in one cluster."""
     return f"{name}-{cluster}"
 
 
-def replica_in(name: str, cluster: ClusterId, ordinal: int) -> str:
+def replica_name(name: str, cluster: ClusterId, ordinal: int) -> str:
     """What a replica is called, in the whole fleet."""
     return f"{name}-{cluster}-{ordinal}"
 
 
-def why_bad_name(name: str, clusters: tuple[ClusterId, ...]) -> str:
+def name_error(name: str, clusters: tuple[ClusterId, ...]) -> str:
     """What is wrong with a set's name and what to do; empty if nothing is."""
     if not _LABEL.fullmatch(name):
         return (
             f"metadata.name: {name!r} cannot be part of its pods' host names; use lower-case "
             "letters, digits and dashes, beginning with a letter"
         )
-    if not clusters and len(name) > MOST_OF_A_SET - 2:
+    if not clusters and len(name) > MAX_SET_NAME - 2:
         return (
             f"metadata.name: {name!r} has {len(name)} characters; with a dash and a cluster's name "
-            f"it may have {MOST_OF_A_SET}, which leaves room for the revision in its pods' labels"
+            f"it may have {MAX_SET_NAME}, which leaves room for the revision in its pods' labels"
         )
     longest = max(clusters, key=lambda c: (len(c), c), default="")
-    local = set_in(name, longest)
-    if len(local) > MOST_OF_A_SET:
-        most = MOST_OF_A_SET - len(longest) - 1
+    local = cluster_set_name(name, longest)
+    if len(local) > MAX_SET_NAME:
+        most = MAX_SET_NAME - len(longest) - 1
         return (
             f"metadata.name: in cluster {longest} it becomes {local!r}, {len(local)} characters; "
-            f"{MOST_OF_A_SET} leave room for the revision in its pods' labels, so the name may "
+            f"{MAX_SET_NAME} leave room for the revision in its pods' labels, so the name may "
             f"have {max(most, 0)} here"
         )
     return ""
 
 
-def revision_of(name: str, template: Wire) -> str:
+def template_revision(name: str, template: Wire) -> str:
     """The name of one state of the pod template, the same for everybody."""
     told = msgspec.json.encode(template, order="sorted")
     return f"{name}-{blake2b(told, digest_size=5).hexdigest()}"
@@ -99,5 +99,6 @@ def users(marks: dict[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in marks.items()
-        if not name.startswith(("hanse.dev/", f"{US}/")) and name not in (LAST_APPLIED, REPLICAS)
+        if not name.startswith(("hanse.dev/", f"{PREFIX}/"))
+        and name not in (LAST_APPLIED, REPLICAS)
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.headless_services import is_for_others
+from hanse.features.statefulsets.headless_services import is_kept_for_another_set
 from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, part_name
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
@@ -21,16 +21,16 @@ def _of_set(obj: Object) -> list[str]:
     return [f"{obj.metadata.namespace}/{marks[SET]}"] if SET in marks and OWNER in marks else []
 
 
-SETS = Index(StatefulSet, "statefulsets-sets", _of_set)
-SERVICES = Index(Service, "statefulsets-services", _of_set)
+STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _of_set)
+SERVICES_BY_SET = Index(Service, "statefulsets-services", _of_set)
 
 
 def standing(key: Key, snapshot: Snapshot) -> list[Object]:
     """What is ours of a set in this cluster."""
     place = f"{key.namespace}/{key.name}"
     return [
-        *snapshot.by(snapshot.local, SETS, place),
-        *snapshot.by(snapshot.local, SERVICES, place),
+        *snapshot.by(snapshot.local, STATEFUL_SETS_BY_SET, place),
+        *snapshot.by(snapshot.local, SERVICES_BY_SET, place),
     ]
 
 
@@ -45,7 +45,7 @@ def _at_door(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Iter
     own = part_name(key.namespace, key.name, snapshot.local)
     if (part := snapshot.get(broker, StatefulSetPart, own, home)) is not None:
         yield part
-    for service in snapshot.by(broker, SERVICES, f"{key.namespace}/{key.name}"):
+    for service in snapshot.by(broker, SERVICES_BY_SET, f"{key.namespace}/{key.name}"):
         if service.metadata.annotations.get(CLUSTER) == snapshot.local:
             yield service
 
@@ -58,12 +58,12 @@ def released(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan
     objects = standing(key, snapshot)
     if not objects:
         return Plan()
-    ours = [o for o in objects if not is_for_others(o, key, snapshot, broker)]
+    ours = [o for o in objects if not is_kept_for_another_set(o, key, snapshot, broker)]
     patches = tuple(_freed(o, key, snapshot.local) for o in ours)
     return replace(kept(key, snapshot, broker, home), patches=patches)
 
 
-def was_released(obj: Object | None, key: Key) -> bool:
+def is_released_by(obj: Object | None, key: Key) -> bool:
     """Whether something was left behind by an orphaned set of this name."""
     return (
         obj is not None

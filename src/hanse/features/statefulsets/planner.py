@@ -16,7 +16,7 @@ NO_LIMIT = 2**31
 Shares = Mapping[ClusterId, int]
 
 
-class Wish(Struct, frozen=True):
+class ReplicaPreference(Struct, frozen=True):
     """What is wished of one cluster: its weight beside others, and how few and many it takes."""
 
     weight: int = 1
@@ -24,7 +24,7 @@ class Wish(Struct, frozen=True):
     max: int = NO_LIMIT
 
 
-USUAL = Wish()
+DEFAULT_PREFERENCE = ReplicaPreference()
 
 
 class Distribution(Struct, frozen=True):
@@ -36,9 +36,9 @@ class Distribution(Struct, frozen=True):
     """Replicas that no healthy cluster may take."""
     surplus: int = 0
     """Replicas too many that stand in clusters which cannot be reached."""
-    starved: tuple[ClusterId, ...] = ()
+    below_min: tuple[ClusterId, ...] = ()
     """Healthy clusters that have fewer than they should at least."""
-    crowded: tuple[ClusterId, ...] = ()
+    above_max: tuple[ClusterId, ...] = ()
     """Healthy clusters that have more than they should at most, from before that was wished."""
 
 
@@ -47,14 +47,14 @@ class _Bounds(Struct, frozen=True):
 
     cluster: ClusterId
     place: int
-    wish: Wish
+    wish: ReplicaPreference
 
 
 def distribute(
     wanted: int,
     before: Shares,
     healthy: Sequence[ClusterId],
-    wishes: Mapping[ClusterId, Wish] | None = None,
+    wishes: Mapping[ClusterId, ReplicaPreference] | None = None,
 ) -> Distribution:
     """The shares of `wanted` replicas; `healthy` is in the fleet's order.
 
@@ -63,20 +63,20 @@ def distribute(
     """
     wishes = wishes or {}
     shares = {cluster: n for cluster, n in before.items() if n > 0}
-    candidates = [_Bounds(c, at, wishes.get(c, USUAL)) for at, c in enumerate(healthy)]
+    candidates = [_Bounds(c, at, wishes.get(c, DEFAULT_PREFERENCE)) for at, c in enumerate(healthy)]
     missing = wanted - sum(shares.values())
     if missing > 0:
         missing = _grow(shares, candidates, missing)
     elif missing < 0:
         missing = -_shrink(shares, candidates, -missing)
-    starved = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.wish.min]
-    crowded = [b.cluster for b in candidates if shares.get(b.cluster, 0) > b.wish.max]
+    below_min = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.wish.min]
+    above_max = [b.cluster for b in candidates if shares.get(b.cluster, 0) > b.wish.max]
     return Distribution(
         {cluster: shares[cluster] for cluster in sorted(shares) if shares[cluster]},
         unplaced=max(missing, 0),
         surplus=max(-missing, 0),
-        starved=tuple(starved),
-        crowded=tuple(crowded),
+        below_min=tuple(below_min),
+        above_max=tuple(above_max),
     )
 
 

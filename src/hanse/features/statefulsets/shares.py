@@ -2,11 +2,22 @@
 
 from msgspec import Struct
 
-from hanse.features.statefulsets.fleet import Member, members, parts_of, unread_parts, was_read
-from hanse.features.statefulsets.names import BALANCERS, REPLICAS, replica_in, why_bad_name
-from hanse.features.statefulsets.planner import USUAL, Distribution, Wish, distribute
-from hanse.features.statefulsets.status import Situation, told
-from hanse.features.statefulsets.submitted import SubmittedSet, door_at
+from hanse.features.statefulsets.fleet import (
+    Member,
+    clusters_with_newer_parts,
+    is_broker_listed,
+    list_parts,
+    members,
+)
+from hanse.features.statefulsets.names import LB_NEEDED, REPLICAS, name_error, replica_name
+from hanse.features.statefulsets.planner import (
+    DEFAULT_PREFERENCE,
+    Distribution,
+    ReplicaPreference,
+    distribute,
+)
+from hanse.features.statefulsets.status import StatusInputs, told
+from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
 from hanse.model.fleet import broker_cluster, is_local_or_alive
 from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
@@ -36,7 +47,7 @@ class _View(Struct, frozen=True):
     """All that is known of one set at its broker."""
 
     broker: ClusterId
-    door: SubmittedSet | None
+    submitted: SubmittedSet | None
     record: StatefulSetShares | None
     parts: dict[ClusterId, StatefulSetPartSpec]
     unread: frozenset[ClusterId]
@@ -49,7 +60,7 @@ class _View(Struct, frozen=True):
 class _Decision(Struct, frozen=True):
     """Who is to run how many replicas."""
 
-    door: SubmittedSet
+    submitted: SubmittedSet
     fleet: _Fleet
     spread: Distribution
     service: Service | None
@@ -91,7 +102,7 @@ def plan_status(key: Key, snapshot: Snapshot, home: str) -> Plan:
         return Plan()
     alive = _heard(view.parts, view.everyone, snapshot, broker, home)
     status = told(_situation(view, decision, alive), snapshot, broker, view.rank)
-    noted = _noted(decision.door, decision.record, decision.service, broker, view.rank)
+    noted = _noted(decision.submitted, decision.record, decision.service, broker, view.rank)
     return Plan(patches=(*status.patches, *noted), events=status.events)
 
 
@@ -99,15 +110,15 @@ def _view(
     key: Key, snapshot: Snapshot, broker: ClusterId, home: str, record: StatefulSetShares | None
 ) -> _View | None:
     """What is known of a set; None while that is too little to decide on, or too new for us."""
-    unread = unread_parts(key, snapshot, broker)
-    if not was_read(broker, snapshot) or (unread if record is None else record.spec.newer):
+    unread = clusters_with_newer_parts(key, snapshot, broker)
+    if not is_broker_listed(broker, snapshot) or (unread if record is None else record.spec.newer):
         return None
     everyone = members(snapshot, broker, home)
     return _View(
         broker=broker,
-        door=door_at(key, snapshot, broker),
+        submitted=find_submitted_set(key, snapshot, broker),
         record=record,
-        parts=parts_of(key, snapshot, broker),
+        parts=list_parts(key, snapshot, broker),
         unread=frozenset(unread),
         everyone=everyone,
         rank=_rank(snapshot.local, everyone),
@@ -116,29 +127,29 @@ def _view(
 
 def _decision(view: _View, snapshot: Snapshot) -> _Decision | None:
     """Who runs how many replicas from here on; None where the set is gone or going."""
-    door = view.door
-    if door is None or door.terminating or door.orphaned:
+    submitted = view.submitted
+    if submitted is None or submitted.terminating or submitted.orphaned:
         return None
-    fleet = _fleet(door, view.everyone)
-    spread = _spread(door, view.record, view.parts, fleet)
-    service = snapshot.get(view.broker, Service, door.spec.service_name, door.namespace)
-    record = view.record if door.faults else _record(door, spread, service)
-    return _Decision(door, fleet, spread, service, record)
+    fleet = _fleet(submitted, view.everyone)
+    spread = _spread(submitted, view.record, view.parts, fleet)
+    service = snapshot.get(view.broker, Service, submitted.spec.service_name, submitted.namespace)
+    record = view.record if submitted.faults else _record(submitted, spread, service)
+    return _Decision(submitted, fleet, spread, service, record)
 
 
 def _situation(
     view: _View, decision: _Decision, alive: dict[ClusterId, StatefulSetPartSpec]
-) -> Situation:
-    door, fleet, shares = decision.door, decision.fleet, decision.spread.shares
-    return Situation(
-        door=door,
+) -> StatusInputs:
+    submitted, fleet, shares = decision.submitted, decision.fleet, decision.spread.shares
+    return StatusInputs(
+        submitted=submitted,
         spread=decision.spread,
         parts=alive,
         away=tuple(c for c in shares if c not in fleet.healthy or c in view.unread),
         left=tuple(c for c in shares if c not in fleet.everyone),
         unfit=fleet.unfit,
         known=fleet.everyone,
-        service_missing=bool(door.spec.service_name) and decision.service is None,
+        service_missing=bool(submitted.spec.service_name) and decision.service is None,
     )
 
 
@@ -169,8 +180,8 @@ def _shared(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
     return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
 
 
-def _fleet(door: SubmittedSet, everyone: tuple[Member, ...]) -> _Fleet:
-    unfit = tuple(m.cluster for m in everyone if why_bad_name(door.name, (m.cluster,)))
+def _fleet(submitted: SubmittedSet, everyone: tuple[Member, ...]) -> _Fleet:
+    unfit = tuple(m.cluster for m in everyone if name_error(submitted.name, (m.cluster,)))
     return _Fleet(
         tuple(m.cluster for m in everyone),
         tuple(m.cluster for m in everyone if m.healthy and m.cluster not in unfit),
@@ -179,31 +190,33 @@ def _fleet(door: SubmittedSet, everyone: tuple[Member, ...]) -> _Fleet:
 
 
 def _spread(
-    door: SubmittedSet,
+    submitted: SubmittedSet,
     record: StatefulSetShares | None,
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
 ) -> Distribution:
     """The shares as they should be from here on."""
-    before = shares_in(record, parts)
-    if door.faults:
+    before = current_shares(record, parts)
+    if submitted.faults:
         return Distribution(before)
-    anew = record is not None and door.rebalance not in ("", record.spec.rebalanced)
+    anew = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
     if anew:
         before = {c: n for c, n in before.items() if c in fleet.everyone and c not in fleet.healthy}
-    elif door.redistributes:
+    elif submitted.redistributes:
         before = {c: n for c, n in before.items() if c in fleet.everyone}
-    return distribute(door.spec.replicas, before, fleet.healthy, _wishes(door, fleet, before))
+    return distribute(
+        submitted.spec.replicas, before, fleet.healthy, _wishes(submitted, fleet, before)
+    )
 
 
 def _wishes(
-    door: SubmittedSet, fleet: _Fleet, before: dict[ClusterId, int]
-) -> dict[ClusterId, Wish]:
-    wishes = door.preferences.of((*fleet.healthy, *before))
-    return {cluster: wish for cluster, wish in wishes.items() if wish != USUAL}
+    submitted: SubmittedSet, fleet: _Fleet, before: dict[ClusterId, int]
+) -> dict[ClusterId, ReplicaPreference]:
+    wishes = submitted.preferences.of((*fleet.healthy, *before))
+    return {cluster: wish for cluster, wish in wishes.items() if wish != DEFAULT_PREFERENCE}
 
 
-def shares_in(
+def current_shares(
     record: StatefulSetShares | None, parts: dict[ClusterId, StatefulSetPartSpec]
 ) -> dict[ClusterId, int]:
     """The shares that stand; where somebody removed their record, as clusters report them."""
@@ -212,35 +225,39 @@ def shares_in(
     return {cluster: part.share for cluster, part in sorted(parts.items()) if part.share}
 
 
-def _record(door: SubmittedSet, spread: Distribution, service: Service | None) -> StatefulSetShares:
-    meta = door.object.metadata
-    kind = type(door.object).kind
+def _record(
+    submitted: SubmittedSet, spread: Distribution, service: Service | None
+) -> StatefulSetShares:
+    meta = submitted.object.metadata
+    kind = type(submitted.object).kind
     owner = OwnerReference(
         api_version=kind.api_version, kind=kind.name, name=meta.name, uid=meta.uid
     )
     ports = service.spec.ports if service is not None else ()
     return StatefulSetShares(
-        metadata=Meta(name=door.name, namespace=door.namespace, owner_references=(owner,)),
+        metadata=Meta(
+            name=submitted.name, namespace=submitted.namespace, owner_references=(owner,)
+        ),
         spec=StatefulSetSharesSpec(
             shares=tuple(Share(name=c, replicas=n) for c, n in spread.shares.items()),
             told=", ".join(f"{c} {n}" for c, n in spread.shares.items())[:32000],
-            service=door.spec.service_name,
+            service=submitted.spec.service_name,
             ports=tuple(NamedPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
-            load_balanced=door.balanced,
-            first_ordinal=door.first_ordinal,
-            rebalanced=door.rebalance[:253],
+            load_balanced=submitted.balanced,
+            first_ordinal=submitted.first_ordinal,
+            rebalanced=submitted.rebalance[:253],
         ),
     )
 
 
-def replicas_of(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> list[str]:
+def list_replica_names(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> list[str]:
     """The names of a cluster's replicas."""
     first = spec.first_ordinal
-    return [replica_in(name, cluster, n) for n in range(first, first + spec.of(cluster))]
+    return [replica_name(name, cluster, n) for n in range(first, first + spec.of(cluster))]
 
 
 def _noted(
-    door: SubmittedSet,
+    submitted: SubmittedSet,
     record: StatefulSetShares | None,
     service: Service | None,
     broker: ClusterId,
@@ -250,15 +267,15 @@ def _noted(
     if service is None or record is None:
         return ()
     balanced = record.spec.load_balanced
-    marks: dict[str, str | None] = {BALANCERS: "true" if balanced else "false", REPLICAS: None}
+    marks: dict[str, str | None] = {LB_NEEDED: "true" if balanced else "false", REPLICAS: None}
     if balanced:
         names = [
             replica
             for share in record.spec.shares
-            for replica in replicas_of(door.name, record.spec, share.name)
+            for replica in list_replica_names(submitted.name, record.spec, share.name)
         ]
         marks[REPLICAS] = ", ".join(names) or None
-    elif REPLICAS not in service.metadata.annotations and BALANCERS not in door.marks:
+    elif REPLICAS not in service.metadata.annotations and LB_NEEDED not in submitted.marks:
         return ()  # nobody ever asked for any
     place = ClusterObjectRef(broker, object_ref(service))
     return (Patch(place, {"metadata": {"annotations": marks}}, rank=rank),)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.features.statefulsets.names import MOST_OF_A_SET, REBALANCE
+from hanse.features.statefulsets.names import MAX_SET_NAME, REBALANCE
 from hanse.features.statefulsets.planner import Distribution
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.conditions import Condition, condition, find, merged
@@ -17,15 +17,15 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Wire
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
-MOST_OF_A_MESSAGE = 1000
+MAX_MESSAGE = 1000
 UNCHANGED = "; until that is mended no share, template or load balancer changes"
 _QUIET = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"})
 
 
-class Situation(Struct, frozen=True):
+class StatusInputs(Struct, frozen=True):
     """All that the status of one set is made of."""
 
-    door: SubmittedSet
+    submitted: SubmittedSet
     spread: Distribution
     parts: dict[ClusterId, StatefulSetPartSpec]
     """Reports of clusters that are alive."""
@@ -44,25 +44,25 @@ class Situation(Struct, frozen=True):
     @property
     def updated(self) -> int:
         """Replicas of the newest template; who was not told of it yet has none."""
-        revision = self.door.revision
+        revision = self.submitted.revision
         return sum(p.updated_replicas for p in self.parts.values() if p.applied == revision)
 
     @property
     def complete(self) -> bool:
         """Whether every share runs the newest template."""
         return all(
-            cluster in self.parts and self.parts[cluster].revision == self.door.revision
+            cluster in self.parts and self.parts[cluster].revision == self.submitted.revision
             for cluster in self.spread.shares
         )
 
 
-def told(situation: Situation, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
+def told(situation: StatusInputs, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
     """The status of the set at its door as a patch, with Events for what turned."""
-    door = situation.door
-    place = ClusterObjectRef(broker, door.ref)
-    standing = _standing_conditions(door)
+    submitted = situation.submitted
+    place = ClusterObjectRef(broker, submitted.ref)
+    standing = _standing_conditions(submitted)
     wanted = tuple(_conditions(situation, standing))
-    generation = door.object.metadata.generation
+    generation = submitted.object.metadata.generation
     conditions = merged(standing, wanted, snapshot.now, generation)
     status = _status(situation, conditions)
     events = tuple(news(place, standing, wanted))
@@ -80,40 +80,40 @@ def news(
             yield EventRequest(place, one.reason, one.message, kind)
 
 
-def _status(situation: Situation, conditions: Sequence[Condition]) -> Wire:
-    door, parts = situation.door, situation.parts
+def _status(situation: StatusInputs, conditions: Sequence[Condition]) -> Wire:
+    submitted, parts = situation.submitted, situation.parts
     exist = sum(len(part.replicas) for part in parts.values())
     counted: Wire = {
-        "observedGeneration": door.object.metadata.generation,
+        "observedGeneration": submitted.object.metadata.generation,
         "replicas": exist,
         "readyReplicas": min(situation.ready, exist),
         "currentReplicas": min(sum(p.current_replicas for p in parts.values()), exist),
         "updatedReplicas": min(situation.updated, exist),
     }
     told = msgspec.to_builtins(tuple(conditions))
-    if isinstance(door.object, StatefulSet):
+    if isinstance(submitted.object, StatefulSet):
         available = sum(p.available_replicas for p in parts.values())
-        standing = door.object.status.current_revision
+        standing = submitted.object.status.current_revision
         done = situation.complete or not standing
         for one in told:
             one.pop("observedGeneration", None)
         return {
             **counted,
             "availableReplicas": min(available, counted["readyReplicas"]),
-            "updateRevision": door.revision,
-            "currentRevision": door.revision if done else standing,
+            "updateRevision": submitted.revision,
+            "currentRevision": submitted.revision if done else standing,
             "conditions": told,
         }
     shares = [_share(cluster, n, situation) for cluster, n in situation.spread.shares.items()]
     return {
         **counted,
-        "selector": _selector(door.spec.selector),
+        "selector": _selector(submitted.spec.selector),
         "clusters": msgspec.to_builtins(shares),
         "conditions": told,
     }
 
 
-def _share(cluster: ClusterId, replicas: int, situation: Situation) -> ClusterShare:
+def _share(cluster: ClusterId, replicas: int, situation: StatusInputs) -> ClusterShare:
     part = situation.parts.get(cluster)
     if part is None:
         return ClusterShare(name=cluster, replicas=replicas)
@@ -122,14 +122,16 @@ def _share(cluster: ClusterId, replicas: int, situation: Situation) -> ClusterSh
         replicas=replicas,
         ready_replicas=part.ready,
         current_replicas=part.current_replicas,
-        updated_replicas=part.updated_replicas if part.applied == situation.door.revision else 0,
+        updated_replicas=part.updated_replicas
+        if part.applied == situation.submitted.revision
+        else 0,
     )
 
 
-def _conditions(situation: Situation, standing: Sequence[Condition]) -> Iterator[Condition]:
-    door = situation.door
-    if door.faults:
-        text = "; ".join(door.faults)[: MOST_OF_A_MESSAGE - len(UNCHANGED)]
+def _conditions(situation: StatusInputs, standing: Sequence[Condition]) -> Iterator[Condition]:
+    submitted = situation.submitted
+    if submitted.faults:
+        text = "; ".join(submitted.faults)[: MAX_MESSAGE - len(UNCHANGED)]
         yield condition("Valid", False, "Invalid", text + UNCHANGED)
     else:
         yield condition("Valid", True, "Valid", "it can be spread")
@@ -137,49 +139,49 @@ def _conditions(situation: Situation, standing: Sequence[Condition]) -> Iterator
     yield _ready(situation)
     trouble = [f"{c}: {p.trouble}" for c, p in sorted(situation.parts.items()) if p.trouble]
     if trouble:
-        yield condition("Trouble", True, "InClusters", "; ".join(trouble)[:MOST_OF_A_MESSAGE])
+        yield condition("Trouble", True, "InClusters", "; ".join(trouble)[:MAX_MESSAGE])
     elif find(standing, "Trouble") is not None:
         yield condition("Trouble", False, "NoTrouble", "every cluster does its part")
-    if door.stepwise:
+    if submitted.updates_cluster_by_cluster:
         yield _update(situation)
 
 
-def _placed(situation: Situation) -> Condition:
+def _placed(situation: StatusInputs) -> Condition:
     spread = situation.spread
     problems = list(_misplaced(situation))
     if problems:
-        text = "; ".join(problems)[:MOST_OF_A_MESSAGE]
+        text = "; ".join(problems)[:MAX_MESSAGE]
         reason = "Unplaced" if spread.unplaced else "NotAsWished"
         return condition("Placed", False, reason, text)
     shares = ", ".join(f"{c} {n}" for c, n in spread.shares.items()) or "no replicas"
-    return condition("Placed", True, "Placed", shares[:MOST_OF_A_MESSAGE])
+    return condition("Placed", True, "Placed", shares[:MAX_MESSAGE])
 
 
-def _misplaced(situation: Situation) -> Iterator[str]:
-    spread, door = situation.spread, situation.door
+def _misplaced(situation: StatusInputs) -> Iterator[str]:
+    spread, submitted = situation.spread, situation.submitted
     if spread.unplaced:
         known = situation.known
         why = "raise max or weight, or add clusters" if known else "no cluster has joined the fleet"
-        yield f"{spread.unplaced} of {door.spec.replicas} replicas have no place: {why}"
+        yield f"{spread.unplaced} of {submitted.spec.replicas} replicas have no place: {why}"
     if spread.surplus:
         yield f"{spread.surplus} replicas too many are in clusters that cannot be reached"
-    if spread.starved:
-        names = ", ".join(spread.starved)
+    if spread.below_min:
+        names = ", ".join(spread.below_min)
         yield f"preferences: {names} have fewer than their min; more replicas are needed"
-    if spread.crowded:
-        names = ", ".join(spread.crowded)
+    if spread.above_max:
+        names = ", ".join(spread.above_max)
         yield (
             f"preferences: {names} have more than their max, and replicas do not move: scale down, "
             f"or annotate {REBALANCE} to share out anew"
         )
-    unknown = sorted(door.preferences.wishes.keys() - set(situation.known))
+    unknown = sorted(submitted.preferences.wishes.keys() - set(situation.known))
     if unknown:
         yield f"preferences: there is no cluster {', '.join(unknown)} in the fleet"
     if situation.unfit:
         names = ", ".join(situation.unfit)
         yield (
-            f"metadata.name: {door.name!r} is too long for {names}, "
-            f"since name, dash and cluster may have {MOST_OF_A_SET} characters"
+            f"metadata.name: {submitted.name!r} is too long for {names}, "
+            f"since name, dash and cluster may have {MAX_SET_NAME} characters"
         )
     if situation.left:
         yield (
@@ -188,28 +190,28 @@ def _misplaced(situation: Situation) -> Iterator[str]:
         )
 
 
-def _ready(situation: Situation) -> Condition:
-    wanted, ready = situation.door.spec.replicas, situation.ready
+def _ready(situation: StatusInputs) -> Condition:
+    wanted, ready = situation.submitted.spec.replicas, situation.ready
     shown = ", ".join(
         f"{c} {situation.parts[c].ready if c in situation.parts else 0}/{n}"
         for c, n in situation.spread.shares.items()
     )
     if situation.away:
         text = f"{', '.join(situation.away)} cannot be heard; their replicas wait there: {shown}"
-        return condition("Ready", False, "ClustersAway", text[:MOST_OF_A_MESSAGE])
+        return condition("Ready", False, "ClustersAway", text[:MAX_MESSAGE])
     if ready >= wanted and sum(situation.spread.shares.values()) == wanted:
-        return condition("Ready", True, "AllReady", shown[:MOST_OF_A_MESSAGE])
+        return condition("Ready", True, "AllReady", shown[:MAX_MESSAGE])
     if situation.service_missing:
-        text = f"there is no Service {situation.door.spec.service_name}, which names the pods"
+        text = f"there is no Service {situation.submitted.spec.service_name}, which names the pods"
         return condition("Ready", False, "NoService", text)
-    return condition("Ready", False, "Progressing", shown[:MOST_OF_A_MESSAGE])
+    return condition("Ready", False, "Progressing", shown[:MAX_MESSAGE])
 
 
-def _update(situation: Situation) -> Condition:
+def _update(situation: StatusInputs) -> Condition:
     """How far a template has come that goes to one cluster at a time."""
     if situation.complete:
         return condition("Updated", True, "UpToDate", "every cluster runs the newest template")
-    revision = situation.door.revision
+    revision = situation.submitted.revision
     waiting = [
         c
         for c in situation.spread.shares
@@ -217,13 +219,13 @@ def _update(situation: Situation) -> Condition:
     ]
     text = f"waiting for {waiting[0]} to be ready with the newest template"
     rest = f"; then {', '.join(waiting[1:])}" if waiting[1:] else ""
-    return condition("Updated", False, "Halted", (text + rest)[:MOST_OF_A_MESSAGE])
+    return condition("Updated", False, "Halted", (text + rest)[:MAX_MESSAGE])
 
 
-def _standing_conditions(door: SubmittedSet) -> tuple[Condition, ...]:
-    if not isinstance(door.object, StatefulSet):
-        return door.object.status.conditions
-    return tuple(one.told for one in door.object.status.conditions)
+def _standing_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:
+    if not isinstance(submitted.object, StatefulSet):
+        return submitted.object.status.conditions
+    return tuple(one.told for one in submitted.object.status.conditions)
 
 
 def _selector(selector: Wire) -> str:

@@ -7,17 +7,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import (
-    BALANCERS,
+    LB_NEEDED,
     ON_LEAVE,
     ORPHANED,
     PREFERENCES,
     REBALANCE,
     UPDATE,
-    revision_of,
+    name_error,
+    template_revision,
     users,
-    why_bad_name,
 )
-from hanse.features.statefulsets.preferences import Preferences, preferences_in, preferences_of
+from hanse.features.statefulsets.preferences import (
+    Preferences,
+    parse_preferences,
+    placement_preferences,
+)
 from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
@@ -27,13 +31,13 @@ from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ObjectRef, object_ref
 from hanse.model.snapshot import Snapshot
 
-CHOICES = {
-    BALANCERS: ("true", "false"),
+ANNOTATION_CHOICES = {
+    LB_NEEDED: ("true", "false"),
     ON_LEAVE: ("keep", "redistribute"),
     UPDATE: ("everywhere", "cluster-by-cluster"),
 }
 """Annotations of a set with the values that each may have."""
-MOST_BALANCERS = 5000
+MAX_BALANCERS = 5000
 """Replicas whose names fit into one annotation, each with a load balancer."""
 
 
@@ -76,7 +80,7 @@ class SubmittedSet(Struct, frozen=True):
     @property
     def balanced(self) -> bool:
         """Whether each replica gets a load balancer."""
-        return self.marks.get(BALANCERS, "false") == "true"
+        return self.marks.get(LB_NEEDED, "false") == "true"
 
     @property
     def redistributes(self) -> bool:
@@ -84,7 +88,7 @@ class SubmittedSet(Struct, frozen=True):
         return self.marks.get(ON_LEAVE, "keep") == "redistribute"
 
     @property
-    def stepwise(self) -> bool:
+    def updates_cluster_by_cluster(self) -> bool:
         """Whether new templates go to one cluster at a time."""
         return self.marks.get(UPDATE, "everywhere") == "cluster-by-cluster"
 
@@ -94,59 +98,59 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def revision(self) -> str:
-        return revision_of(self.name, self.spec.template)
+        return template_revision(self.name, self.spec.template)
 
     @property
     def first_ordinal(self) -> int:
         return self.spec.ordinals.start if self.spec.ordinals is not None else 0
 
 
-def door_at(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
+def find_submitted_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
     """The set of that name as it was submitted; a StatefulSet goes before the other kind."""
     plain = snapshot.get(broker, StatefulSet, key.name, key.namespace)
-    if plain is not None and is_open(snapshot, broker):
-        return plain_door(plain)
+    if plain is not None and accepts_stateful_sets(snapshot, broker):
+        return from_stateful_set(plain)
     placed = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
-    return placed_door(placed) if placed is not None else None
+    return from_federated_stateful_set(placed) if placed is not None else None
 
 
-def in_use(
-    door: SubmittedSet, shared: StatefulSetSharesSpec, own: StatefulSet | None
+def with_last_applied(
+    submitted: SubmittedSet, shared: StatefulSetSharesSpec, own: StatefulSet | None
 ) -> SubmittedSet | None:
     """An invalid set as a cluster goes on with it: what was decided before is carried out.
 
     None where nothing can be: it was never made there, and its spec cannot be read.
     """
-    marks = {**door.marks, BALANCERS: "true" if shared.load_balanced else "false"}
+    marks = {**submitted.marks, LB_NEEDED: "true" if shared.load_balanced else "false"}
     if own is not None and OWNER in own.metadata.labels:
         meta = own.metadata
         return replace(
-            door,
+            submitted,
             spec=own.spec,
             labels=users(meta.labels),
             annotations=users(meta.annotations),
             marks=marks,
         )
-    return replace(door, marks=marks) if door.spec.template else None
+    return replace(submitted, marks=marks) if submitted.spec.template else None
 
 
-def is_open(snapshot: Snapshot, broker: ClusterId) -> bool:
+def accepts_stateful_sets(snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether plain StatefulSets there are ours to spread: not where nodes run them."""
     return snapshot.listed(broker, Node) and next(snapshot.all(broker, Node), None) is None
 
 
-def plain_door(submitted: StatefulSet) -> SubmittedSet:
+def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
     """A StatefulSet in the federation's own API."""
     meta = submitted.metadata
     marks = meta.annotations
-    wishes = preferences_in(marks[PREFERENCES]) if PREFERENCES in marks else Preferences()
+    wishes = parse_preferences(marks[PREFERENCES]) if PREFERENCES in marks else Preferences()
     faults = (*_faults(meta.name, submitted.spec, marks), *wishes.faults)
     return SubmittedSet(
         submitted, submitted.spec, users(meta.labels), users(marks), marks, wishes, tuple(faults)
     )
 
 
-def placed_door(submitted: FederatedStatefulSet) -> SubmittedSet:
+def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet:
     """A FederatedStatefulSet, in a host cluster or as its agent passed it on."""
     meta, template = submitted.metadata, submitted.spec.template
     own = template.metadata
@@ -173,28 +177,28 @@ def _wishes(submitted: FederatedStatefulSet, marks: dict[str, str]) -> Preferenc
     """What is wished of clusters: by its placement, or as for a StatefulSet by annotation."""
     placement = submitted.spec.placement
     if PREFERENCES not in marks:
-        return preferences_of(placement)
+        return placement_preferences(placement)
     if not placement.clusters:
-        return preferences_in(marks[PREFERENCES])
+        return parse_preferences(marks[PREFERENCES])
     twice = f"annotation {PREFERENCES}: spec.placement.clusters says it already; remove one of them"
-    return replace(preferences_of(placement), faults=(twice,))
+    return replace(placement_preferences(placement), faults=(twice,))
 
 
-def either(choices: tuple[str, ...]) -> str:
+def format_choices(choices: tuple[str, ...]) -> str:
     """What an annotation may say, in words."""
     return " or ".join(repr(choice) for choice in choices)
 
 
 def _faults(name: str, spec: StatefulSetSpec, marks: dict[str, str]) -> Iterator[str]:
-    if bad := why_bad_name(name, ()):
+    if bad := name_error(name, ()):
         yield bad
-    for mark, choices in CHOICES.items():
+    for mark, choices in ANNOTATION_CHOICES.items():
         if mark in marks and marks[mark] not in choices:
-            yield f"annotation {mark}: {marks[mark][:40]!r} is not {either(choices)}"
-    if marks.get(BALANCERS) == "true" and spec.replicas > MOST_BALANCERS:
+            yield f"annotation {mark}: {marks[mark][:40]!r} is not {format_choices(choices)}"
+    if marks.get(LB_NEEDED) == "true" and spec.replicas > MAX_BALANCERS:
         yield (
-            f"annotation {BALANCERS}: {spec.replicas} replicas would need as many load balancers; "
-            f"{MOST_BALANCERS} is the most"
+            f"annotation {LB_NEEDED}: {spec.replicas} replicas would need as many load balancers; "
+            f"{MAX_BALANCERS} is the most"
         )
-    if marks.get(BALANCERS) == "true" and not spec.service_name:
-        yield f"annotation {BALANCERS}: it needs spec.serviceName, whose ports replicas serve"
+    if marks.get(LB_NEEDED) == "true" and not spec.service_name:
+        yield f"annotation {LB_NEEDED}: it needs spec.serviceName, whose ports replicas serve"

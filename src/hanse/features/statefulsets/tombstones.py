@@ -17,31 +17,31 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired, EventRequest, Plan
 from hanse.model.snapshot import Index, Snapshot
 
-REMEMBERED = timedelta(days=30)
+TOMBSTONE_RETENTION = timedelta(days=30)
 """How long an end is remembered: clusters are restored from younger backups than that."""
-MOST_ENDS = 100
+MAX_TOMBSTONES = 100
 """How many ends of one cluster are remembered; the oldest are forgotten first."""
-MOST_MADE = 16
+MAX_CREATED_UIDS = 16
 
-ENDS = Index(
+TOMBSTONES_BY_CLUSTER = Index(
     StatefulSetPart,
     "statefulsets-ends",
     lambda p: [p.spec.cluster] if p.spec.ended is not None else [],
 )
 
 
-def made_with(own: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
+def add_created_uid(own: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
     """The uids of all StatefulSets that a part has had, the newest last."""
     uid = own.metadata.uid if own is not None else ""
-    return (*before, uid)[-MOST_MADE:] if uid and uid not in before else before
+    return (*before, uid)[-MAX_CREATED_UIDS:] if uid and uid not in before else before
 
 
-def keeps_claims(spec: StatefulSetSpec) -> bool:
+def deletes_claims(spec: StatefulSetSpec) -> bool:
     """Whether deleting the StatefulSet would delete claims, which only its own deletion may."""
     return bool(spec.persistent_volume_claim_retention_policy.get("whenDeleted") == "Delete")
 
 
-def was_decided(own: StatefulSet, told: StatefulSetPart) -> bool:
+def is_covered_by_deletion(own: StatefulSet, told: StatefulSetPart) -> bool:
     """Whether a set's going meant this StatefulSet, too."""
     lasting = told.spec.ended is None and LOST not in told.metadata.annotations
     return lasting or own.metadata.uid in told.spec.made
@@ -51,7 +51,11 @@ def ended(told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, relea
     """The report as the record of an end, for as long as it is worth that."""
     spec, now = told.spec, snapshot.now.replace(microsecond=0)
     age = now - (spec.ended or now)
-    if not spec.made or age >= REMEMBERED or told.metadata.name in _too_many(snapshot, broker):
+    if (
+        not spec.made
+        or age >= TOMBSTONE_RETENTION
+        or told.metadata.name in _too_many(snapshot, broker)
+    ):
         return Plan()
     record = StatefulSetPartSpec(
         namespace=spec.namespace,
@@ -65,7 +69,7 @@ def ended(told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, relea
     desired = Desired(
         StatefulSetPart(metadata=meta, spec=record), broker, sources=frozenset({snapshot.local})
     )
-    return Plan((desired,), requeue_after=REMEMBERED - age)
+    return Plan((desired,), requeue_after=TOMBSTONE_RETENTION - age)
 
 
 def returned(
@@ -82,7 +86,7 @@ def returned(
     return Plan(kept=(ClusterObjectRef(broker, object_ref(told)),), events=(notice,))
 
 
-def why_left_to_people(own: StatefulSet, told: StatefulSetPart) -> str:
+def returned_with_claims_message(own: StatefulSet, told: StatefulSetPart) -> str:
     """What is said of something that came back and whose going would take claims with it."""
     spec, meta = told.spec, own.metadata
     return (
@@ -92,17 +96,17 @@ def why_left_to_people(own: StatefulSet, told: StatefulSetPart) -> str:
     )
 
 
-def forgotten(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
+def keys_of_expired_tombstones(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
     """The sets whose end is no longer remembered, since too many others ended later."""
     names = _too_many(snapshot, broker)
-    for part in snapshot.by(broker, ENDS, snapshot.local):
+    for part in snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local):
         if part.metadata.name in names:
             yield Key("local", part.spec.name, part.spec.namespace)
 
 
 def _too_many(snapshot: Snapshot, broker: ClusterId) -> frozenset[str]:
-    ends = list(snapshot.by(broker, ENDS, snapshot.local))
-    if len(ends) <= MOST_ENDS:
+    ends = list(snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local))
+    if len(ends) <= MAX_TOMBSTONES:
         return frozenset()
     ends.sort(key=lambda p: (p.spec.ended or snapshot.now, p.metadata.name))
-    return frozenset(part.metadata.name for part in ends[:-MOST_ENDS])
+    return frozenset(part.metadata.name for part in ends[:-MAX_TOMBSTONES])

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from hanse.features.statefulsets.fleet import members
-from hanse.features.statefulsets.names import PREFERENCES, why_bad_name
-from hanse.features.statefulsets.submitted import SubmittedSet, placed_door
+from hanse.features.statefulsets.names import PREFERENCES, name_error
+from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
 from hanse.model.fleet import broker_cluster
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
@@ -54,9 +54,9 @@ class FederatedStatefulSetWebhook:
             return Allow()
         if review.before and _immutable(review.before) != _immutable(review.object):
             return Deny(f"spec.template.spec: Forbidden: {_FORBIDDEN}", 422)
-        door = placed_door(submitted)
+        door = from_federated_stateful_set(submitted)
         joined = _joined(snapshot, self._home)
-        long = why_bad_name(door.name, joined) if not review.before else ""
+        long = name_error(door.name, joined) if not review.before else ""
         faults = [long] if long else []
         faults += [f for f in door.faults if not long or not f.startswith("metadata.name: ")]
         if faults:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from hanse.features.statefulsets.fleet import BY_SET
+from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.dns.names import BadName, below, wire_name
 from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
@@ -64,7 +64,7 @@ class StatefulSetZone:
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, EndpointSlice, labels=KUBE_SERVICE, indexes=(SLICES,)),
             Watch(Role.BROKER, StatefulSetShares, indexes=(BY_SERVICE,)),
-            Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(BY_SET,)),
+            Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(PARTS_BY_SET,)),
             Watch(Role.BROKER, Lease, namespace=home),
         )
 
@@ -193,7 +193,7 @@ def _balanced(
     """Every replica that exists and has a share, in clusters that are alive and can be read."""
     meta = record.metadata
     place = f"{meta.namespace}/{meta.name}"
-    told = (part.spec for b in brokers for part in snapshot.by(b, BY_SET, place))
+    told = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, place))
     parts = [part for part in told if not part.newer]
     for part in sorted(parts, key=lambda p: p.cluster):
         share = record.spec.of(part.cluster)
