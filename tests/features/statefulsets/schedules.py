@@ -16,7 +16,7 @@ import msgspec
 
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.names import BALANCERS
+from hanse.features.statefulsets.names import LB_NEEDED
 from hanse.kube.errors import KubeError
 from hanse.kube.lease import format_micro_time, new_lease
 from hanse.kube.request import Request
@@ -120,7 +120,7 @@ class Schedule:
     async def _submit(self) -> None:
         door = self.world.client(BROKER)
         await door.create(headless("etcd", SHOP))
-        marks = {BALANCERS: "true"} if self.balanced else {}
+        marks = {LB_NEEDED: "true"} if self.balanced else {}
         meta = Meta(name="store", namespace=SHOP, annotations=marks)
         await door.create(StatefulSet(metadata=meta, spec=spec_of(self.wanted)))
 
@@ -133,7 +133,7 @@ class Schedule:
         self.balanced = not self.balanced
         self._tell(f"balancers {'on' if self.balanced else 'off'}")
         told = "true" if self.balanced else "false"
-        await self._edit({"metadata": {"annotations": {BALANCERS: told}}})
+        await self._edit({"metadata": {"annotations": {LB_NEEDED: told}}})
 
     async def _change_template(self) -> None:
         image = f"etcd:{self.random.randint(1, 9)}"

@@ -86,9 +86,10 @@ def name_policy(home: str) -> tuple[Manifest, ...]:
 def _chosen(mark: str, choices: tuple[str, ...]) -> Wire:
     value = f"variables.marks['{mark}']"
     shown = f"({value}.size() > 40 ? {value}.substring(0, 40) : {value})"
+    allowed = format_choices(choices)
     return {
         "expression": f"!('{mark}' in variables.marks) || {value} in {list(choices)!r}",
-        "messageExpression": f'"annotation {mark}: \'" + {shown} + "\' is not {format_choices(choices)}"',
+        "messageExpression": f'"annotation {mark}: \'" + {shown} + "\' is not {allowed}"',
         "reason": "Invalid",
     }
 
