@@ -13,7 +13,7 @@ from hanse.cli.windows import Window
 from hanse.kube.request import Transport
 from hanse.local.up.control import ControlRequest
 from hanse.local.up.errors import UpError
-from hanse.local.up.federation import Federation
+from hanse.local.up.federation import LocalFederation
 from hanse.web.dashboard.entry import Entry
 from hanse.web.dashboard.server import Doors, Refusal, serving
 
@@ -26,7 +26,7 @@ class LocalDashboard:
     def __init__(self, port: int) -> None:
         self._listener = _bound(port)
         self._entry = Entry()
-        self._whole: Federation | None = None
+        self._whole: LocalFederation | None = None
         self._window = Window(self._way_to, self._surroundings)
 
     @property
@@ -48,7 +48,7 @@ class LocalDashboard:
         return self._window.onto(agent)
 
     @asynccontextmanager
-    async def running(self, whole: Federation) -> AsyncIterator[None]:
+    async def running(self, whole: LocalFederation) -> AsyncIterator[None]:
         """Show the page until the block ends."""
         self._whole = whole
         doors = Doors(self._window.resolve, self._window.plan, self._order)

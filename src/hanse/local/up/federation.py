@@ -91,14 +91,14 @@ class FederationOptions(Struct, frozen=True):
 @asynccontextmanager
 async def federation(
     wishes: FederationOptions, folder: Folder, run_agent: RunAgent, say: Say
-) -> AsyncIterator["Federation"]:
+) -> AsyncIterator["LocalFederation"]:
     """A whole federation, ready, until the block ends; then nothing of it runs any more."""
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.held())
         if len(wishes.members) > MANY:
             say(f"starting {len(wishes.members) - 1} clusters and the broker")
         clusters = await stack.enter_async_context(_clusters(wishes, folder, say))
-        whole = Federation(wishes, clusters)
+        whole = LocalFederation(wishes, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
         await whole.furnish()
         await stack.enter_async_context(_agents(whole, wishes.members, run_agent))
@@ -127,7 +127,7 @@ async def _clusters(
 
 @asynccontextmanager
 async def _agents(
-    whole: "Federation", members: Sequence[Member], run_agent: RunAgent
+    whole: "LocalFederation", members: Sequence[Member], run_agent: RunAgent
 ) -> AsyncIterator[None]:
     """An agent in each cluster, all there, until the block ends: they start and end side by side.
 
@@ -164,7 +164,7 @@ async def _install_sample(transport: Transport, member: Member) -> bool:
     return True
 
 
-class Federation:
+class LocalFederation:
     """Clusters by name, the links between them, and what may be done to both."""
 
     def __init__(self, wishes: FederationOptions, clusters: Mapping[str, Cluster]) -> None:
