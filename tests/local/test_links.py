@@ -1,4 +1,4 @@
-"""Links that can be cut: what gets through, what does not, and what breaks off."""
+"""Links that can be cut: requests in flight and open watches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,21 +10,21 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.request import Request, Response
 from hanse.local.links import Links
 
-ASK = Request("GET", "/version")
+GET_VERSION = Request("GET", "/version")
 WATCH = Request("GET", "/api/v1/pods", query=(("watch", "true"),))
 
 
-class Answering:
-    """A cluster that answers when it is let, and whose watch tells one line and then stays."""
+class FakeTransport:
+    """A transport that answers when allowed, and whose watch yields one line and stays open."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.asked = 0
+        self.requests = 0
         self.closed = 0
 
     async def send(self, request: Request) -> Response:
-        self.asked += 1
+        self.requests += 1
         await self.may_answer.wait()
         return Response(200)
 
@@ -34,7 +34,7 @@ class Answering:
         self.closed += 1
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
     async def _lines(self) -> AsyncIterator[bytes]:
         yield b"first"
@@ -46,32 +46,32 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_cut_holds_in_both_directions() -> None:
     links = Links()
-    ways = [
-        links.transport("lubeck", "bergen", Answering()),
-        links.transport("bergen", "lubeck", Answering()),
+    transports = [
+        links.transport("lubeck", "bergen", FakeTransport()),
+        links.transport("bergen", "lubeck", FakeTransport()),
     ]
 
     links.cut("lubeck", "bergen")
 
-    for way in ways:
+    for transport in transports:
         with pytest.raises(Unreachable, match="does not answer"):
-            await way.send(ASK)
+            await transport.send(GET_VERSION)
 
 
-async def test_a_cut_touches_no_other_link() -> None:
+async def test_a_cut_affects_no_other_link() -> None:
     links = Links()
-    other = links.transport("lubeck", "broker", Answering())
+    other = links.transport("lubeck", "broker", FakeTransport())
 
     links.cut("lubeck", "bergen")
 
-    assert (await other.send(ASK)).status == 200
+    assert (await other.send(GET_VERSION)).status == 200
 
 
-async def test_an_answer_that_is_under_way_when_the_link_is_cut_never_arrives() -> None:
-    links, cluster = Links(), Answering()
+async def test_a_response_in_flight_when_the_link_is_cut_never_arrives() -> None:
+    links, cluster = Links(), FakeTransport()
     cluster.may_answer.clear()
-    way = links.transport("lubeck", "bergen", cluster)
-    asking = asyncio.ensure_future(way.send(ASK))
+    transport = links.transport("lubeck", "bergen", cluster)
+    asking = asyncio.ensure_future(transport.send(GET_VERSION))
     await asyncio.sleep(0)
 
     links.cut("lubeck", "bergen")
@@ -79,13 +79,13 @@ async def test_an_answer_that_is_under_way_when_the_link_is_cut_never_arrives() 
 
     with pytest.raises(Unreachable):
         await asking
-    assert cluster.asked == 1
+    assert cluster.requests == 1
 
 
-async def test_watches_break_off_at_a_cut_and_begin_anew_when_it_is_healed() -> None:
+async def test_watches_end_at_a_cut_and_start_again_when_it_is_healed() -> None:
     links = Links()
-    way = links.transport("lubeck", "bergen", Answering())
-    async with way.stream(WATCH) as lines:
+    transport = links.transport("lubeck", "bergen", FakeTransport())
+    async with transport.stream(WATCH) as lines:
         assert await anext(lines) == b"first"
         following = asyncio.ensure_future(anext(lines))
         await asyncio.sleep(0)
@@ -96,18 +96,18 @@ async def test_watches_break_off_at_a_cut_and_begin_anew_when_it_is_healed() -> 
             await following
 
     with pytest.raises(Unreachable):
-        async with way.stream(WATCH):
+        async with transport.stream(WATCH):
             pass
     links.heal("lubeck", "bergen")
-    async with way.stream(WATCH) as lines:
+    async with transport.stream(WATCH) as lines:
         assert await anext(lines) == b"first"
 
 
 async def test_a_reader_that_is_stopped_leaves_nothing_behind() -> None:
-    way = Links().transport("lubeck", "bergen", Answering())
+    transport = Links().transport("lubeck", "bergen", FakeTransport())
 
     async def follow() -> None:
-        async with way.stream(WATCH) as lines:
+        async with transport.stream(WATCH) as lines:
             async for _ in lines:
                 following.set()
 
@@ -122,7 +122,7 @@ async def test_a_reader_that_is_stopped_leaves_nothing_behind() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_each_cut_pair_is_told_once_until_all_are_healed() -> None:
+async def test_each_cut_pair_is_listed_once_until_all_are_healed() -> None:
     links = Links()
 
     links.cut("lubeck", "bergen")

@@ -1,4 +1,4 @@
-"""Kubeconfig files for local clusters: one context per cluster, readable by their owner alone."""
+"""Kubeconfig files for local clusters: one context per cluster, readable only by the owner."""
 
 import base64
 import os
@@ -13,7 +13,7 @@ from hanse.kube.access import ClientConfig, Identity
 
 
 class Context(Struct, frozen=True):
-    """One user's way into one cluster, under the cluster's name."""
+    """One user's access to one cluster; the context has the cluster's name."""
 
     cluster: str
     access: ClientConfig
@@ -38,12 +38,12 @@ def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
 
 
 def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
-    """Write the file whole or not at all, with mode 0600 from its first byte on."""
+    """Write the file atomically, with mode 0600 from the start."""
     write_private_file(path, yaml.safe_dump(kubeconfig(contexts), sort_keys=False).encode())
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Replace a file by one that only its owner can read."""
+    """Replace a file atomically by one that only its owner can read."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -58,12 +58,12 @@ def _cluster(access: ClientConfig) -> dict[str, str]:
 
 
 def _user(identity: Identity) -> dict[str, str]:
-    shown = {
+    fields = {
         "token": identity.token,
         "client-certificate-data": _base64(identity.certificate),
         "client-key-data": _base64(identity.key),
     }
-    return {name: value for name, value in shown.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _user_name(context: Context) -> str:

@@ -1,4 +1,4 @@
-"""The ways between parties, which a person can cut and heal."""
+"""Network links between clusters, which can be cut and healed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -10,7 +10,7 @@ from hanse.kube.request import Request, Response, Transport
 
 
 class Link:
-    """The way from one party to another."""
+    """The link from one cluster's agent to another cluster's API server."""
 
     def __init__(self, source: str, target: str) -> None:
         self.source = source
@@ -19,18 +19,18 @@ class Link:
         self.broken = asyncio.Event()
 
     @property
-    def silence(self) -> Unreachable:
-        """What the source is told of a target that it cannot reach."""
+    def error(self) -> Unreachable:
+        """The error of requests over a cut link."""
         return Unreachable(f"{self.target} does not answer {self.source}")
 
     def break_watches(self) -> None:
-        """End the watches that stand on the link; new ones may begin."""
+        """End the open watches of the link; new ones can start."""
         self.broken.set()
         self.broken = asyncio.Event()
 
 
 class Links:
-    """All ways between parties, by who asks and who answers."""
+    """All links by source and target."""
 
     def __init__(self) -> None:
         self._links: dict[tuple[str, str], Link] = {}
@@ -39,28 +39,28 @@ class Links:
         return self._links.setdefault((source, target), Link(source, target))
 
     def transport(self, source: str, target: str, inner: Transport) -> "LinkedTransport":
-        """A party's way to another's API, for as long as nobody cuts it."""
+        """Wrap a transport so that the link can be cut."""
         return LinkedTransport(self.link(source, target), inner)
 
     def cut(self, one: str, other: str) -> None:
-        """Nothing gets through between the two any more, and watches break off."""
+        """Fail all requests between the two, and end open watches."""
         for link in self._between(one, other):
             link.cut = True
             link.break_watches()
 
     def heal(self, one: str, other: str) -> None:
-        """Let everything through between the two again."""
+        """Undo a cut."""
         for link in self._between(one, other):
             link.cut = False
 
     def heal_all(self) -> None:
-        """Let everything through everywhere."""
+        """Undo all cuts."""
         for link in self._links.values():
             link.cut = False
 
     @property
     def cuts(self) -> list[tuple[str, str]]:
-        """The pairs that are cut, each once."""
+        """The cut pairs, each once."""
         pairs = (sorted(pair) for pair, link in self._links.items() if link.cut)
         return sorted({(one, other) for one, other in pairs})
 
@@ -69,7 +69,7 @@ class Links:
 
 
 class LinkedTransport:
-    """A transport whose link can be cut, also while an answer is on its way."""
+    """A transport whose link can be cut, also while a request is in flight."""
 
     def __init__(self, link: Link, inner: Transport) -> None:
         self._link = link
@@ -77,57 +77,57 @@ class LinkedTransport:
 
     async def send(self, request: Request) -> Response:
         if self._link.cut:
-            raise self._link.silence
-        answer = await self._inner.send(request)
-        if self._link.cut:  # cut meanwhile: it was done, and the source will never know
-            raise self._link.silence
-        return answer
+            raise self._link.error
+        response = await self._inner.send(request)
+        if self._link.cut:  # cut in flight: the write is done, but the source cannot know
+            raise self._link.error
+        return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         if self._link.cut:
-            raise self._link.silence
+            raise self._link.error
         broken = self._link.broken
         async with (
             self._inner.stream(request) as lines,
-            aclosing(read_until_broken(lines, broken)) as whole,
+            aclosing(read_until_broken(lines, broken)) as connected_lines,
         ):
-            yield whole
+            yield connected_lines
 
     async def close(self) -> None:
         await self._inner.close()
 
 
 class UnreachableTransport:
-    """The way to a place that cannot be reached from where we are."""
+    """A transport to a cluster that cannot be reached."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def send(self, request: Request) -> Response:  # noqa: ARG002 - nothing gets there
+    async def send(self, request: Request) -> Response:  # noqa: ARG002 - part of the protocol
         raise Unreachable(self._why)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:  # noqa: ARG002
         raise Unreachable(self._why)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
 
 async def read_until_broken(
     lines: AsyncIterator[bytes], broken: asyncio.Event
 ) -> AsyncGenerator[bytes, None]:
-    """The lines until an event breaks the connection, at which `Unreachable` is raised."""
+    """Yield lines until the event is set; then raise `Unreachable`."""
     breaking = asyncio.ensure_future(broken.wait())
     try:
-        while (line := await _before(breaking, lines)) is not None:
+        while (line := await _next_line(breaking, lines)) is not None:
             yield line
     finally:
         breaking.cancel()
 
 
-async def _before(breaking: "asyncio.Future[Any]", lines: AsyncIterator[bytes]) -> bytes | None:
-    """The next line, None at the end; whatever ends the waiting also ends the reading."""
+async def _next_line(breaking: "asyncio.Future[Any]", lines: AsyncIterator[bytes]) -> bytes | None:
+    """The next line, None at the end; cancelling also cancels the read."""
     reading: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(lines, None))
     either: set[asyncio.Future[Any]] = {reading, breaking}
     try:

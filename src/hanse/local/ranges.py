@@ -1,4 +1,4 @@
-"""The addresses of local clusters: no two clusters of a fleet share any, on either engine."""
+"""Address ranges of local clusters: disjoint within a fleet, the same on both engines."""
 
 from ipaddress import IPv4Address, IPv4Network
 
@@ -8,18 +8,18 @@ MAX_CLUSTERS = 100
 
 
 class AddressRanges(Struct, frozen=True):
-    """The addresses of one cluster; none is loopback, which the API refuses in slices."""
+    """The address ranges of one cluster; none is loopback, which EndpointSlices reject."""
 
     services: IPv4Network
     pods: IPv4Network
     nodes: IPv4Network
-    outside: IPv4Network
-    """Where its nodes are reached from outside."""
+    external: IPv4Network
+    """The ExternalIPs of its nodes."""
     load_balancers: IPv4Network
 
     @property
     def api_server(self) -> IPv4Address:
-        """What `default/kubernetes` points at."""
+        """The endpoint of `default/kubernetes`."""
         return self.nodes[-2]
 
 
@@ -31,6 +31,6 @@ def address_ranges(index: int) -> AddressRanges:
         services=IPv4Network(f"10.{index + 1}.0.0/16"),
         pods=IPv4Network(f"10.{index + 101}.0.0/16"),
         nodes=IPv4Network(f"172.20.{index}.0/24"),
-        outside=IPv4Network(f"198.18.{index}.0/24"),
+        external=IPv4Network(f"198.18.{index}.0/24"),
         load_balancers=IPv4Network(f"198.19.{index}.0/24"),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from hanse.local.ranges import address_ranges
 from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads, commands
-from hanse.local.real.kwok import nodes_of
+from hanse.local.real.kwok import node_objects
 from hanse.local.real.programs import ALL
 
 BINARIES = {program.name: Path("/bin") / program.name for program in ALL}
@@ -25,7 +25,7 @@ def test_no_two_ranges_of_a_whole_fleet_overlap() -> None:
     networks = [
         network
         for one in ranges
-        for network in (one.services, one.pods, one.nodes, one.outside, one.load_balancers)
+        for network in (one.services, one.pods, one.nodes, one.external, one.load_balancers)
     ]
 
     assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
@@ -67,7 +67,7 @@ def test_only_the_api_server_takes_a_port() -> None:
 
 def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
     ranges = address_ranges(4)
-    nodes = nodes_of("bergen", 3, ranges)
+    nodes = node_objects("bergen", 3, ranges)
 
     addresses = [one["address"] for found in nodes for one in found["status"]["addresses"]]
     zones = {one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in nodes}

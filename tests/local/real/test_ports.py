@@ -34,12 +34,12 @@ def test_a_claimed_port_is_given_to_nobody_else_until_it_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with closing(PortReservations()) as mine, closing(PortReservations()) as others:
-        [port] = mine.take(1)
+        [port] = mine.reserve(1)
         monkeypatch.setattr("hanse.local.real.ports.BELOW_EPHEMERAL", range(port, port + 1))
 
-        assert others.take(1) == free_ports(1) == []
+        assert others.reserve(1) == free_ports(1) == []
         mine.close()
-        assert others.take(1) == [port]
+        assert others.reserve(1) == [port]
 
 
 def test_the_holder_of_a_port_is_named() -> None:
@@ -57,13 +57,13 @@ def test_nobody_holds_a_free_port() -> None:
 
 async def test_a_port_that_stays_held_is_an_error_that_names_the_holder() -> None:
     with listener() as held, pytest.raises(PortInUse, match=f"held by process {os.getpid()} "):
-        await wait_until_free(held.getsockname()[1], patience=timedelta(0))
+        await wait_until_free(held.getsockname()[1], within=timedelta(0))
 
 
 async def test_a_port_whose_holder_is_ending_is_waited_for() -> None:
     held = listener()
     asyncio.get_running_loop().call_later(0.05, held.close)
 
-    await wait_until_free(held.getsockname()[1], patience=timedelta(seconds=10))
+    await wait_until_free(held.getsockname()[1], within=timedelta(seconds=10))
 
     assert held.fileno() == -1

@@ -90,7 +90,7 @@ async def test_a_server_that_does_not_listen_is_killed_when_patience_ends(
     server = Server(shell(tmp_path, 'trap "" TERM; while :; do :; done'), process_group, never)
 
     await server.start()
-    await server.stop(patience=timedelta(milliseconds=50))
+    await server.stop(grace=timedelta(milliseconds=50))
 
     assert not server.running
 

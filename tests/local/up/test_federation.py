@@ -1,4 +1,4 @@
-"""A local federation in this process: what agents can reach while a person does things to it."""
+"""A local federation in this process, and what its agents reach under faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -22,15 +22,14 @@ from hanse.local.up.errors import UnknownCluster, UpError
 from hanse.local.up.federation import (
     ClusterStateReader,
     DialCluster,
-    Federation,
     FederationOptions,
+    LocalFederation,
     federation,
 )
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import Member, plan_members
 from hanse.model.kinds.core import Secret
-from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim
-from hanse.model.kinds.federation import Federation as FederationKind
+from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterSet
 from tests.support.builders import namespace
 
@@ -41,32 +40,32 @@ READY = Request("GET", "/readyz")
 
 
 class Agents:
-    """Agents that do nothing but keep their ways."""
+    """Fake agents that only keep the transports they are given."""
 
     def __init__(self) -> None:
-        self.ways: dict[str, Mapping[str, Transport]] = {}
+        self.transports: dict[str, Mapping[str, Transport]] = {}
         self.dials: dict[str, DialCluster] = {}
 
     @asynccontextmanager
     async def run(
-        self, member: Member, ways: Mapping[str, Transport], dial: DialCluster
+        self, member: Member, transports: Mapping[str, Transport], dial: DialCluster
     ) -> AsyncIterator[ClusterStateReader]:
-        self.ways[member.name] = ways
+        self.transports[member.name] = transports
         self.dials[member.name] = dial
-        yield lambda: dict.fromkeys(ways, "Seen")
+        yield lambda: dict.fromkeys(transports, "Seen")
 
 
 class Local:
-    """A federation under test, and what its agents were given."""
+    """A federation under test, and the transports of its agents."""
 
-    def __init__(self, whole: Federation, agents: Agents) -> None:
-        self.whole = whole
-        self.ways = agents.ways
+    def __init__(self, running: LocalFederation, agents: Agents) -> None:
+        self.running = running
+        self.transports = agents.transports
         self.dials = agents.dials
 
     async def reaches(self, source: str, target: str) -> bool:
         try:
-            answer = await self.ways[source][target].send(READY)
+            answer = await self.transports[source][target].send(READY)
         except Unreachable:
             return False
         return answer.status == 200
@@ -75,14 +74,14 @@ class Local:
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[Local]:
     agents = Agents()
-    wishes = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
+    options = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
     folder = Folder(tmp_path, keep=False)
-    async with federation(wishes, folder, agents.run, lambda _: None) as whole:
-        yield Local(whole, agents)
+    async with federation(options, folder, agents.run, lambda _: None) as running:
+        yield Local(running, agents)
 
 
-async def test_each_agent_gets_a_way_to_whom_it_reaches(local: Local) -> None:
-    assert {name: set(ways) for name, ways in local.ways.items()} == {
+async def test_each_agent_gets_a_transport_to_each_cluster_it_reaches(local: Local) -> None:
+    assert {name: set(transports) for name, transports in local.transports.items()} == {
         "lubeck": {"lubeck", "hamburg", "bergen", "broker"},
         "hamburg": {"lubeck", "hamburg", "bergen", "broker"},
         "bergen": {"bergen", "broker"},
@@ -90,18 +89,21 @@ async def test_each_agent_gets_a_way_to_whom_it_reaches(local: Local) -> None:
 
 
 async def test_supervisors_find_every_member_in_their_federation_and_get_in(local: Local) -> None:
-    home = Client(local.ways["lubeck"]["lubeck"])
-    league = await home.read(FederationKind, "local")
-    ways = {}
-    for member in league.spec.members:
+    home = Client(local.transports["lubeck"]["lubeck"])
+    found = await home.read(Federation, "local")
+    transports = {}
+    for member in found.spec.members:
         secret = await home.read(Secret, member.secret, SYSTEM)
         endpoint = Endpoint(member.server, secret.data["ca.crt"])
-        access = ClientConfig(endpoint, Identity(token=secret.data["token"].decode()))
-        ways[member.cluster_id] = Client(
-            local.dials["lubeck"](member.cluster_id, StaticCredentials(access))
+        access = Access(endpoint, Identity(token=secret.data["token"].decode()))
+        transports[member.cluster_id] = Client(
+            local.dials["lubeck"](member.cluster_id, Fixed(access))
         )
 
-    claims = {name: await way.read(ClusterClaim, CLUSTER_ID) for name, way in ways.items()}
+    claims = {
+        name: await transport.read(ClusterClaim, CLUSTER_ID)
+        for name, transport in transports.items()
+    }
 
     assert {name: claim.value for name, claim in claims.items()} == {
         "lubeck": "lubeck",
@@ -111,92 +113,88 @@ async def test_supervisors_find_every_member_in_their_federation_and_get_in(loca
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "error"),
+    ("changed", "error"),
     [
         pytest.param({"token": "none"}, BadCredentials, id="a token that nobody issued"),
         pytest.param({"ca": b"another"}, Unreachable, id="another authority"),
         pytest.param({"url": "https://127.0.0.1:1"}, Unreachable, id="nobody there"),
     ],
 )
-async def test_credentials_are_judged_as_over_https(
-    local: Local, spoilt: dict[str, Any], error: type[Exception]
+async def test_credentials_are_checked_as_over_https(
+    local: Local, changed: dict[str, Any], error: type[Exception]
 ) -> None:
-    home = Client(local.ways["lubeck"]["lubeck"])
+    home = Client(local.transports["lubeck"]["lubeck"])
     secret = await home.read(Secret, "member-bergen", SYSTEM)
     (entry,) = [
-        m
-        for m in (await home.read(FederationKind, "local")).spec.members
-        if m.cluster_id == "bergen"
+        m for m in (await home.read(Federation, "local")).spec.members if m.cluster_id == "bergen"
     ]
     good = {
         "url": entry.server,
         "ca": secret.data["ca.crt"],
         "token": secret.data["token"].decode(),
-        **spoilt,
+        **changed,
     }
-    access = ClientConfig(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
-    way = Client(local.dials["lubeck"]("bergen", StaticCredentials(access)))
+    access = Access(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
+    transport = Client(local.dials["lubeck"]("bergen", Fixed(access)))
 
     with pytest.raises(error):
-        await way.read(ClusterClaim, CLUSTER_ID)
+        await transport.read(ClusterClaim, CLUSTER_ID)
 
 
-async def test_a_child_finds_no_way_to_its_supervisors(local: Local) -> None:
-    way = local.dials["bergen"](
-        "lubeck", StaticCredentials(ClientConfig(Endpoint("https://lubeck")))
-    )
+async def test_a_child_cannot_connect_to_its_supervisors(local: Local) -> None:
+    transport = local.dials["bergen"]("lubeck", Fixed(Access(Endpoint("https://lubeck"))))
 
     with pytest.raises(Unreachable, match="bergen cannot reach lubeck"):
-        await way.send(READY)
-    child = await Client(local.ways["bergen"]["bergen"]).read(FederationKind, "local")
+        await transport.send(READY)
+    child = await Client(local.transports["bergen"]["bergen"]).read(Federation, "local")
     assert child.spec.members == ()
 
 
-async def test_what_agents_see_is_told(local: Local) -> None:
-    lubeck, hamburg, bergen, broker = local.whole.status().clusters
+async def test_the_status_has_the_cluster_states_of_agents(local: Local) -> None:
+    lubeck, hamburg, bergen, broker = local.running.status().clusters
 
     assert lubeck.sees == hamburg.sees
     assert bergen.sees == {"bergen": "Seen", "broker": "Seen"}
     assert broker.sees == {}
 
 
-async def test_a_cut_parts_two_clusters_and_no_others(local: Local) -> None:
-    await local.whole.execute(Cut("lubeck", "hamburg"))
+async def test_a_cut_separates_two_clusters_and_no_others(local: Local) -> None:
+    await local.running.execute(Cut("lubeck", "hamburg"))
 
     assert not await local.reaches("lubeck", "hamburg")
     assert not await local.reaches("hamburg", "lubeck")
     assert await local.reaches("lubeck", "lubeck")
     assert await local.reaches("hamburg", "broker")
 
-    await local.whole.execute(Heal("hamburg", "lubeck"))
+    await local.running.execute(Heal("hamburg", "lubeck"))
 
     assert await local.reaches("lubeck", "hamburg")
 
 
 async def test_a_killed_cluster_is_reached_by_nobody_until_it_is_started(local: Local) -> None:
-    status = await local.whole.execute(Kill("broker"))
+    status = await local.running.execute(Kill("broker"))
 
     assert [one.name for one in status.clusters if not one.running] == ["broker"]
     assert not await local.reaches("lubeck", "broker")
     assert not await local.reaches("bergen", "broker")
 
-    await local.whole.execute(Start("broker"))
+    await local.running.execute(Start("broker"))
 
     assert await local.reaches("bergen", "broker")
 
 
 async def test_killing_twice_and_starting_twice_is_harmless(local: Local) -> None:
     for order in (Kill("bergen"), Kill("bergen"), Start("bergen"), Start("bergen")):
-        status = await local.whole.execute(order)
+        status = await local.running.execute(order)
 
     assert all(one.running for one in status.clusters)
 
 
 async def test_healing_everything_starts_what_was_killed(local: Local) -> None:
     for order in (Cut("lubeck", "broker"), Kill("hamburg"), Slow("bergen", 5)):
-        await local.whole.execute(order)
+        await local.running.execute(order)
 
-    status = await local.whole.execute(HealAll())
+    status = await local.running.execute(HealAll())
 
     assert status.cuts == ()
     assert all(one.running and not one.delay_milliseconds for one in status.clusters)
@@ -209,22 +207,22 @@ async def test_a_cluster_that_is_not_there_is_refused(
     with pytest.raises(
         UnknownCluster, match="no cluster 'rome'; there is: lubeck, hamburg, bergen, broker"
     ):
-        await local.whole.execute(order)
+        await local.running.execute(order)
 
 
 async def test_a_cluster_cannot_be_cut_from_itself(local: Local) -> None:
     with pytest.raises(UpError, match="the same cluster; to stop it, kill it"):
-        await local.whole.execute(Cut("lubeck", "lubeck"))
+        await local.running.execute(Cut("lubeck", "lubeck"))
 
 
-async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
+async def test_a_profile_option_replaces_the_saved_profile(
     tmp_path: Path,
 ) -> None:
     async def profile(asked: str | None) -> str:
         agents, folder = Agents(), Folder(tmp_path, keep=True)
-        wishes = FederationOptions(plan_members(["rome"]), profile=asked, sample=False)
-        async with federation(wishes, folder, agents.run, lambda _: None):
-            client = Client(agents.ways["rome"]["broker"])
+        options = FederationOptions(plan_members(["rome"]), profile=asked, sample=False)
+        async with federation(options, folder, agents.run, lambda _: None):
+            client = Client(agents.transports["rome"]["broker"])
             return (await client.read(ClusterSet, "local")).spec.profile
 
     assert await profile(None) == "lighthouse"
@@ -232,42 +230,42 @@ async def test_a_profile_that_is_asked_for_goes_before_the_one_that_was_kept(
     assert await profile(None) == "kep-1645"
 
 
-async def test_what_clusters_hold_is_kept_while_they_run(
+async def test_objects_are_saved_while_clusters_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "SAVE_INTERVAL", timedelta(milliseconds=1))
     agents, folder = Agents(), Folder(tmp_path, keep=True)
-    wishes = FederationOptions(plan_members(["rome"]), sample=False)
+    options = FederationOptions(plan_members(["rome"]), sample=False)
 
-    def is_kept() -> bool:
-        held = folder.load("rome")
-        spaces = held.objects.get("namespaces", []) if held is not None else []
-        return any(one["metadata"]["name"] == "forum" for one in spaces)
+    def is_saved() -> bool:
+        saved = folder.load("rome")
+        namespaces = saved.objects.get("namespaces", []) if saved is not None else []
+        return any(one["metadata"]["name"] == "forum" for one in namespaces)
 
-    async with federation(wishes, folder, agents.run, lambda _: None), asyncio.timeout(20):
-        await Client(agents.ways["rome"]["rome"]).create(namespace("forum"))
-        while not is_kept():  # noqa: ASYNC110 - files tell nobody
+    async with federation(options, folder, agents.run, lambda _: None), asyncio.timeout(20):
+        await Client(agents.transports["rome"]["rome"]).create(namespace("forum"))
+        while not is_saved():  # noqa: ASYNC110 - polls a file
             await asyncio.sleep(0.01)
 
 
-async def test_agents_start_side_by_side_and_are_gone_before_their_clusters(tmp_path: Path) -> None:
+async def test_agents_start_concurrently_and_stop_before_their_clusters(tmp_path: Path) -> None:
     names = ["lubeck", "hamburg", "bergen"]
     together, reached = asyncio.Barrier(len(names)), dict[str, int]()
 
     @asynccontextmanager
     async def run(
-        member: Member, ways: Mapping[str, Transport], _: DialCluster
+        member: Member, transports: Mapping[str, Transport], _: DialCluster
     ) -> AsyncIterator[ClusterStateReader]:
-        await together.wait()  # which one after another would never end
+        await together.wait()  # agents that start one after another would never get past this
         yield dict
-        reached[member.name] = (await ways[member.name].send(READY)).status
+        reached[member.name] = (await transports[member.name].send(READY)).status
 
-    wishes, folder = (
+    options, folder = (
         FederationOptions(plan_members(names), sample=False),
         Folder(tmp_path, keep=False),
     )
-    async with federation(wishes, folder, run, lambda _: None) as whole:
-        assert set(whole.eyes) == set(names)
+    async with federation(options, folder, run, lambda _: None) as running:
+        assert set(running.state_readers) == set(names)
 
     assert reached == dict.fromkeys(names, 200)
 
@@ -295,22 +293,22 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
         await fails.wait()
         raise UpError("bergen has no agent")
 
-    async def whole() -> None:
-        wishes = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
-        async with federation(wishes, Folder(tmp_path, keep=False), run, lambda _: None):
+    async def run_federation() -> None:
+        options = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
+        async with federation(options, Folder(tmp_path, keep=False), run, lambda _: None):
             fails.set()
             await asyncio.Event().wait()
 
     with pytest.raises(ExceptionGroup) as error:
-        await whole()
+        await run_federation()
 
     assert sorted(ended) == ["bergen", "hamburg", "lubeck"]
     assert error.group_contains(UpError, match="bergen has no agent")
 
 
-async def _answer(access: ClientConfig) -> int | str:
-    """The status that a person with this access gets, or why there is none."""
-    transport = HttpTransport(StaticCredentials(access))
+async def _status(access: Access) -> int | str:
+    """The response status for this access, or the connection error."""
+    transport = HttpTransport(Fixed(access))
     try:
         return (await transport.send(NODES)).status
     except Unreachable as error:
@@ -319,18 +317,18 @@ async def _answer(access: ClientConfig) -> int | str:
         await transport.close()
 
 
-async def test_people_reach_clusters_over_verified_tls_and_with_a_token(tmp_path: Path) -> None:
+async def test_kubectl_connects_over_verified_tls_with_a_token(tmp_path: Path) -> None:
     folder = Folder(tmp_path, keep=False)
 
     async with embedded_clusters(plan_members(["rome"]), folder) as clusters:
         rome, broker = (clusters[name].context.access for name in ("rome", "broker"))
-        answer = await _answer(rome)
-        other_token = await _answer(ClientConfig(rome.endpoint, broker.identity))
-        other_authority = await _answer(
-            ClientConfig(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
+        status = await _status(rome)
+        other_token = await _status(Access(rome.endpoint, broker.identity))
+        other_authority = await _status(
+            Access(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
         )
 
-    assert answer == 200
+    assert status == 200
     assert other_token == 401
     assert isinstance(other_authority, str)
     assert "is not trusted" in other_authority

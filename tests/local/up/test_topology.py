@@ -1,19 +1,19 @@
-"""Who is in a local federation, and who reaches whom."""
+"""The members of a local federation, and their initial objects."""
 
 import itertools
 
 import pytest
 
-from hanse.local.up.bootstrap import crd_objects, foundation
+from hanse.local.up.bootstrap import base_objects, crd_objects
 from hanse.local.up.errors import InvalidClusterNames
-from hanse.local.up.sample import sample
+from hanse.local.up.sample import sample_objects
 from hanse.local.up.topology import plan_members
 
 
 def test_the_first_two_supervise_and_the_broker_comes_last() -> None:
     members = plan_members(["lubeck", "hamburg", "bergen"])
 
-    assert [(one.name, one.standing) for one in members] == [
+    assert [(one.name, one.role) for one in members] == [
         ("lubeck", "supervisor"),
         ("hamburg", "supervisor"),
         ("bergen", "child"),
@@ -39,7 +39,7 @@ def test_no_two_clusters_share_addresses() -> None:
     networks = [
         network
         for one in members
-        for network in (one.ranges.services, one.ranges.pods, one.ranges.nodes, one.ranges.outside)
+        for network in (one.ranges.services, one.ranges.pods, one.ranges.nodes, one.ranges.external)
     ]
     networks += [one.ranges.load_balancers for one in members]
     ordered = sorted(networks)
@@ -63,14 +63,14 @@ def test_names_that_cannot_be_used_are_refused(names: list[str], why: str) -> No
         plan_members(names)
 
 
-def test_only_the_broker_holds_the_rules_of_the_fleet() -> None:
+def test_only_the_broker_has_a_cluster_set_and_admission_policies() -> None:
     lubeck, broker = plan_members(["lubeck"])
 
-    assert [one.object["kind"] for one in foundation(broker)].count("ClusterSet") == 1
-    kinds = [one.object["kind"] for one in foundation(broker)]
+    assert [one.object["kind"] for one in base_objects(broker)].count("ClusterSet") == 1
+    kinds = [one.object["kind"] for one in base_objects(broker)]
     assert kinds.count("ValidatingAdmissionPolicy") == 2, "bad StatefulSets are refused there"
-    assert all(one.object["kind"] == "Namespace" for one in foundation(lubeck))
-    assert sample(broker) == ()
+    assert all(one.object["kind"] == "Namespace" for one in base_objects(lubeck))
+    assert sample_objects(broker) == ()
 
 
 def test_every_kind_is_defined_once() -> None:

@@ -1,4 +1,4 @@
-"""Where the programs are: given by the person, installed, or built before into the cache."""
+"""Finding the programs of real clusters: in KUBEBUILDER_ASSETS, on PATH, or in the cache."""
 
 import asyncio
 import os
@@ -14,13 +14,13 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.\d+")
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where this person's programs keep what can be made again."""
-    given = environment.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "hanse"
+    """The cache folder of Hanse, by the XDG convention."""
+    xdg_cache = environment.get("XDG_CACHE_HOME")
+    return (Path(xdg_cache) if xdg_cache else Path.home() / ".cache") / "hanse"
 
 
 def cached(program: Program, cache: Path) -> Path:
-    """Where a program is once it is built."""
+    """The path of a program that was built into the cache."""
     return cache / f"{program.name}-{program.version}" / program.name
 
 
@@ -30,7 +30,7 @@ async def find_program(
     """The program from `KUBEBUILDER_ASSETS`, `PATH` or the cache, if its version fits."""
     built = cached(program, cache)
     for candidate in installed_paths(program, environment):
-        if version_matches(program, await _version_text(program, candidate)):
+        if version_matches(program, await _run_version_command(program, candidate)):
             return candidate
     return built if built.is_file() else None
 
@@ -48,31 +48,31 @@ async def find_programs(programs: Iterable[Program], cache: Path) -> dict[str, P
 
 
 def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Path]:
-    """Where a program of that name is installed, the most deliberate place first."""
-    places = (environment.get("KUBEBUILDER_ASSETS", ""), environment.get("PATH", ""))
-    found = (shutil.which(program.name, path=place) for place in places if place)
+    """Installed programs of that name, those in KUBEBUILDER_ASSETS first."""
+    search_paths = (environment.get("KUBEBUILDER_ASSETS", ""), environment.get("PATH", ""))
+    found = (shutil.which(program.name, path=path) for path in search_paths if path)
     return [Path(path) for path in found if path]
 
 
 def version_matches(program: Program, version_text: str) -> bool:
-    """Whether a program that says this of itself has the minor version we run."""
-    said, wanted = _VERSION.search(version_text), _VERSION.search(program.version)
-    return said is not None and wanted is not None and said.groups() == wanted.groups()
+    """Whether the output of a program's version command names the minor version we run."""
+    found, wanted = _VERSION.search(version_text), _VERSION.search(program.version)
+    return found is not None and wanted is not None and found.groups() == wanted.groups()
 
 
-async def _version_text(program: Program, path: Path) -> str:
-    asked = await asyncio.create_subprocess_exec(
+async def _run_version_command(program: Program, path: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
         path,
-        *program.ask_version,
+        *program.version_arguments,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
         async with asyncio.timeout(10):
-            said, _ = await asked.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
-        asked.kill()
-        await asked.wait()
+        process.kill()
+        await process.wait()
         return ""
-    return said.decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")

@@ -17,36 +17,36 @@ from hanse.local.real.progress import BuildReport, report_for
 from hanse.local.real.toolchain import build_environment, find_go
 
 MODULES_AT_ONCE = 2
-"""Linking uses one core and downloading none: a second module's compiler fills the gap."""
+"""Linking uses one core and downloading none: compiling a second module uses the rest."""
 
 
 def main() -> None:
-    chosen = _chosen(sys.argv[1:])
+    programs = _parse_arguments(sys.argv[1:])
     try:
-        paths = asyncio.run(find_or_build(chosen, cache_folder()))
+        paths = asyncio.run(find_or_build(programs, cache_folder()))
     except RealClusterError as problem:
         sys.exit(f"error: {problem}")
     except KeyboardInterrupt:
         sys.exit(130)
-    for program in chosen:
+    for program in programs:
         sys.stdout.write(f"{program.name}\t{program.version}\t{paths[program.name]}\n")
 
 
 async def find_or_build(
     programs: Sequence[Program], cache: Path, report: BuildReport | None = None
 ) -> dict[str, Path]:
-    """Each program's path by its name, built first if there is none that fits."""
-    found = await _found(programs, cache)
+    """Each program's path by its name, built first if none of the right version is found."""
+    found = await _find_existing(programs, cache)
     if len(found) == len(programs):
         return found
     missing = tuple(program for program in programs if program.name not in found)
-    with report or report_for(sys.stderr, len(missing)) as told:
-        async with _only_builder(cache, told):
-            await _build_missing(missing, cache, told)
+    with report or report_for(sys.stderr, len(missing)) as shown:
+        async with _build_lock(cache, shown):
+            await _build_missing(missing, cache, shown)
     return {**found, **{program.name: cached(program, cache) for program in missing}}
 
 
-async def _found(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
+async def _find_existing(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
     paths = await asyncio.gather(*(find_program(program, cache) for program in programs))
     return {
         program.name: path
@@ -56,20 +56,22 @@ async def _found(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
 
 
 async def _build_missing(programs: Sequence[Program], cache: Path, report: BuildReport) -> None:
-    # The lock may have been waited for while its holder built the same.
-    left = [program for program in programs if not cached(program, cache).is_file()]
-    if not left:
+    # Another process may have built some of them while this one waited for the lock.
+    missing = [program for program in programs if not cached(program, cache).is_file()]
+    if not missing:
         return
     go = await find_go(cache)
-    report.say(f"with {go}, into {cache}; the first time takes minutes")
-    turns = asyncio.Semaphore(MODULES_AT_ONCE)
+    report.message(f"with {go}, into {cache}; the first time takes minutes")
+    module_slots = asyncio.Semaphore(MODULES_AT_ONCE)
     by_module = {
-        program.module: [p for p in left if p.module == program.module] for program in left
+        program.module: [p for p in missing if p.module == program.module] for program in missing
     }
     try:
         async with asyncio.TaskGroup() as group:
             for module, members in by_module.items():
-                group.create_task(_build_module(members, go, cache, report, turns), name=module)
+                group.create_task(
+                    _build_module(members, go, cache, report, module_slots), name=module
+                )
     except* RealClusterError as problems:
         raise problems.exceptions[0] from None
 
@@ -79,10 +81,10 @@ async def _build_module(
     go: Path,
     cache: Path,
     report: BuildReport,
-    turns: asyncio.Semaphore,
+    module_slots: asyncio.Semaphore,
 ) -> None:
-    """One after the other, for they share most of their packages through Go's build cache."""
-    async with turns:
+    """Build a module's programs sequentially: they share most packages through Go's build cache."""
+    async with module_slots:
         for program in programs:
             report.started(f"{program.name} {program.version}")
             await _build(program, go, cache, report)
@@ -95,7 +97,7 @@ async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -
     draft = target.with_name(f".{program.name}.{os.getpid()}")
     log = cache / "logs" / f"{program.name}-{program.version}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    compiling = await asyncio.create_subprocess_exec(
+    compiler = await asyncio.create_subprocess_exec(
         *(go, "build", "-v", "-ldflags", program.linker_flags, "-o", draft, program.package),
         cwd=MODULES / program.module,
         env=build_environment(go),
@@ -103,31 +105,31 @@ async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
-    assert compiling.stderr is not None
+    assert compiler.stderr is not None
     try:
-        with log.open("wb") as kept:
-            async for line in compiling.stderr:
-                kept.write(line)
+        with log.open("wb") as log_file:
+            async for line in compiler.stderr:
+                log_file.write(line)
                 report.compiled(f"{program.name} {program.version}", line.decode().strip())
-        if await compiling.wait() != 0:
+        if await compiler.wait() != 0:
             raise BuildFailed(program.name, log)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
-        if compiling.returncode is None:
-            compiling.terminate()
-            await compiling.wait()
+        if compiler.returncode is None:
+            compiler.terminate()
+            await compiler.wait()
 
 
 @asynccontextmanager
-async def _only_builder(cache: Path, report: BuildReport) -> AsyncIterator[None]:
-    """Hold the cache's lock, so that two builders never do the same work twice."""
+async def _build_lock(cache: Path, report: BuildReport) -> AsyncIterator[None]:
+    """Hold the lock of the cache, so that two processes do not build the same program."""
     with _lock_file(cache) as lock:
-        told = False
-        while not _locked(lock.fileno()):
-            if not told:
-                report.say("another build is running; waiting for it")
-                told = True
+        reported = False
+        while not _try_lock(lock.fileno()):
+            if not reported:
+                report.message("another build is running; waiting for it")
+                reported = True
             await asyncio.sleep(0.5)
         yield
 
@@ -137,15 +139,15 @@ def _lock_file(cache: Path) -> TextIO:
     return (cache / "build.lock").open("w")
 
 
-def _locked(opened: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def _chosen(arguments: Sequence[str]) -> tuple[Program, ...]:
+def _parse_arguments(arguments: Sequence[str]) -> tuple[Program, ...]:
     by_name = {program.name: program for program in ALL}
     parser = argparse.ArgumentParser(description="Find or build the programs of real clusters.")
     parser.add_argument("program", nargs="*", help=f"of {', '.join(by_name)}; default: all")

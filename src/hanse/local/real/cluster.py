@@ -20,7 +20,7 @@ from hanse.local.real.config import (
     ClusterConfig,
     Workloads,
     commands,
-    prepare,
+    write_config_files,
 )
 from hanse.local.real.errors import ClusterNotReady, ServerDied, SnapshotFailed
 from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
@@ -28,32 +28,32 @@ from hanse.local.real.programs import API_SERVER, ETCD_SERVER, ETCDCTL, ETCDUTL,
 from hanse.local.real.provisioning import provision
 from hanse.local.real.server import ProcessGroup, Server, proportional_memory
 
-READY_PATIENCE = timedelta(seconds=120)
-"""Ample even for a small machine that is busy with something else."""
+READY_TIMEOUT = timedelta(seconds=120)
+"""Enough even for a small, busy machine."""
 
-_FOUNDATION = (ETCD_SERVER.name, API_SERVER.name)
+_CONTROL_PLANE = (ETCD_SERVER.name, API_SERVER.name)
 
 
 class RealCluster:
-    """The servers of one cluster, which can be stopped and started alone or all together."""
+    """The servers of one cluster, which can be stopped and started singly or together."""
 
     def __init__(
         self,
         config: ClusterConfig,
         binaries: Mapping[str, Path],
-        keeper: ProcessGroup,
+        process_group: ProcessGroup,
         on_death: Callable[[ServerDied], None],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self.config = config
-        self.access: ClientConfig = prepare(config)
-        """How the cluster's administrator reaches it."""
+        self.access: Access = write_config_files(config)
+        """The administrator's access."""
         self.servers = {
-            command.program: Server(command, keeper, on_death)
+            command.program: Server(command, process_group, on_death)
             for command in commands(config, binaries)
         }
         self._binaries = binaries
-        self._say = say
+        self._report = report
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class RealCluster:
 
     @property
     def context(self) -> Context:
-        """The administrator's part of a kubeconfig."""
+        """The administrator's kubeconfig context."""
         return Context(self.name, self.access)
 
     def connect(self) -> Transport:
@@ -69,64 +69,66 @@ class RealCluster:
         return HttpTransport(StaticCredentials(self.access))
 
     async def start(self) -> None:
-        """Start every server that does not run, and wait until pods could run."""
-        await asyncio.gather(*(self.servers[program].start() for program in _FOUNDATION))
-        await self._await(_serves, "its API server answers")
-        others = [server for name, server in self.servers.items() if name not in _FOUNDATION]
+        """Start every stopped server, and wait until pods can run."""
+        await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
+        await self._wait_until(_is_api_ready, "its API server answers")
+        others = [server for name, server in self.servers.items() if name not in _CONTROL_PLANE]
         await self._release_nodes()
         await asyncio.gather(*(server.start() for server in others))
-        await self._await(_has_controllers, "its controllers run")
-        await self._await_workloads()
+        await self._wait_until(_is_controller_manager_ready, "its controllers run")
+        await self._await_nodes()
 
     async def stop(self) -> None:
-        """Stop every server, each before those that it needs."""
-        others = [name for name in self.servers if name not in _FOUNDATION]
+        """Stop every server, clients before the servers that they use."""
+        others = [name for name in self.servers if name not in _CONTROL_PLANE]
         await asyncio.gather(*(self.servers[name].stop() for name in others))
         await self.servers[API_SERVER.name].stop()
         await self.servers[ETCD_SERVER.name].stop()
 
     async def start_server(self, program: str) -> None:
-        """Start one server again; an API server is waited for until it answers."""
+        """Start one server; for the API server or etcd also wait until the API answers."""
         if program == KWOK_CONTROLLER.name:
             await self._release_nodes()
         await self.servers[program].start()
-        if program in _FOUNDATION and self._all_running(_FOUNDATION):
-            await self._await(_serves, "its API server answers")
+        if program in _CONTROL_PLANE and self._all_running(_CONTROL_PLANE):
+            await self._wait_until(_is_api_ready, "its API server answers")
 
     async def stop_server(self, program: str) -> None:
-        """Stop one server and leave the others to cope."""
+        """Stop one server and leave the others running."""
         await self.servers[program].stop()
 
     async def kill_server(self, program: str) -> None:
-        """Kill one server without a word, on purpose."""
+        """Kill one server without a graceful stop."""
         await self.servers[program].kill()
 
     async def save(self, snapshot: Path) -> None:
-        """Write all that the cluster holds now to a file, while it goes on."""
+        """Write an etcd snapshot of the running cluster to a file."""
         await _save_etcd(self._binaries, self.config.directory, snapshot)
 
     async def restore(self, snapshot: Path) -> None:
-        """Go back to what a snapshot holds, resourceVersions included, and start from there."""
+        """Restore an etcd snapshot, including resourceVersions, and restart the cluster."""
         await self.stop()
         await _restore_etcd(self._binaries, self.config.directory, snapshot)
         await self.start()
 
     async def run_provisioners(self) -> None:
-        """Give Services load-balancer addresses and claims volumes, until cancelled."""
+        """Run the load-balancer allocator and the volume provisioner until cancelled."""
         match self.config.role:
             case Broker():
                 return
             case Workloads():
                 balancers = [str(self.config.ranges.load_balancers)]
-                async with self._connected() as transport:
-                    await provision(transport, balancers)
+                async with self._connected() as transport, asyncio.TaskGroup() as group:
+                    addresses = LoadBalancerAddresses(transport, balancers)
+                    group.create_task(addresses.run(), name="load-balancer allocator")
+                    group.create_task(Volumes(transport).run(), name="volumes")
             case _:
                 assert_never(self.config.role)
 
     def memory(self) -> int:
-        """What the cluster's servers take, in bytes."""
-        running = (server.pid for server in self.servers.values())
-        return sum(proportional_memory(pid) for pid in running if pid is not None)
+        """The memory of the cluster's servers, in bytes."""
+        pids = (server.pid for server in self.servers.values())
+        return sum(proportional_memory(pid) for pid in pids if pid is not None)
 
     async def _release_nodes(self) -> None:
         if self.servers.get(KWOK_CONTROLLER.name) is None:
@@ -134,31 +136,33 @@ class RealCluster:
         async with self._connected() as transport:
             await release_nodes(transport)
 
-    async def _await_workloads(self) -> None:
+    async def _await_nodes(self) -> None:
         match self.config.role:
             case Broker():
                 return
             case Workloads(nodes):
                 async with self._connected() as transport:
                     await create_nodes(transport, self.name, nodes, self.config.ranges)
-                await self._await(lambda api: all_schedulable(api, nodes), "pods can run")
+                await self._wait_until(lambda api: all_schedulable(api, nodes), "pods can run")
             case _:
                 assert_never(self.config.role)
 
-    async def _await(self, ready: Callable[[Transport], Awaitable[bool]], what: str) -> None:
-        """Ask until the answer is yes; a server that dies meanwhile, or patience, ends it."""
+    async def _wait_until(
+        self, is_ready: Callable[[Transport], Awaitable[bool]], description: str
+    ) -> None:
+        """Poll until ready; raises if a server dies meanwhile, and at the timeout."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with self._connected() as transport:
-            while not await _asked(ready, transport):
-                self._fail_if_dead()
-                if loop.time() - began > READY_PATIENCE.total_seconds():
+            while not await _poll(is_ready, transport):
+                self._raise_if_dead()
+                if loop.time() - began > READY_TIMEOUT.total_seconds():
                     raise ClusterNotReady(
-                        f"{self.name} is not ready after {READY_PATIENCE.total_seconds():.0f} s: "
-                        f"still waiting until {what}; see the logs in {self.config.logs}"
+                        f"{self.name} is not ready after {READY_TIMEOUT.total_seconds():.0f} s: "
+                        f"still waiting until {description}; see the logs in {self.config.logs}"
                     )
                 await asyncio.sleep(0.1)
-        self._say(f"{self.name}: {what}")
+        self._report(f"{self.name}: {description}")
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Transport]:
@@ -168,7 +172,7 @@ class RealCluster:
         finally:
             await transport.close()
 
-    def _fail_if_dead(self) -> None:
+    def _raise_if_dead(self) -> None:
         for server in self.servers.values():
             if (death := server.unexpected_death) is not None:
                 raise death
@@ -177,31 +181,31 @@ class RealCluster:
         return all(self.servers[program].running for program in programs)
 
 
-async def _asked(ready: Callable[[Transport], Awaitable[bool]], transport: Transport) -> bool:
+async def _poll(is_ready: Callable[[Transport], Awaitable[bool]], transport: Transport) -> bool:
     try:
-        return await ready(transport)
+        return await is_ready(transport)
     except Unreachable:
         return False
 
 
-async def _serves(transport: Transport) -> bool:
+async def _is_api_ready(transport: Transport) -> bool:
     response = await transport.send(Request("GET", "/readyz", timeout=timedelta(seconds=5)))
     return response.status == 200
 
 
-async def _has_controllers(transport: Transport) -> bool:
-    """Whether a controller has done something: none does before all are set up.
+async def _is_controller_manager_ready(transport: Transport) -> bool:
+    """Whether the default ServiceAccount exists: controllers act only once all are started.
 
-    A controller manager that is still setting up ends when its API server goes away; and pods need
-    the account that is looked for here.
+    A controller manager that is still starting exits when its API server stops; and pods need
+    this account.
     """
     account = Request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
     return (await transport.send(account)).status == 200
 
 
 async def _save_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Path) -> None:
-    """Write the state of a running etcd to a file, whole or not at all."""
-    await _run(
+    """Write a snapshot of a running etcd to a file atomically."""
+    await _run_tool(
         binaries[ETCDCTL.name],
         *(f"--endpoints={ETCD_CLIENTS}", "snapshot", "save", _absolute(snapshot)),
         directory=directory,
@@ -209,10 +213,10 @@ async def _save_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Pa
 
 
 async def _restore_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Path) -> None:
-    """Replace the state of a stopped etcd by that of a snapshot."""
+    """Replace the data of a stopped etcd by a snapshot."""
     restored = directory / "etcd.restored"
     shutil.rmtree(restored, ignore_errors=True)
-    await _run(
+    await _run_tool(
         binaries[ETCDUTL.name],
         *("snapshot", "restore", _absolute(snapshot)),
         f"--data-dir={restored}",
@@ -226,12 +230,12 @@ async def _restore_etcd(binaries: Mapping[str, Path], directory: Path, snapshot:
 
 
 def _absolute(snapshot: Path) -> str:
-    """The tools run in the cluster's folder, which is not where the caller is."""
+    """An absolute path, since etcdctl and etcdutl run in the cluster's folder."""
     return str(snapshot.absolute())
 
 
-async def _run(executable: Path, *arguments: str, directory: Path) -> None:
-    running = await asyncio.create_subprocess_exec(
+async def _run_tool(executable: Path, *arguments: str, directory: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
         executable,
         *arguments,
         cwd=directory,
@@ -239,7 +243,7 @@ async def _run(executable: Path, *arguments: str, directory: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await running.communicate()
-    if running.returncode != 0:
-        last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        last = output.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise SnapshotFailed(f"{executable.name} {arguments[1]} failed: {''.join(last)}")

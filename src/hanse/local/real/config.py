@@ -24,7 +24,7 @@ from hanse.local.real.programs import (
 from hanse.local.real.server import ServerCommand
 
 ETCD_CLIENTS = "unix://etcd.sock:0"
-"""A socket in the cluster's own folder: it takes no port, and nobody else can open it."""
+"""A Unix socket in the cluster's folder: it needs no port, and other users cannot open it."""
 
 ETCD_PEERS = "unix://peer.sock:0"
 
@@ -35,7 +35,7 @@ BROKER_CONTROLLERS = (
     "serviceaccount-token-controller",
     "root-ca-certificate-publisher-controller",
 )
-"""What keeps a cluster without workloads clean, and what every namespace and account has."""
+"""Garbage collection, and the objects that every namespace and ServiceAccount has."""
 
 WORKLOAD_CONTROLLERS = (
     "*",
@@ -43,7 +43,7 @@ WORKLOAD_CONTROLLERS = (
     "-persistentvolume-attach-detach-controller",
     "-horizontal-pod-autoscaler-controller",
 )
-"""All that Kubernetes runs by default, except what would need machines."""
+"""The default controllers, except those that need real machines."""
 
 
 class Workloads(Struct, frozen=True):
@@ -53,14 +53,14 @@ class Workloads(Struct, frozen=True):
 
 
 class Broker(Struct, frozen=True):
-    """A cluster that only keeps objects."""
+    """A cluster that only stores objects."""
 
 
 Role = Workloads | Broker
 
 
 class ClusterConfig(Struct, frozen=True):
-    """Where one cluster lives: folders, port, addresses."""
+    """The folders, port and address ranges of one cluster."""
 
     name: str
     role: Role
@@ -75,27 +75,27 @@ class ClusterConfig(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What the API server's certificate vouches for."""
+        """The subject alternative names of the API server's certificate."""
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-        service, outside = str(self.ranges.services[1]), str(self.ranges.api_server)
-        return (*names, "127.0.0.1", service, outside)
+        cluster_ip, endpoint = str(self.ranges.services[1]), str(self.ranges.api_server)
+        return (*names, "127.0.0.1", cluster_ip, endpoint)
 
 
-_Part = tuple[str, tuple[str, ...]]
+_ProgramArguments = tuple[str, tuple[str, ...]]
 """A program and its arguments."""
 
 
 def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[ServerCommand, ...]:
-    """The servers of one cluster, in the order in which each needs those before it."""
-    parts: tuple[_Part, ...]
+    """The command lines of a cluster's servers; each server depends on those before it."""
+    servers: tuple[_ProgramArguments, ...]
     match config.role:
         case Broker():
-            parts = (_etcd(), _api_server(config), _controllers(BROKER_CONTROLLERS))
+            servers = (_etcd(), _api_server(config), _controller_manager(BROKER_CONTROLLERS))
         case Workloads():
-            parts = (
+            servers = (
                 _etcd(),
                 _api_server(config),
-                _controllers(WORKLOAD_CONTROLLERS),
+                _controller_manager(WORKLOAD_CONTROLLERS),
                 (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
                 _kwok(config),
             )
@@ -111,11 +111,11 @@ def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[Serve
             log=config.logs / f"{program}.log",
             port=config.port if program == API_SERVER.name else None,
         )
-        for program, arguments in parts
+        for program, arguments in servers
     )
 
 
-def _etcd() -> _Part:
+def _etcd() -> _ProgramArguments:
     return ETCD_SERVER.name, (
         "--name=default",
         "--data-dir=etcd",
@@ -129,7 +129,7 @@ def _etcd() -> _Part:
     )
 
 
-def _api_server(config: ClusterConfig) -> _Part:
+def _api_server(config: ClusterConfig) -> _ProgramArguments:
     return API_SERVER.name, (
         f"--etcd-servers={ETCD_CLIENTS}",
         "--bind-address=127.0.0.1",
@@ -140,7 +140,7 @@ def _api_server(config: ClusterConfig) -> _Part:
         "--client-ca-file=pki/ca.crt",
         "--tls-cert-file=pki/api-server.crt",
         "--tls-private-key-file=pki/api-server.key",
-        # Without it, a server that is stopped alone waits for its clients to end their watches.
+        # Without it, a server that is stopped waits until its clients end their watches.
         "--shutdown-watch-termination-grace-period=1s",
         f"--service-account-issuer=https://kubernetes.{config.name}.hanse.local",
         "--service-account-key-file=pki/service-accounts.key",
@@ -149,16 +149,16 @@ def _api_server(config: ClusterConfig) -> _Part:
     )
 
 
-def _controllers(which: tuple[str, ...]) -> _Part:
+def _controller_manager(enabled: tuple[str, ...]) -> _ProgramArguments:
     return CONTROLLER_MANAGER.name, (
         "--kubeconfig=controller-manager.kubeconfig",
-        f"--controllers={','.join(which)}",
+        f"--controllers={','.join(enabled)}",
         "--leader-elect=false",
         "--secure-port=0",
         "--use-service-account-credentials=true",
         "--service-account-private-key-file=pki/service-accounts.key",
         "--root-ca-file=pki/ca.crt",
-        # By default claims look for new volumes every 15 s only.
+        # The default is 15 s.
         "--pvclaimbinder-sync-period=1s",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
@@ -166,7 +166,7 @@ def _controllers(which: tuple[str, ...]) -> _Part:
     )
 
 
-def _kwok(config: ClusterConfig) -> _Part:
+def _kwok(config: ClusterConfig) -> _ProgramArguments:
     return KWOK_CONTROLLER.name, (
         "--kubeconfig=kwok.kubeconfig",
         "--config=kwok.yaml",
@@ -178,29 +178,29 @@ def _kwok(config: ClusterConfig) -> _Part:
     )
 
 
-def prepare(config: ClusterConfig) -> ClientConfig:
-    """Write a cluster's files, and give back how its administrator reaches it.
+def write_config_files(config: ClusterConfig) -> Access:
+    """Write a cluster's certificates and configuration files; returns the administrator's access.
 
-    The authority and the key of service-account tokens are kept from an earlier run, so that
-    credentials stay valid when a cluster is started again over its data.
+    The CA and the ServiceAccount signing key of an earlier run are reused, so that credentials
+    stay valid when a cluster is restarted with its data.
     """
     keys = config.directory / "pki"
     config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     config.directory.chmod(0o700)
     keys.mkdir(exist_ok=True, mode=0o700)
     config.logs.mkdir(parents=True, exist_ok=True)
-    authority = _authority(keys, config.name)
-    _keep(keys, "api-server", authority.server("kube-apiserver", config.hosts))
-    _service_account_key(keys / "service-accounts.key")
-    _write_configurations(config, authority)
+    authority = _load_or_create_ca(keys, config.name)
+    _write_certificate(keys, "api-server", authority.server("kube-apiserver", config.hosts))
+    _ensure_service_account_key(keys / "service-accounts.key")
+    _write_kubeconfigs_and_settings(config, authority)
     return _access(config, authority, "admin", "system:masters")
 
 
-def _write_configurations(config: ClusterConfig, authority: CertificateAuthority) -> None:
+def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: Authority) -> None:
     users = {
         "controller-manager": ("system:kube-controller-manager",),
         "scheduler": ("system:kube-scheduler",),
-        # kwok plays every kubelet at once, for which Kubernetes has no role of its own.
+        # kwok acts as every kubelet, for which Kubernetes has no built-in role.
         "kwok": ("kwok", "system:masters"),
     }
     for file, (user, *groups) in users.items():
@@ -221,26 +221,26 @@ def _access(
     )
 
 
-def _authority(keys: Path, name: str) -> CertificateAuthority:
+def _load_or_create_ca(keys: Path, name: str) -> Authority:
     certificate, key = keys / "ca.crt", keys / "ca.key"
     if certificate.is_file() and key.is_file():
-        return CertificateAuthority.load(KeyPair(certificate.read_bytes(), key.read_bytes()))
-    authority = CertificateAuthority.create(f"{name} of hanse")
-    _keep(keys, "ca", authority.kept)
+        return Authority.load(Issued(certificate.read_bytes(), key.read_bytes()))
+    authority = Authority.create(f"{name} of hanse")
+    _write_certificate(keys, "ca", authority.kept)
     return authority
 
 
-def _keep(keys: Path, name: str, issued: KeyPair) -> None:
+def _write_certificate(keys: Path, name: str, issued: Issued) -> None:
     write_private_file(keys / f"{name}.key", issued.key)
     (keys / f"{name}.crt").write_bytes(issued.certificate)
 
 
-def _service_account_key(path: Path) -> None:
+def _ensure_service_account_key(path: Path) -> None:
     if path.is_file():
         return
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM,
-        # The API server finds the public key in this form only.
+        # The API server derives the public key only from this format.
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )

@@ -1,12 +1,13 @@
-"""What can go wrong with real clusters, each told in one sentence for a person.
+"""Errors of real clusters; each message is one sentence for a person.
 
 RealClusterError     the kubernetes engine cannot do what it was asked
-  NoGo               there is no Go to build with, and none could be installed
+  GoNotFound         there is no Go to build with, and none could be installed
   BuildFailed        a program did not compile: its log says why
-  Missing            a program is neither installed nor built yet
-  PortHeld           another process listens where a server must
-  ServerDied         a server ended by itself: its log's last lines are part of the message
-  NotReady           a server runs and did not become ready in time
+  ProgramMissing     a program is neither installed nor built yet
+  FleetFolderLocked  another fleet runs in the folder
+  PortInUse          another process listens on a server's port
+  ServerDied         a server exited unexpectedly: the message has the end of its log
+  ClusterNotReady    a cluster did not become ready in time
   SnapshotFailed     etcd's state could not be saved or restored
 """
 
@@ -25,7 +26,7 @@ class BuildFailed(RealClusterError):
     """A program did not compile."""
 
     def __init__(self, program: str, log: Path) -> None:
-        super().__init__(f"building {program} failed{_last_words(log)}")
+        super().__init__(f"building {program} failed{_log_tail(log)}")
         self.log = log
 
 
@@ -34,18 +35,18 @@ class ProgramMissing(RealClusterError):
 
 
 class FleetFolderLocked(RealClusterError):
-    """Another fleet keeps its state there."""
+    """Another fleet runs in the folder."""
 
 
 class PortInUse(RealClusterError):
-    """Another process listens where a server must."""
+    """Another process listens on a server's port."""
 
 
 class ServerDied(RealClusterError):
-    """A server ended by itself."""
+    """A server exited unexpectedly."""
 
     def __init__(self, cluster: str, program: str, code: int, log: Path) -> None:
-        super().__init__(f"{program} of {cluster} ended with {_cause(code)}{_last_words(log)}")
+        super().__init__(f"{program} of {cluster} ended with {_cause(code)}{_log_tail(log)}")
         self.cluster = cluster
         self.program = program
         self.code = code
@@ -53,7 +54,7 @@ class ServerDied(RealClusterError):
 
 
 class ClusterNotReady(RealClusterError):
-    """A server runs and did not become ready in time."""
+    """A cluster did not become ready in time."""
 
 
 class SnapshotFailed(RealClusterError):
@@ -74,6 +75,6 @@ def _cause(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 
-def _last_words(log: Path) -> str:
-    words = tail(log)
-    return f"; its log {log} ends:\n{words}" if words else f"; see {log}"
+def _log_tail(log: Path) -> str:
+    end = tail(log)
+    return f"; its log {log} ends:\n{end}" if end else f"; see {log}"

@@ -1,4 +1,4 @@
-"""Several real clusters and a broker, started and stopped as one."""
+"""Several real clusters and a broker, started and stopped together."""
 
 import asyncio
 import fcntl
@@ -23,7 +23,7 @@ BROKER = "broker"
 
 
 class RealFleet:
-    """Clusters by name, the broker among them; all end when the fleet does, or this process.
+    """Clusters by name, including the broker; they stop when the fleet or this process ends.
 
     async with RealFleet(directory, binaries) as fleet:
         transport = fleet.clusters["lubeck"].connect()
@@ -37,7 +37,7 @@ class RealFleet:
         *,
         nodes: int = 3,
         ports: Mapping[str, int] | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         if BROKER in names:
             raise ValueError(f"no cluster can be named {BROKER}: that is the broker's own name")
@@ -46,11 +46,11 @@ class RealFleet:
         self._binaries = binaries
         self._roles: dict[str, Role] = {**dict.fromkeys(names, Workloads(nodes)), BROKER: Broker()}
         self._ports = dict(ports or {})
-        self._say = say
-        self._deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
+        self._report = report
+        self._dead_servers: asyncio.Queue[ServerDied] = asyncio.Queue()
         self._lock: TextIO | None = None
-        self._keeper: ProcessGroup | None = None
-        self._claims = PortReservations()
+        self._process_group: ProcessGroup | None = None
+        self._reservations = PortReservations()
 
     @property
     def kubeconfig(self) -> Path:
@@ -80,9 +80,9 @@ class RealFleet:
     async def start(self) -> None:
         """Start every cluster at once, and wait until all are ready."""
         began = time.monotonic()
-        self._lock = _lock(self.directory)
-        self._keeper = ProcessGroup()
-        self.clusters = self._laid_out(self._keeper)
+        self._lock = _lock_folder(self.directory)
+        self._process_group = ProcessGroup()
+        self.clusters = self._create_clusters(self._process_group)
         contexts = [cluster.context for cluster in self.clusters.values()]
         write_kubeconfig(self.kubeconfig, contexts)
         try:
@@ -91,63 +91,63 @@ class RealFleet:
                     group.create_task(cluster.start(), name=f"start {cluster.name}")
         except* RealClusterError as problems:
             raise problems.exceptions[0] from None
-        self._say(f"{len(self.clusters)} clusters ready in {time.monotonic() - began:.1f} s")
+        self._report(f"{len(self.clusters)} clusters ready in {time.monotonic() - began:.1f} s")
 
     async def stop(self) -> None:
-        """End every server; what does not end in time is killed."""
+        """Stop every server; those that do not stop in time are killed."""
         try:
             await asyncio.gather(*(cluster.stop() for cluster in self.clusters.values()))
         finally:
-            if self._keeper is not None:
-                self._keeper.close()
-                self._keeper = None
-            self._claims.close()
+            if self._process_group is not None:
+                self._process_group.close()
+                self._process_group = None
+            self._reservations.close()
             if self._lock is not None:
                 self._lock.close()
                 self._lock = None
 
     async def run_provisioners(self) -> None:
-        """Give Services their load balancers and claims their volumes, until cancelled.
+        """Run the load-balancer allocator and volume provisioner of every cluster until cancelled.
 
-        No controller of Kubernetes does, where there is no cloud.
+        Without a cloud provider, Kubernetes itself runs neither.
         """
         async with asyncio.TaskGroup() as group:
             for cluster in self.clusters.values():
-                group.create_task(cluster.run_provisioners(), name=f"provide for {cluster.name}")
+                group.create_task(cluster.run_provisioners(), name=f"provisioners {cluster.name}")
 
     async def next_dead_server(self) -> ServerDied:
-        """Wait until a server ends that nobody stopped; each death is given once."""
-        return await self._deaths.get()
+        """Wait until a server exits unexpectedly; each exit is returned once."""
+        return await self._dead_servers.get()
 
     def memory(self) -> dict[str, int]:
-        """What each cluster's servers take, in bytes."""
+        """The memory of each cluster's servers, in bytes."""
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
-    def _laid_out(self, keeper: ProcessGroup) -> dict[str, RealCluster]:
-        given = set(self._ports.values())
-        wanted = 2 * len(self._roles)
-        chosen = (port for port in self._claims.take(wanted) if port not in given)
+    def _create_clusters(self, process_group: ProcessGroup) -> dict[str, RealCluster]:
+        configured = set(self._ports.values())
+        count = 2 * len(self._roles)  # some may be configured for other clusters
+        free = (port for port in self._reservations.reserve(count) if port not in configured)
         return {
             name: RealCluster(
                 ClusterConfig(
                     name=name,
                     role=role,
                     ranges=address_ranges(index),
-                    port=self._ports.get(name) or next(chosen),
+                    port=self._ports.get(name) or next(free),
                     directory=self.directory / "clusters" / name,
                     logs=self.directory / "logs" / name,
                 ),
                 self._binaries,
-                keeper,
-                self._deaths.put_nowait,
-                self._say,
+                process_group,
+                self._dead_servers.put_nowait,
+                self._report,
             )
             for index, (name, role) in enumerate(self._roles.items())
         }
 
 
-def _lock(directory: Path) -> TextIO:
-    """Take the folder for ourselves; it says whose it is."""
+def _lock_folder(directory: Path) -> TextIO:
+    """Lock the folder and write our pid into the lock file."""
     directory.mkdir(parents=True, exist_ok=True)
     lock = (directory / "lock").open("a+")
     try:

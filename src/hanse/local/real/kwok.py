@@ -23,16 +23,16 @@ _READY = '.metadata.annotations["sim.hanse.dev/ready"]'
 _READY_AFTER = '.metadata.annotations["sim.hanse.dev/ready-after"]'
 _PHASE = '.metadata.annotations["sim.hanse.dev/phase"]'
 
-_GATES_OPEN = (
+_GATES_PASSED = (
     "([.spec.readinessGates[]?.conditionType]"
     ' - [.status.conditions[]? | select(.status == "True") | .type]) == []'
 )
-_WANTED = (
+_DESIRED = (
     f'(if {_PHASE} == "CrashLoop" then "crashing"'
-    f' elif ({_READY} == "false") or (({_GATES_OPEN}) | not) then "unready"'
+    f' elif ({_READY} == "false") or (({_GATES_PASSED}) | not) then "unready"'
     ' else "ready" end)'
 )
-_SEEN = (
+_OBSERVED = (
     '(if any(.status.containerStatuses[]?; .state.waiting.reason == "CrashLoopBackOff")'
     ' then "crashing"'
     ' elif any(.status.conditions[]?; .type == "Ready" and .status == "True") then "ready"'
@@ -46,8 +46,8 @@ phase: Running
 startTime: {{ Now | Quote }}
 hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
 {{ $uid := or .metadata.uid "" }}
-{{ $own := not .spec.hostNetwork }}
-{{ $ip := PodIPWith .spec.nodeName ( not $own ) $uid .metadata.name .metadata.namespace }}
+{{ $pod_network := not .spec.hostNetwork }}
+{{ $ip := PodIPWith .spec.nodeName ( not $pod_network ) $uid .metadata.name .metadata.namespace }}
 podIP: {{ $ip | Quote }}
 podIPs: [{ip: {{ $ip | Quote }}}]
 """
@@ -104,16 +104,16 @@ _RUNS_READY = (
 
 _RUNS_UNREADY = (
     """
-{{ $said := or .metadata.annotations dict }}
-{{ $crash := eq ( toString ( index $said "sim.hanse.dev/phase" ) ) "CrashLoop" }}
-{{ $late := and ( hasKey $said "sim.hanse.dev/ready-after" ) ( not .status.podIP ) }}
-{{ $held := eq ( toString ( index $said "sim.hanse.dev/ready" ) ) "false" }}
-{{ $up := not ( or $crash $late $held ) }}
+{{ $annotations := or .metadata.annotations dict }}
+{{ $crash := eq ( toString ( index $annotations "sim.hanse.dev/phase" ) ) "CrashLoop" }}
+{{ $late := and ( hasKey $annotations "sim.hanse.dev/ready-after" ) ( not .status.podIP ) }}
+{{ $unready := eq ( toString ( index $annotations "sim.hanse.dev/ready" ) ) "false" }}
+{{ $up := not ( or $crash $late $unready ) }}
 {{ $ready := false }}
 """
     + _RUNNING
 )
-"""A readiness gate that is shut keeps the pod from being ready, but not its containers."""
+"""A readiness gate that is False keeps the pod unready, but not its containers."""
 
 _ENDED = """
 {{ $now := Now }}
@@ -140,69 +140,79 @@ containerStatuses:
 
 
 def kwok_configuration() -> str:
-    """The file that kwok reads: one document for each stage of a pod's life.
+    """The configuration file of kwok: one Stage document per transition of a pod.
 
-    No two stages ever match the same pod, for kwok would choose between them at random.
+    No two stages match the same pod, since kwok would choose between them at random.
     """
     return yaml.safe_dump_all(stages(), sort_keys=False)
 
 
 def stages() -> list[dict[str, Any]]:
-    """Each stage: which pods it moves on, and what they become."""
+    """The Stages: each selects pods and gives them their next status."""
     ends = ("Failed", "Succeeded")
-    alive = _is(".metadata.deletionTimestamp", "DoesNotExist")
-    new = (alive, _is(".status.podIP", "DoesNotExist"), _not(_PHASE, "Pending", *ends))
-    running = (alive, _in(".status.phase", "Running"), _not(_PHASE, *ends))
-    unended = _not(".status.phase", *ends)
-    of_job = 'any(.metadata.ownerReferences[]?; .kind == "Job")'
-    turning_ready = _true(f'{_WANTED} == "ready" and {_SEEN} != "ready"')
+    alive = _operator(".metadata.deletionTimestamp", "DoesNotExist")
+    new = (alive, _operator(".status.podIP", "DoesNotExist"), _not_in(_PHASE, "Pending", *ends))
+    running = (alive, _in(".status.phase", "Running"), _not_in(_PHASE, *ends))
+    unended = _not_in(".status.phase", *ends)
+    owned_by_job = 'any(.metadata.ownerReferences[]?; .kind == "Job")'
+    turning_ready = _is_true(f'{_DESIRED} == "ready" and {_OBSERVED} != "ready"')
     return [
         _stage(
             "pod-starts-ready",
-            (*new, _is(_READY_AFTER, "DoesNotExist"), _true(f'{_WANTED} == "ready"')),
+            (
+                *new,
+                _operator(_READY_AFTER, "DoesNotExist"),
+                _is_true(f'{_DESIRED} == "ready"'),
+            ),
             status=_STARTED + _RUNS_READY,
         ),
         _stage(
             "pod-starts-unready",
-            (*new, _true(f'({_READY_AFTER} != null) or ({_WANTED} != "ready")')),
+            (*new, _is_true(f'({_READY_AFTER} != null) or ({_DESIRED} != "ready")')),
             status=_STARTED + _RUNS_UNREADY,
         ),
         _stage(
             "pod-turns-ready-for-the-first-time",
-            (*running, turning_ready, _true(_NOT_STARTED)),
+            (*running, turning_ready, _is_true(_NOT_STARTED)),
             status=_RUNS_READY,
             delay={"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _READY_AFTER}},
         ),
         _stage(
             "pod-turns-ready-again",
-            (*running, turning_ready, _true(f"{_NOT_STARTED} | not")),
+            (*running, turning_ready, _is_true(f"{_NOT_STARTED} | not")),
             status=_RUNS_READY,
         ),
         _stage(
             "pod-turns-unready",
-            (*running, _true(f'{_WANTED} != "ready" and {_WANTED} != {_SEEN}')),
+            (
+                *running,
+                _is_true(f'{_DESIRED} != "ready" and {_DESIRED} != {_OBSERVED}'),
+            ),
             status=_RUNS_UNREADY,
         ),
         _stage(
             "pod-of-a-job-completes",
-            (*running, _true(f'{of_job} and {_WANTED} == "ready" and {_SEEN} == "ready"')),
-            status=_ended("Succeeded", exit_code=0, reason="Completed"),
+            (
+                *running,
+                _is_true(f'{owned_by_job} and {_DESIRED} == "ready" and {_OBSERVED} == "ready"'),
+            ),
+            status=_terminated_status("Succeeded", exit_code=0, reason="Completed"),
         ),
         _stage(
             "pod-completes",
             (alive, unended, _in(_PHASE, "Succeeded")),
-            status=_ended("Succeeded", exit_code=0, reason="Completed"),
+            status=_terminated_status("Succeeded", exit_code=0, reason="Completed"),
         ),
         _stage(
             "pod-fails",
             (alive, unended, _in(_PHASE, "Failed")),
-            status=_ended("Failed", exit_code=1, reason="Error"),
+            status=_terminated_status("Failed", exit_code=1, reason="Error"),
         ),
         _stage(
             "pod-goes",
             (
-                _is(".metadata.deletionTimestamp", "Exists"),
-                _is(".metadata.finalizers[]?", "DoesNotExist"),
+                _operator(".metadata.deletionTimestamp", "Exists"),
+                _operator(".metadata.finalizers[]?", "DoesNotExist"),
             ),
             delete=True,
         ),
@@ -212,7 +222,7 @@ def stages() -> list[dict[str, Any]]:
 _Expression = dict[str, Any]
 
 
-def _is(key: str, operator: str) -> _Expression:
+def _operator(key: str, operator: str) -> _Expression:
     return {"key": key, "operator": operator}
 
 
@@ -220,17 +230,17 @@ def _in(key: str, *values: str) -> _Expression:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-def _not(key: str, *values: str) -> _Expression:
+def _not_in(key: str, *values: str) -> _Expression:
     return {"key": key, "operator": "NotIn", "values": list(values)}
 
 
-def _true(condition: str) -> _Expression:
+def _is_true(condition: str) -> _Expression:
     return _in(condition, "true")
 
 
 def _stage(
     name: str,
-    selects: tuple[_Expression, ...],
+    match_expressions: tuple[_Expression, ...],
     status: str = "",
     delay: dict[str, Any] | None = None,
     *,
@@ -242,40 +252,43 @@ def _stage(
         "metadata": {"name": name},
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": list(selects)},
+            "selector": {"matchExpressions": list(match_expressions)},
             **({"delay": delay} if delay else {}),
             "next": {"delete": True} if delete else {"statusTemplate": status},
         },
     }
 
 
-def _ended(phase: str, exit_code: int, reason: str) -> str:
+def _terminated_status(phase: str, exit_code: int, reason: str) -> str:
     status = _ENDED.replace("PHASE", phase).replace("EXIT", str(exit_code))
     return status.replace("REASON", reason)
 
 
-_ROOM = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "pods": "10000"}
-"""Enough for every scenario on three nodes: here a scheduler counts."""
+_NODE_CAPACITY = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "pods": "10000"}
+"""Enough for every scenario on three nodes: the real scheduler checks resources."""
 
 
-def nodes_of(cluster: str, count: int, ranges: AddressRanges) -> list[dict[str, Any]]:
-    """The nodes of an embedded cluster of that name: scenarios cannot tell them apart."""
-    # kwok gives out a range from its very first address, which must not be the network's own.
+def node_objects(cluster: str, count: int, ranges: AddressRanges) -> list[dict[str, Any]]:
+    """The same nodes as those of an embedded cluster of that name."""
+    # kwok allocates from the first address of a range, which must not be the network address.
     upper_half = list(ranges.pods.subnets())[1]
-    inside = NodeRanges(
-        pods=(str(upper_half),), internal=str(ranges.nodes), external=str(ranges.outside)
+    node_ranges = NodeRanges(
+        pods=(str(upper_half),), internal=str(ranges.nodes), external=str(ranges.external)
     )
     return [
-        {**node, "status": {**node["status"], "capacity": _ROOM, "allocatable": _ROOM}}
-        for node in plan_nodes(cluster, count, inside)
+        {
+            **node,
+            "status": {**node["status"], "capacity": _NODE_CAPACITY, "allocatable": _NODE_CAPACITY},
+        }
+        for node in plan_nodes(cluster, count, node_ranges)
     ]
 
 
 async def create_nodes(
     transport: Transport, cluster: str, count: int, ranges: AddressRanges
 ) -> None:
-    """Make sure that the nodes exist; those of an earlier run are left as they are."""
-    for node in nodes_of(cluster, count, ranges):
+    """Create missing nodes; existing ones stay as they are."""
+    for node in node_objects(cluster, count, ranges):
         body = msgspec.json.encode(node)
         response = await transport.send(Request("POST", "/api/v1/nodes", body=body))
         if response.status not in (201, 409):
@@ -283,7 +296,7 @@ async def create_nodes(
 
 
 async def release_nodes(transport: Transport) -> None:
-    """Let a new kwok have the nodes at once: it respects the leases of one that is gone."""
+    """Delete the node Leases of an earlier kwok, so that a new one takes the nodes at once."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     response = await transport.send(Request("DELETE", path))
     if response.status != 200:
@@ -291,15 +304,15 @@ async def release_nodes(transport: Transport) -> None:
 
 
 async def all_schedulable(transport: Transport, count: int) -> bool:
-    """Whether that many nodes are ready and bear no taint that would keep pods away."""
+    """Whether at least that many nodes are Ready and have no taints."""
     response = await transport.send(Request("GET", "/api/v1/nodes"))
     if response.status != 200:
         return False
     nodes = msgspec.json.decode(response.body)["items"]
-    return sum(_schedulable(found) for found in nodes) >= count
+    return sum(_is_schedulable(node) for node in nodes) >= count
 
 
-def _schedulable(found: dict[str, Any]) -> bool:
-    conditions = found.get("status", {}).get("conditions", [])
+def _is_schedulable(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-    return ready and not found["spec"].get("taints")
+    return ready and not node["spec"].get("taints")

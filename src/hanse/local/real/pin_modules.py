@@ -1,4 +1,4 @@
-"""Write `go.mod` and `go.sum` for each module anew, after a version in `programs` has changed.
+"""Regenerate `go.mod` and `go.sum` of each module after a version in `programs` has changed.
 
 `python -m hanse.local.real.pin_modules` is for maintainers: builds use the committed files as they
 are, so that every machine compiles the same sources.
@@ -14,17 +14,17 @@ from pathlib import Path
 from hanse.local.real.programs import ALL, KUBERNETES, MODULES, Program
 
 GO_VERSION = "1.25.0"
-"""The language version the modules state: the newest that any of the programs asks for."""
+"""The language version of the modules: the newest that any of the programs requires."""
 
 
 def main() -> None:
     for name in dict.fromkeys(program.module for program in ALL):
         sys.stderr.write(f"pinning {name}\n")
-        pin(name, [program for program in ALL if program.module == name])
+        pin_module(name, [program for program in ALL if program.module == name])
 
 
-def pin(name: str, programs: list[Program]) -> None:
-    """Resolve all that the module's programs import, and keep the result."""
+def pin_module(name: str, programs: list[Program]) -> None:
+    """Resolve the dependencies of the module's programs and write the files."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "go.mod").write_text(module_file(name, programs))
@@ -36,40 +36,40 @@ def pin(name: str, programs: list[Program]) -> None:
 
 
 def module_file(name: str, programs: list[Program]) -> str:
-    """A module whose tools are the programs, at their versions."""
-    versions = {_module_of(program): program.version for program in programs}
+    """The content of a `go.mod` that requires the programs at their versions as tools."""
+    versions = {_module_path(program): program.version for program in programs}
     lines = [f"module hanse.dev/{name}", "", f"go {GO_VERSION}", ""]
     lines += [f"require {path} {version}" for path, version in versions.items()]
     lines += [f"tool {program.package}" for program in programs]
     if name == "kubernetes":
-        lines += [f"replace {path} => {path} {_staged()}" for path in staging_modules()]
+        lines += [f"replace {path} => {path} {_staging_version()}" for path in staging_modules()]
     return "\n".join(lines) + "\n"
 
 
 def staging_modules() -> list[str]:
-    """The libraries that Kubernetes keeps in its own tree and publishes as modules of their own."""
+    """The modules that Kubernetes keeps in `staging` and publishes separately."""
     found = _go(Path.cwd(), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}")
     source = Path(json.loads(found)["GoMod"]).read_text()
     return re.findall(r"^\s*(k8s\.io/[a-z-]+) => \./staging", source, re.MULTILINE)
 
 
-def _staged() -> str:
+def _staging_version() -> str:
     return KUBERNETES.replace("v1.", "v0.", 1)
 
 
-def _module_of(program: Program) -> str:
+def _module_path(program: Program) -> str:
     return program.package.partition("/cmd/")[0]
 
 
 def _go(where: Path, *arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603 - our own arguments
+    process = subprocess.run(  # noqa: S603 - our own arguments
         ["go", *arguments],  # noqa: S607 - the developer's Go
         cwd=where,
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    return done.stdout
+    return process.stdout
 
 
 if __name__ == "__main__":

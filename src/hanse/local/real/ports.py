@@ -1,4 +1,4 @@
-"""Ports on loopback: free ones to listen on, and who holds one that is not free."""
+"""Ports on loopback: reserving free ones, and finding the process that uses one."""
 
 import asyncio
 import random
@@ -26,52 +26,52 @@ class PortOwner(Struct, frozen=True):
 
 
 class PortReservations:
-    """Ports that nobody else is given for as long as this is open, listened on or not.
+    """Ports that no other fleet on this machine can reserve until this is closed.
 
-    A server needs its port from when it was chosen, and again after it was away. A claim is a
-    socket in the kernel's abstract namespace, which it takes back from whoever ends.
+    A server needs its port before it listens on it, and again after a restart. A reservation is a
+    Unix socket in the abstract namespace, which the kernel removes when the process ends.
     """
 
     def __init__(self) -> None:
-        self._held: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []
 
-    def take(self, count: int) -> list[int]:
-        """Different ports on which nobody listens now, and which nobody else has claimed."""
+    def reserve(self, count: int) -> list[int]:
+        """Reserve distinct ports that are free and not reserved by others."""
         found: list[int] = []
         for port in random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL)):
             if len(found) == count:
                 break
-            if self._claimed(port) and is_port_free(port):
+            if self._try_reserve(port) and is_port_free(port):
                 found.append(port)
         return found
 
     def close(self) -> None:
-        """Let go of all of them."""
-        for claim in self._held:
-            claim.close()
-        self._held.clear()
+        """Release all reservations."""
+        for reservation in self._sockets:
+            reservation.close()
+        self._sockets.clear()
 
-    def _claimed(self, port: int) -> bool:
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def _try_reserve(self, port: int) -> bool:
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            claim.bind(f"\0hanse-port-{port}")
+            reservation.bind(f"\0hanse-port-{port}")
         except OSError:
-            claim.close()
+            reservation.close()
             return False
-        self._held.append(claim)
+        self._sockets.append(reservation)
         return True
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports on which nobody listens now and which no fleet has claimed."""
-    with closing(PortReservations()) as claims:
-        return claims.take(count)
+    """Distinct ports that are free and not reserved by any fleet."""
+    with closing(PortReservations()) as reservations:
+        return reservations.reserve(count)
 
 
 def is_port_free(port: int) -> bool:
     """Whether a server could listen on this port of 127.0.0.1 now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do it: connections that still linger from an earlier one do not count.
+        # As servers do: connections in TIME_WAIT of an earlier server do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -80,30 +80,30 @@ def is_port_free(port: int) -> bool:
     return True
 
 
-async def wait_until_free(port: int, patience: timedelta) -> None:
-    """Wait for a port whose holder is perhaps ending; raises `PortInUse` with the holder's name."""
+async def wait_until_free(port: int, within: timedelta) -> None:
+    """Wait until a port is free; raises `PortInUse` with its owner after that time."""
     try:
-        async with asyncio.timeout(patience.total_seconds()):
-            while not is_port_free(port):  # noqa: ASYNC110 - the kernel tells nobody
+        async with asyncio.timeout(within.total_seconds()):
+            while not is_port_free(port):  # noqa: ASYNC110 - the kernel sends no event
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        holder = find_port_owner(port)
-        by = f"process {holder.pid} ({holder.program})" if holder else "another process"
+        owner = find_port_owner(port)
+        by = f"process {owner.pid} ({owner.program})" if owner else "another process"
         raise PortInUse(f"port {port} is held by {by}; end it, or choose another port") from None
 
 
 def find_port_owner(port: int, proc: Path = Path("/proc")) -> PortOwner | None:
-    """Who listens on a port, as far as this system and our rights let us see."""
-    sockets = {f"socket:[{inode}]" for inode in _listeners(port, proc)}
+    """The process that listens on a port, if /proc shows it to this user."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
     if not sockets:
         return None
     for process in proc.glob("[0-9]*"):
-        if _holds(process, sockets):
-            return PortOwner(int(process.name), _program(process))
+        if _has_socket(process, sockets):
+            return PortOwner(int(process.name), _program_name(process))
     return None
 
 
-def _listeners(port: int, proc: Path) -> set[str]:
+def _listening_inodes(port: int, proc: Path) -> set[str]:
     """The inodes of sockets in state LISTEN on a port, from the kernel's tables."""
     inodes = set()
     for table in ("tcp", "tcp6"):
@@ -118,14 +118,16 @@ def _listeners(port: int, proc: Path) -> set[str]:
     return inodes
 
 
-def _holds(process: Path, sockets: set[str]) -> bool:
+def _has_socket(process: Path, sockets: set[str]) -> bool:
     try:
-        return any(str(opened.readlink()) in sockets for opened in (process / "fd").iterdir())
+        return any(
+            str(descriptor.readlink()) in sockets for descriptor in (process / "fd").iterdir()
+        )
     except OSError:
         return False
 
 
-def _program(process: Path) -> str:
+def _program_name(process: Path) -> str:
     try:
         return (process / "comm").read_text().strip()
     except OSError:

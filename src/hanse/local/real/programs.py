@@ -1,4 +1,4 @@
-"""The programs a real cluster is made of: which module each comes from, and at which version."""
+"""The programs of a real cluster: the Go module and the version of each."""
 
 from pathlib import Path
 
@@ -11,28 +11,28 @@ COREDNS = "v1.14.7"
 HELM = "v3.19.0"
 
 MODULES = Path(__file__).parent / "modules"
-"""One folder for each Go module with its pinned `go.mod` and `go.sum`, kept up by `pin`."""
+"""One folder for each Go module with its pinned `go.mod` and `go.sum`, written by `pin_modules`."""
 
 
 class Program(Struct, frozen=True):
-    """One binary: how it is built from its pinned module, and how it tells its version."""
+    """One binary: how it is built from its pinned module, and how it prints its version."""
 
     name: str
     module: str
     package: str
     version: str
-    ask_version: tuple[str, ...] = ("--version",)
-    stamps: tuple[str, ...] = ()
+    version_arguments: tuple[str, ...] = ("--version",)
+    version_variables: tuple[str, ...] = ()
 
     @property
     def linker_flags(self) -> str:
-        """Without symbol tables, and with the version where the program looks for its own."""
-        return " ".join(("-s", "-w", *(f"-X {stamp}" for stamp in self.stamps)))
+        """Flags that strip symbol tables and set the program's version variables."""
+        return " ".join(("-s", "-w", *(f"-X {variable}" for variable in self.version_variables)))
 
 
-def _kubernetes(name: str, *ask_version: str) -> Program:
+def _kubernetes(name: str, *version_arguments: str) -> Program:
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
-    stamps = tuple(
+    version_variables = tuple(
         f"k8s.io/{library}.{variable}={value}"
         for library in ("component-base/version", "client-go/pkg/version")
         for variable, value in (
@@ -47,13 +47,13 @@ def _kubernetes(name: str, *ask_version: str) -> Program:
         module="kubernetes",
         package=f"k8s.io/kubernetes/cmd/{name}",
         version=KUBERNETES,
-        ask_version=ask_version or ("--version",),
-        stamps=stamps,
+        version_arguments=version_arguments or ("--version",),
+        version_variables=version_variables,
     )
 
 
-def _etcd(name: str, package: str, *ask_version: str) -> Program:
-    return Program(name, "etcd", f"go.etcd.io/etcd/{package}/v3", ETCD, ask_version)
+def _etcd(name: str, package: str, *version_arguments: str) -> Program:
+    return Program(name, "etcd", f"go.etcd.io/etcd/{package}/v3", ETCD, version_arguments)
 
 
 ETCD_SERVER = _etcd("etcd", "server", "--version")
@@ -65,15 +65,15 @@ SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl", "version", "--client")
 KWOK_CONTROLLER = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK)
 COREDNS_SERVER = Program(
-    "coredns", "coredns", "github.com/coredns/coredns", COREDNS, ask_version=("-version",)
+    "coredns", "coredns", "github.com/coredns/coredns", COREDNS, version_arguments=("-version",)
 )
 HELM_PROGRAM = Program(
     "helm",
     "helm",
     "helm.sh/helm/v3/cmd/helm",
     HELM,
-    ask_version=("version", "--short"),
-    stamps=(f"helm.sh/helm/v3/internal/version.version={HELM}",),
+    version_arguments=("version", "--short"),
+    version_variables=(f"helm.sh/helm/v3/internal/version.version={HELM}",),
 )
 
 CLUSTER = (
@@ -85,7 +85,7 @@ CLUSTER = (
     ETCDUTL,
     KWOK_CONTROLLER,
 )
-"""What clusters need to run."""
+"""The programs that clusters need to run."""
 
 ALL = (*CLUSTER, KUBECTL, COREDNS_SERVER, HELM_PROGRAM)
-"""What tests and benchmarks use besides."""
+"""Also the programs that tests and benchmarks use."""

@@ -1,4 +1,4 @@
-"""Telling a person how far a build is: live rows on a terminal, plain lines elsewhere."""
+"""Build progress: live rows on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 
 class BuildReport(Protocol):
-    """What a build tells while it runs."""
+    """Shows the progress of a build."""
 
     def __enter__(self) -> Self: ...
 
@@ -21,7 +21,7 @@ class BuildReport(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def say(self, text: str) -> None: ...
+    def message(self, text: str) -> None: ...
 
     def started(self, program: str) -> None: ...
 
@@ -31,7 +31,7 @@ class BuildReport(Protocol):
 
 
 def report_for(stream: TextIO, total: int) -> BuildReport:
-    """The report that suits where it is shown."""
+    """A live report for a terminal, a plain one otherwise."""
     return LiveReport(stream, total) if stream.isatty() else PlainReport(stream, total)
 
 
@@ -53,26 +53,26 @@ class PlainReport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
-    def say(self, text: str) -> None:
-        """Tell something that is not about one program."""
+    def message(self, text: str) -> None:
+        """Show a line that is not about one program."""
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def started(self, program: str) -> None:
-        """A program's compilation begins."""
+        """Show that the compilation of a program has started."""
         self._since[program] = time.monotonic()
-        self.say(f"building {program}")
+        self.message(f"building {program}")
 
     def compiled(self, program: str, package: str) -> None:
-        """One of a program's packages is compiled: too many for a line each."""
+        """Ignore compiled packages: there are too many for a line each."""
 
     def finished(self, program: str) -> None:
-        """A program is in its place."""
+        """Show that a program is built."""
         self._done += 1
         took = time.monotonic() - self._since[program]
-        self.say(f"[{self._done}/{self._total}] built {program} in {took:.0f} s")
+        self.message(f"[{self._done}/{self._total}] built {program} in {took:.0f} s")
 
 
 class LiveReport:
@@ -102,23 +102,23 @@ class LiveReport:
     ) -> None:
         self._bar.stop()
 
-    def say(self, text: str) -> None:
-        """Tell something that is not about one program."""
+    def message(self, text: str) -> None:
+        """Show a line that is not about one program."""
         self._bar.console.print(text, highlight=False)
 
     def started(self, program: str) -> None:
-        """A program's compilation begins."""
+        """Show that the compilation of a program has started."""
         self._rows[program] = self._bar.add_task(program, total=None, completed=0, detail="")
 
     def compiled(self, program: str, package: str) -> None:
-        """One of a program's packages is compiled."""
+        """Show one more compiled package of a program."""
         row = self._rows[program]
         self._bar.advance(row)
         count = int(self._bar.tasks[row].completed)
         self._bar.update(row, detail=f"{count} packages, {package}")
 
     def finished(self, program: str) -> None:
-        """A program is in its place."""
+        """Show that a program is built."""
         self._done += 1
         self._bar.update(
             self._rows[program], total=1, completed=1, detail=f"{self._done} of {self._total}"

@@ -1,4 +1,4 @@
-"""One server process: started, watched, stopped, and never left behind."""
+"""One server process: starting, watching and stopping it, without leaving orphans."""
 
 import asyncio
 import os
@@ -14,12 +14,12 @@ from msgspec import Struct
 from hanse.local.real.errors import ServerDied
 from hanse.local.real.ports import wait_until_free
 
-PORT_PATIENCE = timedelta(seconds=10)
-STOP_PATIENCE = timedelta(seconds=10)
+PORT_TIMEOUT = timedelta(seconds=10)
+STOP_GRACE_PERIOD = timedelta(seconds=10)
 
 
 class ServerCommand(Struct, frozen=True):
-    """How a server of a cluster is run: relative paths among its arguments start at `directory`."""
+    """The command line of a server; relative paths in its arguments start at `directory`."""
 
     cluster: str
     program: str
@@ -31,7 +31,7 @@ class ServerCommand(Struct, frozen=True):
 
 
 class ProcessGroup:
-    """A process group that ends, to the last member, as soon as this process ends or lets go.
+    """A process group whose processes are all killed when this process ends or closes it.
 
     Its leader waits for the end of a pipe that only this process can write to, which comes even
     when this process is killed, and then kills the group.
@@ -47,44 +47,47 @@ class ProcessGroup:
         )
 
     @property
-    def group(self) -> int:
-        """The process group that servers join."""
+    def id(self) -> int:
+        """The id of the process group that servers join."""
         return self._leader.pid
 
     def close(self) -> None:
-        """End every process of the group now."""
+        """Kill every process of the group."""
         assert self._leader.stdin is not None
         self._leader.stdin.close()
         self._leader.wait()
 
 
 class Server:
-    """A server process that can be started again after it was stopped, killed or has died."""
+    """A server process that can be restarted after it was stopped, was killed or has crashed."""
 
     def __init__(
-        self, command: ServerCommand, keeper: ProcessGroup, on_death: Callable[[ServerDied], None]
+        self,
+        command: ServerCommand,
+        process_group: ProcessGroup,
+        on_death: Callable[[ServerDied], None],
     ) -> None:
         self.command = command
-        self._keeper = keeper
+        self._process_group = process_group
         self._on_death = on_death
         self._process: subprocess.Popen[bytes] | None = None
-        self._ended: asyncio.Future[int] | None = None
+        self._exit_code: asyncio.Future[int] | None = None
         self._expected_to_run = False
 
     @property
     def pid(self) -> int | None:
-        """The process while it runs."""
+        """The pid while the process runs."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
     def running(self) -> bool:
-        return self._ended is not None and not self._ended.done()
+        return self._exit_code is not None and not self._exit_code.done()
 
     @property
     def unexpected_death(self) -> ServerDied | None:
-        """How it ended, if it has and nobody asked it to."""
-        if self._expected_to_run and self._ended is not None and self._ended.done():
-            return self._died(self._ended.result())
+        """The error of a process that exited without being stopped."""
+        if self._expected_to_run and self._exit_code is not None and self._exit_code.done():
+            return self._died_error(self._exit_code.result())
         return None
 
     async def start(self) -> None:
@@ -92,48 +95,48 @@ class Server:
         if self.running:
             return
         if self.command.port is not None:
-            await wait_until_free(self.command.port, PORT_PATIENCE)
-        self._process = _spawn(self.command, self._keeper.group)
+            await wait_until_free(self.command.port, PORT_TIMEOUT)
+        self._process = _spawn(self.command, self._process_group.id)
         self._expected_to_run = True
-        self._ended = asyncio.get_running_loop().create_future()
-        self._watch(self._process, self._ended)
+        self._exit_code = asyncio.get_running_loop().create_future()
+        self._watch(self._process, self._exit_code)
 
-    async def stop(self, patience: timedelta = STOP_PATIENCE) -> None:
-        """Ask the process to end, and make it end when it takes too long."""
+    async def stop(self, grace: timedelta = STOP_GRACE_PERIOD) -> None:
+        """Send SIGTERM, and SIGKILL after the grace period."""
         self._expected_to_run = False
-        if self._process is None or self._ended is None:
+        if self._process is None or self._exit_code is None:
             return
-        if not self._ended.done():
+        if not self._exit_code.done():
             self._process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(patience.total_seconds()):
-                await asyncio.shield(self._ended)
+            async with asyncio.timeout(grace.total_seconds()):
+                await asyncio.shield(self._exit_code)
         except TimeoutError:
             self._process.kill()
-            await asyncio.shield(self._ended)
+            await asyncio.shield(self._exit_code)
         except asyncio.CancelledError:
             self._process.kill()
             raise
 
     async def kill(self) -> None:
-        """End the process as a crash of its machine would, on purpose."""
-        await self.stop(patience=timedelta(0))
+        """Kill the process without a graceful stop."""
+        await self.stop(grace=timedelta(0))
 
-    def _watch(self, process: subprocess.Popen[bytes], ended: asyncio.Future[int]) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], exit_code: asyncio.Future[int]) -> None:
         loop = asyncio.get_running_loop()
         descriptor = os.pidfd_open(process.pid)
 
-        def on_end() -> None:
+        def on_exit() -> None:
             loop.remove_reader(descriptor)
             os.close(descriptor)
             code = process.wait()
-            ended.set_result(code)
+            exit_code.set_result(code)
             if self._expected_to_run:
-                self._on_death(self._died(code))
+                self._on_death(self._died_error(code))
 
-        loop.add_reader(descriptor, on_end)
+        loop.add_reader(descriptor, on_exit)
 
-    def _died(self, code: int) -> ServerDied:
+    def _died_error(self, code: int) -> ServerDied:
         return ServerDied(self.command.cluster, self.command.program, code, self.command.log)
 
 
@@ -151,7 +154,7 @@ def _spawn(command: ServerCommand, group: int) -> subprocess.Popen[bytes]:
 
 
 def proportional_memory(pid: int) -> int:
-    """A process's share of memory in bytes; pages it shares with others are counted in parts."""
+    """The proportional set size (PSS) of a process in bytes."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -28,20 +28,33 @@ from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.rights import Rule
 
+NAME = "local"
+"""The name of the Federation and of its ClusterSet."""
+
 SYSTEM_NAMESPACES = (SYSTEM_NAMESPACE, SYSTEM, NAMESPACE)
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-FORMER_WEBHOOKS = tuple(
+STALE_WEBHOOK_CONFIGURATIONS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{kind}/{WEBHOOKS}"
     for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 )
-SIGNS_OF_LIFE = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
-IDENTITY = "/api/v1/namespaces/kube-system"
-"""The namespace whose uid tells clusters apart."""
+"""The paths of configurations whose webhook servers ended with an earlier run."""
+
+TOKEN_LIFETIME = timedelta(days=30)
+"""Every start requests new tokens."""
+
+READY_TIMEOUT = timedelta(seconds=30)
+_POLL_INTERVAL = timedelta(milliseconds=20)
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_HEARTBEAT_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
+_KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
+"""The namespace whose uid identifies a cluster."""
+
+ForEachCluster = Callable[[Callable[[Member, Transport], Awaitable[None]]], Awaitable[None]]
+"""Does something in all clusters concurrently."""
 
 
 class BootstrapObject(Struct, frozen=True):
-    """An object and the collection it belongs to."""
+    """An object to create, and the path of its collection."""
 
     collection: str
     object: Wire
@@ -55,49 +68,54 @@ CLUSTER_SET = BootstrapObject(
     "/apis/hanse.dev/v1alpha1/clustersets",
     {"apiVersion": "hanse.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "local"}},
 )
-"""The rules of the fleet, with their defaults."""
+"""The ClusterSet with default settings."""
 
 
 def crd_objects() -> tuple[BootstrapObject, ...]:
-    """Our kinds, and stand-ins for those of others."""
-    return tuple(BootstrapObject(DEFINITIONS, definition) for definition in (*crds(), *stand_ins()))
+    """The CRDs of Hanse, and minimal ones for kinds of other projects that it uses."""
+    return tuple(BootstrapObject(_CRDS, definition) for definition in (*crds(), *stand_ins()))
 
 
-def foundation(member: Member) -> tuple[BootstrapObject, ...]:
-    """What every cluster has, and on the broker the rules of the fleet."""
-    made = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
+def base_objects(member: Member) -> tuple[BootstrapObject, ...]:
+    """The system namespaces, and on the broker also the ClusterSet and admission policies."""
+    namespaces = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
-        return made
-    return (*made, namespace_object(BROKER_NAMESPACE), CLUSTER_SET, *_at_the_door())
+        return namespaces
+    broker_namespace = namespace_object(BROKER_NAMESPACE)
+    return (*namespaces, broker_namespace, CLUSTER_SET, *_admission_policies())
 
 
-def _at_the_door() -> tuple[BootstrapObject, ...]:
-    """What the broker's API server refuses of StatefulSets, where it evaluates such policies."""
+def _admission_policies() -> tuple[BootstrapObject, ...]:
+    """ValidatingAdmissionPolicies by which the broker's API server rejects bad StatefulSets."""
     policies = (*annotation_policy(BROKER_NAMESPACE), *name_policy(BROKER_NAMESPACE))
     return tuple(
         BootstrapObject(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies
     )
 
 
-def place_of(member: Member, uid: str) -> BootstrapObject:
-    """A member's Lease on the broker as joining makes it: its id is that cluster's only."""
-    marks = {"name": member.name, "namespace": BROKER_NAMESPACE, "annotations": {CLUSTER_UID: uid}}
-    made: Wire = {
+def membership_lease(member: Member, uid: str) -> BootstrapObject:
+    """A member's Lease on the broker, as `hanse join` creates it: it binds the id to a uid."""
+    metadata = {
+        "name": member.name,
+        "namespace": BROKER_NAMESPACE,
+        "annotations": {CLUSTER_UID: uid},
+    }
+    lease: Wire = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": marks,
+        "metadata": metadata,
         "spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS},
     }
-    return BootstrapObject(SIGNS_OF_LIFE, made)
+    return BootstrapObject(_HEARTBEAT_LEASES, lease)
 
 
 def namespace_object(name: str) -> BootstrapObject:
-    made: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return BootstrapObject("/api/v1/namespaces", made)
+    namespace: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return BootstrapObject("/api/v1/namespaces", namespace)
 
 
 def is_ready(obj: Wire) -> bool:
-    """Whether an object of the sample does what it is there for."""
+    """Whether a Deployment is available or a ServiceExport is Ready; other kinds always are."""
     status = obj.get("status") or {}
     match obj["kind"]:
         case "Deployment":
@@ -109,116 +127,153 @@ def is_ready(obj: Wire) -> bool:
             return True
 
 
-PATIENCE = timedelta(seconds=30)
-_LOOK_AGAIN = timedelta(milliseconds=20)
+async def install_crds(transport: Transport, crds: Sequence[BootstrapObject]) -> None:
+    """Create or update CRDs, and wait until they are established."""
+    await asyncio.gather(*(_create_or_update_crd(transport, crd) for crd in crds))
+    names = {crd.object["metadata"]["name"] for crd in crds}
+    while not names <= await _established_crds(transport):  # noqa: ASYNC110 - polls a server
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
 
 
-async def install_crds(transport: Transport, wanted: Sequence[BootstrapObject]) -> None:
-    """Define kinds, or bring them to our version, and wait until they are served."""
-    await asyncio.gather(*(_defined(transport, one) for one in wanted))
-    names = {one.object["metadata"]["name"] for one in wanted}
-    while not names <= await _established(transport):  # noqa: ASYNC110 - a server tells nobody
-        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
-
-
-async def install(transport: Transport, wanted: Iterable[BootstrapObject]) -> None:
-    """Create objects in order; one that is there may have been changed by a person, and stays."""
-    for one in wanted:
+async def create_objects(transport: Transport, objects: Iterable[BootstrapObject]) -> None:
+    """Create objects in order; existing ones stay, since a person may have changed them."""
+    for one in objects:
         await create_if_absent(transport, one)
 
 
-async def create_if_absent(transport: Transport, wanted: BootstrapObject) -> bool:
-    """Create an object unless it is there; whether it is new."""
-    answer = await _create(transport, wanted)
-    if answer.status == 409:
+async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bool:
+    """Create an object unless it exists; returns whether it was created."""
+    response = await _create(transport, desired)
+    if response.status == 409:
         return False
-    _successful(answer)
+    _check(response)
     return True
 
 
-async def renew(transport: Transport, wanted: BootstrapObject) -> None:
-    """Bring the data of an object that is there up to date: credentials are new at every start."""
-    body = msgspec.json.encode({"data": wanted.object["data"]})
-    request = Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
-    answer = await transport.send(request)
-    if answer.status != 404:
-        _successful(answer)
+async def update_data(transport: Transport, desired: BootstrapObject) -> None:
+    """Update the data of an existing Secret: credentials are new at every start."""
+    response = await _patch(transport, desired.path, {"data": desired.object["data"]})
+    if response.status != 404:
+        _check(response)
 
 
-async def mark(transport: Transport, wanted: BootstrapObject) -> None:
-    """Create an object; of one that is there only the annotations are ours."""
-    if await create_if_absent(transport, wanted):
+async def create_or_annotate(transport: Transport, desired: BootstrapObject) -> None:
+    """Create an object; if it exists, update only its annotations."""
+    if await create_if_absent(transport, desired):
         return
-    marks = {"annotations": wanted.object["metadata"]["annotations"]}
-    body = msgspec.json.encode({"metadata": marks})
-    request = Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
-    _successful(await transport.send(request))
+    annotations = desired.object["metadata"]["annotations"]
+    _check(await _patch(transport, desired.path, {"metadata": {"annotations": annotations}}))
 
 
-async def uid_of(transport: Transport) -> str:
-    """What tells a cluster from every other; a new server takes a moment until it has it."""
-    while (answer := await transport.send(Request("GET", IDENTITY))).status == 404:  # noqa: ASYNC110 - the same
-        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
-    return str(msgspec.json.decode(_successful(answer).body)["metadata"]["uid"])
+async def cluster_uid(transport: Transport) -> str:
+    """The uid of kube-system, awaited while a new API server has not created it yet."""
+    while (response := await transport.send(Request("GET", _KUBE_SYSTEM))).status == 404:  # noqa: ASYNC110 - polls a server
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+    return str(msgspec.json.decode(_check(response).body)["metadata"]["uid"])
 
 
-async def follow_profile(transport: Transport, profile: str) -> None:
-    """Let the fleet follow other rules, whatever it followed before."""
-    body = msgspec.json.encode({"spec": {"profile": profile}})
-    request = Request("PATCH", CLUSTER_SET.path, body=body, content_type=MERGE_PATCH)
-    _successful(await transport.send(request))
+async def set_profile(transport: Transport, profile: str) -> None:
+    """Set the profile of the ClusterSet."""
+    _check(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
 
 
-async def await_ready(transport: Transport, wanted: BootstrapObject) -> bool:
-    """Wait until an object does what it is there for, or for as long as that may take."""
+async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
+    """Wait until an object is ready; returns False at the timeout."""
     try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
-            while not await _is_ready(transport, wanted):  # noqa: ASYNC110 - the same
-                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+        async with asyncio.timeout(READY_TIMEOUT.total_seconds()):
+            while not await _reads_ready(transport, expected):  # noqa: ASYNC110 - polls a server
+                await asyncio.sleep(_POLL_INTERVAL.total_seconds())
     except TimeoutError:
         return False
     return True
 
 
-async def await_signs_of_life(transport: Transport, clusters: AbstractSet[str]) -> None:
-    """Wait until every cluster's agent has shown itself on the broker, for as long as it may."""
+async def await_heartbeats(transport: Transport, clusters: AbstractSet[str]) -> None:
+    """Wait until every cluster's agent holds its Lease on the broker, or until the timeout."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE.total_seconds()):
-            while not clusters <= await _alive(transport):  # noqa: ASYNC110 - the same
-                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+        async with asyncio.timeout(READY_TIMEOUT.total_seconds()):
+            while not clusters <= await _clusters_with_heartbeat(transport):  # noqa: ASYNC110 - polls a server
+                await asyncio.sleep(_POLL_INTERVAL.total_seconds())
 
 
-async def _alive(transport: Transport) -> set[str]:
-    answer = _successful(await transport.send(Request("GET", SIGNS_OF_LIFE)))
-    leases = msgspec.json.decode(answer.body)["items"]
+async def create_federation(
+    members: Sequence[Member],
+    endpoints: Mapping[str, Endpoint],
+    rules_for: Callable[[str], tuple[Rule, ...]],
+    for_each_cluster: ForEachCluster,
+) -> None:
+    """Create the Federation of all clusters, with claims, accounts and member Secrets."""
+    tokens: dict[str, str] = {}
+    workload_members = [member for member in members if member.runs_workloads]
+
+    async def create_claims_and_account(member: Member, transport: Transport) -> None:
+        if not member.runs_workloads:
+            return
+        is_supervisor = member.role == "supervisor"
+        claims = manifests.claims(member.name, NAME, supervisor=is_supervisor)
+        account = manifests.account(rules_for(member.name))
+        await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *account)])
+        tokens[member.name] = await _request_token(transport)
+
+    async def create_secrets_and_federation(member: Member, transport: Transport) -> None:
+        if not member.runs_workloads:
+            return
+        servers = {}
+        if member.role == "supervisor":
+            servers = {other.name: endpoints[other.name].url for other in workload_members}
+            for other in workload_members:
+                ca = endpoints[other.name].ca
+                secret = manifests.member_secret(other.name, tokens[other.name], ca)
+                await _create_or_update_data(transport, secret)
+        await _create_or_update_federation(transport, manifests.federation(NAME, NAME, servers))
+
+    await for_each_cluster(create_claims_and_account)
+    await for_each_cluster(create_secrets_and_federation)
+
+
+async def _create_or_update_federation(transport: Transport, desired: Manifest) -> None:
+    """Create the Federation; in an existing one, set the members' servers to this run's URLs."""
+    if await create_if_absent(transport, _bootstrap_object(desired)):
+        return
+    path = path_of(desired.kind, "", desired.name)
+    response = await transport.send(Request("GET", path))
+    members = msgspec.json.decode(response.body).get("spec", {}).get("members") or []
+    urls = {one["clusterID"]: one["server"] for one in desired.wire["spec"].get("members", ())}
+    updated = [{**one, "server": urls.get(one["clusterID"], one["server"])} for one in members]
+    if updated != members:
+        await _patch(transport, path, {"spec": {"members": updated}})
+
+
+async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
+    if await create_if_absent(transport, _bootstrap_object(desired)):
+        return
+    path = path_of(desired.kind, desired.namespace, desired.name)
+    await _patch(transport, path, {"data": desired.wire["data"]})
+
+
+async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> None:
+    response = await _create(transport, crd)
+    if response.status == 409:
+        response = await _patch(transport, crd.path, {"spec": crd.object["spec"]})
+    _check(response)
+
+
+async def _clusters_with_heartbeat(transport: Transport) -> set[str]:
+    response = _check(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
+    leases = msgspec.json.decode(response.body)["items"]
     return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
 
 
-async def _is_ready(transport: Transport, wanted: BootstrapObject) -> bool:
-    answer = _successful(await transport.send(Request("GET", wanted.path)))
-    return is_ready(msgspec.json.decode(answer.body))
+async def _reads_ready(transport: Transport, expected: BootstrapObject) -> bool:
+    response = _check(await transport.send(Request("GET", expected.path)))
+    return is_ready(msgspec.json.decode(response.body))
 
 
-async def _defined(transport: Transport, wanted: BootstrapObject) -> None:
-    answer = await _create(transport, wanted)
-    if answer.status == 409:
-        body = msgspec.json.encode({"spec": wanted.object["spec"]})
-        answer = await transport.send(
-            Request("PATCH", wanted.path, body=body, content_type=MERGE_PATCH)
-        )
-    _successful(answer)
-
-
-async def _create(transport: Transport, wanted: BootstrapObject) -> Response:
-    body = msgspec.json.encode(wanted.object)
-    return await transport.send(Request("POST", wanted.collection, body=body))
-
-
-async def _established(transport: Transport) -> set[str]:
-    answer = _successful(await transport.send(Request("GET", DEFINITIONS)))
+async def _established_crds(transport: Transport) -> set[str]:
+    response = _check(await transport.send(Request("GET", _CRDS)))
     return {
         one["metadata"]["name"]
-        for one in msgspec.json.decode(answer.body)["items"]
+        for one in msgspec.json.decode(response.body)["items"]
         if any(
             condition["type"] == "Established" and condition["status"] == "True"
             for condition in one.get("status", {}).get("conditions") or ()
@@ -226,86 +281,31 @@ async def _established(transport: Transport) -> set[str]:
     }
 
 
-def _successful(answer: Response) -> Response:
-    if not 200 <= answer.status < 300:
-        raise error_of(answer)
-    return answer
-
-
-NAME = "local"
-"""What the Federation and its cluster set are called."""
-
-TOKEN_LIFETIME = timedelta(days=30)
-"""Each start makes new ones."""
-
-Visit = Callable[[Callable[[Member, Transport], Awaitable[None]]], Awaitable[None]]
-"""Does something in every cluster, all at once."""
-
-
-async def form(
-    members: Sequence[Member],
-    endpoints: Mapping[str, Endpoint],
-    rules_for: Callable[[str], tuple[Rule, ...]],
-    in_each: Visit,
-) -> None:
-    """Make the federation that all clusters are in; what a person changed of it stays."""
-    tokens: dict[str, str] = {}
-    inside = [member for member in members if member.runs_workloads]
-
-    async def claim(member: Member, transport: Transport) -> None:
-        if not member.runs_workloads:
-            return
-        supervises = member.standing == "supervisor"
-        said = manifests.claims(member.name, NAME, supervisor=supervises)
-        account = manifests.account(rules_for(member.name))
-        await install(transport, [_wanted(one) for one in (*said, *account)])
-        tokens[member.name] = await _token(transport)
-
-    async def introduce(member: Member, transport: Transport) -> None:
-        if not member.runs_workloads:
-            return
-        servers = {}
-        if member.standing == "supervisor":
-            servers = {other.name: endpoints[other.name].url for other in inside}
-            for other in inside:
-                ca = endpoints[other.name].ca
-                await _put(transport, manifests.member_secret(other.name, tokens[other.name], ca))
-        await install_federation(transport, manifests.federation(NAME, NAME, servers))
-
-    await in_each(claim)
-    await in_each(introduce)
-
-
-async def install_federation(transport: Transport, wanted: Manifest) -> None:
-    """Create the Federation; where it stands, members keep their places at this run's URLs."""
-    if await create_if_absent(transport, _wanted(wanted)):
-        return
-    path = path_of(wanted.kind, "", wanted.name)
-    answer = await transport.send(Request("GET", path))
-    standing = msgspec.json.decode(answer.body).get("spec", {}).get("members") or []
-    urls = {one["clusterID"]: one["server"] for one in wanted.wire["spec"].get("members", ())}
-    moved = [{**one, "server": urls.get(one["clusterID"], one["server"])} for one in standing]
-    if moved != standing:
-        body = msgspec.json.encode({"spec": {"members": moved}})
-        await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
-
-
-async def _put(transport: Transport, wanted: Manifest) -> None:
-    if await create_if_absent(transport, _wanted(wanted)):
-        return
-    path = path_of(wanted.kind, wanted.namespace, wanted.name)
-    body = msgspec.json.encode({"data": wanted.wire["data"]})
-    await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
-
-
-async def _token(transport: Transport) -> str:
+async def _request_token(transport: Transport) -> str:
     path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
-    wanted = manifests.token_request(int(TOKEN_LIFETIME.total_seconds()))
-    answer = await transport.send(Request("POST", path, body=msgspec.json.encode(wanted)))
-    if answer.status != 201:
-        raise error_of(answer)
-    return str(msgspec.json.decode(answer.body)["status"]["token"])
+    body = msgspec.json.encode(manifests.token_request(int(TOKEN_LIFETIME.total_seconds())))
+    response = await transport.send(Request("POST", path, body=body))
+    if response.status != 201:
+        raise error_of(response)
+    return str(msgspec.json.decode(response.body)["status"]["token"])
 
 
-def _wanted(one: Manifest) -> BootstrapObject:
-    return BootstrapObject(path_of(one.kind, one.namespace), one.wire)
+async def _create(transport: Transport, desired: BootstrapObject) -> Response:
+    body = msgspec.json.encode(desired.object)
+    return await transport.send(Request("POST", desired.collection, body=body))
+
+
+async def _patch(transport: Transport, path: str, changes: Wire) -> Response:
+    body = msgspec.json.encode(changes)
+    return await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
+
+
+def _check(response: Response) -> Response:
+    """The response if it is a success; raises its error otherwise."""
+    if not 200 <= response.status < 300:
+        raise error_of(response)
+    return response
+
+
+def _bootstrap_object(manifest: Manifest) -> BootstrapObject:
+    return BootstrapObject(path_of(manifest.kind, manifest.namespace), manifest.wire)

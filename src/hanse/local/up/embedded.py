@@ -1,4 +1,4 @@
-"""Clusters inside this process: served over HTTPS to people, and directly to agents."""
+"""Embedded clusters in this process: HTTPS for kubectl, in-process transports for agents."""
 
 import asyncio
 import secrets
@@ -29,16 +29,16 @@ _HOST = "127.0.0.1"
 _GRACE = timedelta(milliseconds=200)
 _NO_DELAY = timedelta(0)
 SAVE_INTERVAL = timedelta(seconds=2)
-"""What a federation that keeps its objects may lose when it is killed."""
+"""A federation that is killed loses at most the changes of this interval."""
 
 
 @asynccontextmanager
 async def embedded_clusters(
     members: Sequence[Member], folder: Folder
 ) -> AsyncIterator[dict[str, "EmbeddedCluster"]]:
-    """All members running, until the block ends; what they hold is kept if the folder does so."""
+    """Run all members until the block ends; their objects are saved if the folder keeps them."""
     clock, caller = WallClock(), HttpsCaller()
-    async with asyncio.TaskGroup() as group:  # what dies by itself ends the federation
+    async with asyncio.TaskGroup() as group:  # a cluster that fails ends the federation
         clusters = {
             member.name: EmbeddedCluster(member, folder, clock, group, caller) for member in members
         }
@@ -48,12 +48,12 @@ async def embedded_clusters(
             yield clusters
         finally:
             for cluster in clusters.values():
-                await cluster.end()
+                await cluster.shut_down()
             await caller.close()
 
 
 class EmbeddedCluster:
-    """An API server and its controllers, which live and die together."""
+    """An API server and its controllers, which start and stop together."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class EmbeddedCluster:
         )
         hosts = (*LOOPBACK, "kubernetes.default.svc", str(ranges.services[1]))
         self._tls = server_context(self._authority.server(member.name, hosts))
-        self._door = _Door(self.api, {self._token: ADMIN})
-        self._life: asyncio.Task[None] | None = None
+        self._delayed_api = _DelayedApi(self.api, {self._token: ADMIN})
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -96,78 +96,80 @@ class EmbeddedCluster:
 
     @property
     def running(self) -> bool:
-        return self._life is not None and not self._life.done()
+        return self._task is not None and not self._task.done()
 
     @property
     def delay(self) -> timedelta:
-        return self._door.delay
+        return self._delayed_api.delay
 
     def connect(self) -> Transport:
-        return _Way(self)
+        return _InProcessTransport(self)
 
     def dial(self, credentials: Credentials) -> Transport:
         return UrlTransport(credentials, self._listed)
 
     def _listed(self, url: str) -> Listener | None:
         here = self.running and url == self.url
-        return Listener(self._door, self._authority.certificate) if here else None
+        return Listener(self._delayed_api, self._authority.certificate) if here else None
 
     def slow(self, delay: timedelta) -> None:
-        self._door.delay = delay
+        self._delayed_api.delay = delay
 
     async def start(self) -> None:
         if self.running:
             return
-        listener, self._socket = self._socket or self._bound(), None
+        listener, self._socket = self._socket or self._rebind(), None
         ready = asyncio.Event()
-        self._life = self._group.create_task(
-            self._live(listener, ready), name=f"cluster {self.member.name}"
+        self._task = self._group.create_task(
+            self._run(listener, ready), name=f"cluster {self.member.name}"
         )
         await ready.wait()
 
     async def kill(self) -> None:
-        life, self._life = self._life, None
-        if life is not None:
-            life.cancel()
-            await asyncio.wait({life})
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
             self.api.drop_watches()
 
-    async def end(self) -> None:
-        """Stop for good."""
+    async def shut_down(self) -> None:
+        """Stop, save the objects and release the port."""
         await self.kill()
         if self._socket is not None:
             self._socket.close()
         self._folder.save(self.member.name, self.api.storage.snapshot())
 
-    async def _keep(self) -> None:
-        """Save what changed now and then, so that little is lost if this process is killed."""
-        kept = -1
+    async def _save_periodically(self) -> None:
+        """Save changed objects at intervals, so that little is lost if this process is killed."""
+        saved = -1
         while True:
-            if kept != (kept := self.api.storage.version):
+            if saved != (saved := self.api.storage.version):
                 await self._save()
             await asyncio.sleep(SAVE_INTERVAL.total_seconds())
 
     async def _save(self) -> None:
-        """Save beside all else; one that has begun ends, so that none overtakes a later one."""
-        held = self.api.storage.snapshot()
-        saving = asyncio.create_task(asyncio.to_thread(self._folder.save, self.member.name, held))
+        """Save in a thread; a started save completes, so that none overtakes a later one."""
+        snapshot = self.api.storage.snapshot()
+        saving = asyncio.create_task(
+            asyncio.to_thread(self._folder.save, self.member.name, snapshot)
+        )
         try:
             await asyncio.shield(saving)
         except asyncio.CancelledError:
             await saving
             raise
 
-    async def _live(self, listener: socket.socket, ready: asyncio.Event) -> None:
+    async def _run(self, listener: socket.socket, ready: asyncio.Event) -> None:
         controllers = self._controllers()
         tokens = {self._token: ADMIN}
         async with (
-            serve(self._door, listener, tokens, self._tls, _GRACE),
+            serve(self._delayed_api, listener, tokens, self._tls, _GRACE),
             asyncio.TaskGroup() as group,
         ):
             group.create_task(controllers.run(), name=f"controllers {self.member.name}")
             if self._folder.keep:
-                group.create_task(self._keep(), name=f"keep {self.member.name}")
-            await asyncio.sleep(0)  # so that they have begun
+                group.create_task(self._save_periodically(), name=f"save {self.member.name}")
+            await asyncio.sleep(0)  # lets the controllers start
             await controllers.idle()
             ready.set()
 
@@ -181,14 +183,14 @@ class EmbeddedCluster:
                 ranges=NodeRanges(
                     pods=(str(ranges.pods),),
                     internal=str(ranges.nodes),
-                    external=str(ranges.outside),
+                    external=str(ranges.external),
                 ),
                 load_balancers=(str(ranges.load_balancers),),
             ),
             root_ca=self._authority.certificate.decode(),
         )
 
-    def _bound(self) -> socket.socket:
+    def _rebind(self) -> socket.socket:
         try:
             return _listener(self._port)
         except OSError as error:
@@ -199,19 +201,19 @@ class EmbeddedCluster:
 
 
 def _listener(port: int) -> socket.socket:
-    """A bound socket; it refuses connections until it is served."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """A bound socket that refuses connections until it is served."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((_HOST, port))
+        listener.bind((_HOST, port))
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-class _Door:
-    """An API as slow as it was made."""
+class _DelayedApi:
+    """An API server that answers after the configured delay."""
 
     def __init__(self, api: ApiServer, tokens: dict[str, User]) -> None:
         self._api = api
@@ -236,27 +238,27 @@ class _Door:
         return self._tokens.get(token) or self._api.authenticate(token)
 
 
-class _Way:
-    """An agent's way to a cluster of this process, while that one lives."""
+class _InProcessTransport:
+    """An agent's transport to a cluster in this process; it fails while that one is stopped."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
-        self._inside = InProcess(cluster.api)
+        self._api = InProcess(cluster.api)
 
     async def send(self, request: Request) -> Response:
-        await self._arrive()
-        return await self._inside.send(request)
+        await self._connect()
+        return await self._api.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        await self._arrive()
-        async with self._inside.stream(request) as lines:
+        await self._connect()
+        async with self._api.stream(request) as lines:
             yield lines
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
-    async def _arrive(self) -> None:
+    async def _connect(self) -> None:
         if self._cluster.delay:
             await asyncio.sleep(self._cluster.delay.total_seconds())
         if not self._cluster.running:

@@ -1,11 +1,11 @@
-"""Why a local federation cannot do what it was asked, each told in one sentence for a person.
+"""Errors of local federations; each message is one sentence for a person.
 
-UpError          what was asked cannot be done
-  BadNames       the clusters' names cannot be used
-  FolderHeld     another federation runs in the folder
-  Spoilt         what a folder keeps cannot be read
-  Unknown        there is no cluster of that name
-  NotRunning     no federation runs in the folder
+UpError                a local federation cannot do what it was asked
+  InvalidClusterNames  the names of clusters cannot be used
+  FolderLocked         another federation runs in the folder
+  CorruptSnapshot      the saved objects of a cluster cannot be read
+  UnknownCluster       there is no cluster of that name
+  NotRunning           no federation runs in the folder
 """
 
 
@@ -14,7 +14,7 @@ class UpError(Exception):
 
 
 class InvalidClusterNames(UpError):
-    """The clusters' names cannot be used."""
+    """The names of clusters cannot be used."""
 
 
 class FolderLocked(UpError):
@@ -22,7 +22,7 @@ class FolderLocked(UpError):
 
 
 class CorruptSnapshot(UpError):
-    """What a folder keeps cannot be read."""
+    """The saved objects of a cluster cannot be read."""
 
 
 class UnknownCluster(UpError):

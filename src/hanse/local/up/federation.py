@@ -1,4 +1,4 @@
-"""One local federation: its clusters, its agents, and the orders it takes while it runs."""
+"""One local federation: its clusters, its agents, and the control requests it handles."""
 
 import asyncio
 import os
@@ -16,20 +16,20 @@ from hanse.kube.request import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
 from hanse.local.up.bootstrap import (
-    FORMER_WEBHOOKS,
+    STALE_WEBHOOK_CONFIGURATIONS,
+    await_heartbeats,
     await_ready,
-    await_signs_of_life,
+    base_objects,
+    cluster_uid,
     crd_objects,
+    create_federation,
     create_if_absent,
-    follow_profile,
-    form,
-    foundation,
-    install,
+    create_objects,
+    create_or_annotate,
     install_crds,
-    mark,
-    place_of,
-    renew,
-    uid_of,
+    membership_lease,
+    set_profile,
+    update_data,
 )
 from hanse.local.up.control import (
     ControlRequest,
@@ -48,162 +48,171 @@ from hanse.local.up.control import (
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import UnknownCluster, UpError
 from hanse.local.up.folder import Folder
-from hanse.local.up.sample import contexts_secret, global_sample, sample, submitted
-from hanse.local.up.topology import Cluster, Member
+from hanse.local.up.sample import (
+    contexts_secret,
+    gslb_sample_objects,
+    sample_objects,
+    submitted_objects,
+)
+from hanse.local.up.topology import LocalCluster, Member
 from hanse.model.rights import Rule
 
-MANY = 10
-"""Clusters that take long enough to start for a word about it."""
+STARTUP_NOTICE_CLUSTERS = 10
+"""Above this number of clusters, startup takes long enough to be announced."""
 
 EngineName = Literal["embedded", "kubernetes"]
-Say = Callable[[str], None]
+Report = Callable[[str], None]
+"""Shows one line of progress."""
 
 ClusterStateReader = Callable[[], Mapping[str, str]]
-"""How each cluster stands for one agent, as of now."""
+"""Returns the connection state of each cluster as one agent knows it now."""
 DialCluster = Callable[[str, Credentials], Transport]
-"""Makes the way to a cluster by credentials that an agent was given."""
+"""Opens a transport to a cluster with the credentials that an agent has read."""
 RunAgent = Callable[
     [Member, Mapping[str, Transport], DialCluster], AbstractAsyncContextManager[ClusterStateReader]
 ]
-"""Runs a member's agent until the block ends, given its ways to the clusters that it reaches."""
+"""Runs a member's agent until the block ends, given transports to the clusters that it reaches."""
 
 
 class FederationOptions(Struct, frozen=True):
-    """What kind of federation is wanted."""
+    """The settings of a local federation."""
 
     members: tuple[Member, ...]
     engine: EngineName = "embedded"
     profile: str | None = None
-    """Asked for by name; else what stands on the broker, and for a new one the default."""
+    """The ClusterSet profile to set; None keeps the one on the broker."""
     sample: bool = True
     dns: dict[str, str] = {}
-    """Where names are answered, by view: a cluster's name, or `all`."""
+    """The addresses of DNS views by name: a cluster, or `all`."""
     dashboard: str = ""
-    """The address of the dashboard."""
+    """The URL of the dashboard."""
     federation: bool = True
     """Whether the clusters are members of one Federation from the start."""
     rules_for: Callable[[str], tuple[Rule, ...]] = lambda _: ()
-    """What supervisors may do in a member."""
+    """The RBAC rules of supervisors in a member."""
     login_link: Callable[[], str] = str
-    """Makes a link to the dashboard that lets a browser in, once."""
+    """Creates a dashboard URL that logs a browser in, once."""
 
 
 @asynccontextmanager
 async def federation(
-    wishes: FederationOptions, folder: Folder, run_agent: RunAgent, say: Say
+    options: FederationOptions, folder: Folder, run_agent: RunAgent, report: Report
 ) -> AsyncIterator["LocalFederation"]:
-    """A whole federation, ready, until the block ends; then nothing of it runs any more."""
+    """Run a whole federation, ready when the block starts and stopped when it ends."""
     async with AsyncExitStack() as stack:
-        stack.enter_context(folder.held())
-        if len(wishes.members) > MANY:
-            say(f"starting {len(wishes.members) - 1} clusters and the broker")
-        clusters = await stack.enter_async_context(_clusters(wishes, folder, say))
-        whole = LocalFederation(wishes, clusters)
+        stack.enter_context(folder.locked())
+        if len(options.members) > STARTUP_NOTICE_CLUSTERS:
+            report(f"starting {len(options.members) - 1} clusters and the broker")
+        clusters = await stack.enter_async_context(_run_clusters(options, folder, report))
+        local = LocalFederation(options, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
-        await whole.furnish()
-        await stack.enter_async_context(_agents(whole, wishes.members, run_agent))
-        await stack.enter_async_context(serve_control_socket(folder.control, whole.execute))
-        await whole.submit()
-        await whole.shown(say)
-        yield whole
+        await local.bootstrap()
+        await stack.enter_async_context(_run_agents(local, options.members, run_agent))
+        await stack.enter_async_context(serve_control_socket(folder.control, local.execute))
+        await local.submit_sample()
+        await local.await_sample(report)
+        yield local
 
 
 @asynccontextmanager
-async def _clusters(
-    wishes: FederationOptions, folder: Folder, say: Say
-) -> AsyncIterator[Mapping[str, Cluster]]:
-    match wishes.engine:
+async def _run_clusters(
+    options: FederationOptions, folder: Folder, report: Report
+) -> AsyncIterator[Mapping[str, LocalCluster]]:
+    match options.engine:
         case "embedded":
-            async with embedded_clusters(wishes.members, folder) as embedded:
+            async with embedded_clusters(options.members, folder) as embedded:
                 yield embedded
         case "kubernetes":
             from hanse.local.up.kubernetes import real_clusters
 
-            async with real_clusters(wishes.members, folder, say) as real:
+            async with real_clusters(options.members, folder, report) as real:
                 yield real
         case _:
-            assert_never(wishes.engine)
+            assert_never(options.engine)
 
 
 @asynccontextmanager
-async def _agents(
-    whole: "LocalFederation", members: Sequence[Member], run_agent: RunAgent
+async def _run_agents(
+    local: "LocalFederation", members: Sequence[Member], run_agent: RunAgent
 ) -> AsyncIterator[None]:
-    """An agent in each cluster, all there, until the block ends: they start and end side by side.
+    """Run an agent for each member, all started when the block starts; they run concurrently.
 
-    One that fails ends the federation, as if it ran in its place.
+    An agent that fails ends the federation, as if it ran in the caller's task.
     """
-    over = asyncio.Event()
+    stop = asyncio.Event()
 
-    async def live(member: Member, there: asyncio.Event) -> None:
-        agent = run_agent(member, whole.ways_of(member), whole.dial_of(member))
-        async with agent as whole.eyes[member.name]:
-            there.set()
-            await over.wait()
+    async def run(member: Member, started: asyncio.Event) -> None:
+        agent = run_agent(member, local.transports_for(member), local.dialer_for(member))
+        async with agent as local.state_readers[member.name]:
+            started.set()
+            await stop.wait()
 
     async with asyncio.TaskGroup() as group:
-        started: list[asyncio.Event] = []
+        all_started: list[asyncio.Event] = []
         for member in members:
             if member.runs_workloads:
-                started.append(asyncio.Event())
-                group.create_task(live(member, started[-1]), name=f"agent {member.name}")
-        for there in started:
-            await there.wait()
+                all_started.append(asyncio.Event())
+                group.create_task(run(member, all_started[-1]), name=f"agent {member.name}")
+        for started in all_started:
+            await started.wait()
         try:
             yield
         finally:
-            over.set()
+            stop.set()
 
 
-async def _install_sample(transport: Transport, member: Member) -> bool:
-    """Set the sample up, unless its namespace is there: what a person kept is not touched."""
-    namespace, *rest = sample(member) or (None,)
+async def _create_sample(transport: Transport, member: Member) -> bool:
+    """Create the sample unless its namespace exists: objects that a person kept stay as they are.
+
+    Returns whether it was created.
+    """
+    namespace, *rest = sample_objects(member) or (None,)
     if namespace is None or not await create_if_absent(transport, namespace):
         return False
-    await install(transport, rest)
+    await create_objects(transport, rest)
     return True
 
 
 class LocalFederation:
-    """Clusters by name, the links between them, and what may be done to both."""
+    """Clusters by name, the links between them, and the faults that can be injected into both."""
 
-    def __init__(self, wishes: FederationOptions, clusters: Mapping[str, Cluster]) -> None:
-        self._wishes = wishes
+    def __init__(self, options: FederationOptions, clusters: Mapping[str, LocalCluster]) -> None:
+        self._options = options
         self._clusters = clusters
         self._links = Links()
-        self._fresh: set[Member] = set()
-        self._orders = asyncio.Lock()
-        self.eyes: dict[str, ClusterStateReader] = {}
-        """Of the agents that run, by their cluster."""
+        self._members_with_new_sample: set[Member] = set()
+        self._request_lock = asyncio.Lock()
+        self.state_readers: dict[str, ClusterStateReader] = {}
+        """Of the running agents, by cluster."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clusters, the broker last."""
+        """The names of the clusters, the broker last."""
         return tuple(self._clusters)
 
     def transport_to(self, cluster: str) -> Transport:
-        """A person's own way to a cluster, which nothing cuts."""
+        """An administrator's transport to a cluster, which no cut affects."""
         return self._cluster(cluster).connect()
 
-    def ways_of(self, member: Member) -> dict[str, Transport]:
-        """Where a member's agent can go; each way can be cut, the one to its own home too."""
+    def transports_for(self, member: Member) -> dict[str, Transport]:
+        """Transports to all clusters that a member's agent reaches; each can be cut."""
         return {
             other.name: self._links.transport(
                 member.name, other.name, self._clusters[other.name].connect()
             )
-            for other in self._wishes.members
+            for other in self._options.members
             if member.reaches(other)
         }
 
-    def dial_of(self, member: Member) -> DialCluster:
-        """How a member's agent gets to clusters that it reads of: by Federations, by contexts."""
-        standing = {other.name: other for other in self._wishes.members}
+    def dialer_for(self, member: Member) -> DialCluster:
+        """A function that connects a member's agent to clusters named in Federations or Secrets."""
+        members = {other.name: other for other in self._options.members}
 
         def dial(cluster: str, credentials: Credentials) -> Transport:
             name = cluster.rpartition("/")[2]
-            other = standing.get(name)
+            other = members.get(name)
             if other is None:
-                return HttpTransport(credentials)  # somewhere outside
+                return HttpTransport(credentials)  # not a cluster of this federation
             if not member.reaches(other):
                 return UnreachableTransport(f"{member.name} cannot reach {name}")
             inner = self._clusters[name].dial(credentials)
@@ -211,109 +220,113 @@ class LocalFederation:
 
         return dial
 
-    async def furnish(self) -> None:
-        """Fill every cluster with what it holds from the start."""
-        kinds = crd_objects()
-        contexts = [self._clusters[m.name].context for m in self._wishes.members]
+    async def bootstrap(self) -> None:
+        """Create the initial objects of every cluster."""
+        crds = crd_objects()
+        contexts = [self._clusters[m.name].context for m in self._options.members]
 
-        async def fill(member: Member, transport: Transport) -> None:
-            for former in FORMER_WEBHOOKS:  # nobody answers those of an earlier run
-                await transport.send(Request("DELETE", former))
-            await install_crds(transport, kinds)
-            await install(transport, foundation(member))
-            if self._wishes.profile is not None and not member.runs_workloads:
-                await follow_profile(transport, self._wishes.profile)
-            if self._wishes.sample and await _install_sample(transport, member):
-                self._fresh.add(member)
-                shared = global_sample(member, self._wishes.members, contexts)
-                await install(transport, shared)
+        async def bootstrap_cluster(member: Member, transport: Transport) -> None:
+            for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
+                await transport.send(Request("DELETE", stale))
+            await install_crds(transport, crds)
+            await create_objects(transport, base_objects(member))
+            if self._options.profile is not None and not member.runs_workloads:
+                await set_profile(transport, self._options.profile)
+            if self._options.sample and await _create_sample(transport, member):
+                self._members_with_new_sample.add(member)
+                gslb_sample = gslb_sample_objects(member, self._options.members, contexts)
+                await create_objects(transport, gslb_sample)
             elif member.runs_workloads:
-                await renew(transport, contexts_secret(self._wishes.members, contexts))
+                await update_data(transport, contexts_secret(self._options.members, contexts))
 
-        await self._in_each(fill)
-        await self._give_places()
-        if not self._wishes.federation:
+        await self._for_each_cluster(bootstrap_cluster)
+        await self._create_membership_leases()
+        if not self._options.federation:
             return
         endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
-        await form(self._wishes.members, endpoints, self._wishes.rules_for, self._in_each)
+        await create_federation(
+            self._options.members, endpoints, self._options.rules_for, self._for_each_cluster
+        )
 
-    async def _give_places(self) -> None:
-        """Write down on the broker which cluster each id belongs to, so that no other takes it."""
+    async def _create_membership_leases(self) -> None:
+        """Record on the broker which cluster uid owns each cluster id."""
         uids: dict[Member, str] = {}
 
-        async def tell(member: Member, transport: Transport) -> None:
+        async def read_uid(member: Member, transport: Transport) -> None:
             if member.runs_workloads:
-                uids[member] = await uid_of(transport)
+                uids[member] = await cluster_uid(transport)
 
-        async def note(member: Member, transport: Transport) -> None:
+        async def create_leases(member: Member, transport: Transport) -> None:
             if not member.runs_workloads:
-                await asyncio.gather(*(mark(transport, place_of(m, u)) for m, u in uids.items()))
+                leases = (membership_lease(m, uid) for m, uid in uids.items())
+                await asyncio.gather(*(create_or_annotate(transport, one) for one in leases))
 
-        await self._in_each(tell)
-        await self._in_each(note)
+        await self._for_each_cluster(read_uid)
+        await self._for_each_cluster(create_leases)
 
-    async def submit(self) -> None:
-        """Ask the federation itself for the rest of a new sample, once every agent is there."""
-        members = {m.name for m in self._wishes.members if m.runs_workloads}
+    async def submit_sample(self) -> None:
+        """Submit the federated part of a new sample to the broker, once every agent runs."""
+        members = {m.name for m in self._options.members if m.runs_workloads}
 
-        async def send_request(member: Member, transport: Transport) -> None:
-            namespace, *rest = submitted()
+        async def submit(member: Member, transport: Transport) -> None:
+            namespace, *rest = submitted_objects()
             if not member.runs_workloads and await create_if_absent(transport, namespace):
-                await await_signs_of_life(transport, members)
-                await install(transport, rest)
+                await await_heartbeats(transport, members)
+                await create_objects(transport, rest)
 
-        if self._wishes.sample:
-            await self._in_each(send_request)
+        if self._options.sample:
+            await self._for_each_cluster(submit)
 
-    async def shown(self, say: Say) -> None:
-        """Wait until a new sample is there to be looked at, and tell of each cluster."""
+    async def await_sample(self, report: Report) -> None:
+        """Wait until a new sample is ready, and report each cluster."""
 
-        async def show(member: Member, transport: Transport) -> None:
-            for one in sample(member) if member in self._fresh else ():
+        async def await_objects(member: Member, transport: Transport) -> None:
+            for one in sample_objects(member) if member in self._members_with_new_sample else ():
                 if not await await_ready(transport, one):
-                    say(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")
-            say(f"{member.name} is ready")
+                    report(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")
+            report(f"{member.name} is ready")
 
-        await self._in_each(show)
+        await self._for_each_cluster(await_objects)
 
-    async def _in_each(self, act: Callable[[Member, Transport], Awaitable[None]]) -> None:
-        async def visit(member: Member) -> None:
+    async def _for_each_cluster(
+        self, action: Callable[[Member, Transport], Awaitable[None]]
+    ) -> None:
+        """Do something in all clusters concurrently."""
+
+        async def run(member: Member) -> None:
             transport = self._clusters[member.name].connect()
             try:
-                await act(member, transport)
+                await action(member, transport)
             finally:
                 await transport.close()
 
-        await asyncio.gather(*(visit(member) for member in self._wishes.members))
+        await asyncio.gather(*(run(member) for member in self._options.members))
 
-    async def execute(self, order: ControlRequest) -> LocalFederationStatus:
-        """Do as status, one order at a time; raises `UpError` for what cannot be done."""
-        async with self._orders:
-            await self._do(order)
+    async def execute(self, request: ControlRequest) -> LocalFederationStatus:
+        """Execute requests one at a time; raises `UpError` for one that cannot be done."""
+        async with self._request_lock:
+            await self._apply(request)
         status = self.status()
-        return (
-            replace(status, dashboard=self._wishes.login_link())
-            if isinstance(order, CreateLoginLink)
-            else status
-        )
+        if isinstance(request, CreateLoginLink):
+            return replace(status, dashboard=self._options.login_link())
+        return status
 
     def status(self) -> LocalFederationStatus:
-        """How things are."""
         return LocalFederationStatus(
             os.getpid(),
-            self._wishes.engine,
-            tuple(self._describe(member) for member in self._wishes.members),
+            self._options.engine,
+            tuple(self._cluster_status(member) for member in self._options.members),
             tuple(self._links.cuts),
-            self._wishes.dns.get("all", ""),
-            self._wishes.dashboard,
+            self._options.dns.get("all", ""),
+            self._options.dashboard,
         )
 
-    async def _do(self, order: ControlRequest) -> None:
-        match order:
+    async def _apply(self, request: ControlRequest) -> None:
+        match request:
             case Cut(one, other):
-                self._links.cut(*self._pair(one, other))
+                self._links.cut(*self._checked_pair(one, other))
             case Heal(one, other):
-                self._links.heal(*self._pair(one, other))
+                self._links.heal(*self._checked_pair(one, other))
             case HealAll():
                 await self._heal_all()
             case Kill(name):
@@ -325,7 +338,7 @@ class LocalFederation:
             case GetStatus() | CreateLoginLink():
                 pass
             case _:
-                assert_never(order)
+                assert_never(request)
 
     async def _heal_all(self) -> None:
         self._links.heal_all()
@@ -333,14 +346,14 @@ class LocalFederation:
             cluster.slow(timedelta(0))
             await cluster.start()
 
-    def _pair(self, one: str, other: str) -> tuple[str, str]:
+    def _checked_pair(self, one: str, other: str) -> tuple[str, str]:
         for name in (one, other):
             self._cluster(name)
         if one == other:
             raise UpError(f"{one} and {other} are the same cluster; to stop it, kill it")
         return one, other
 
-    def _cluster(self, name: str) -> Cluster:
+    def _cluster(self, name: str) -> LocalCluster:
         found = self._clusters.get(name)
         if found is None:
             raise UnknownCluster(
@@ -348,11 +361,12 @@ class LocalFederation:
             )
         return found
 
-    def _describe(self, member: Member) -> LocalClusterStatus:
+    def _cluster_status(self, member: Member) -> LocalClusterStatus:
         cluster = self._clusters[member.name]
+        read_states = self.state_readers.get(member.name)
         return LocalClusterStatus(
             name=member.name,
-            standing=member.standing,
+            standing=member.role,
             url=cluster.url,
             running=cluster.running,
             delay_milliseconds=int(cluster.delay.total_seconds() * 1000),
@@ -361,11 +375,11 @@ class LocalFederation:
             nodes=str(member.ranges.nodes) if member.runs_workloads else "",
             load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
             agent=member.runs_workloads,
-            dns=self._wishes.dns.get(member.name, ""),
+            dns=self._options.dns.get(member.name, ""),
             network_dns={
                 view.partition("/")[2]: address
-                for view, address in self._wishes.dns.items()
+                for view, address in self._options.dns.items()
                 if view.startswith(f"{member.name}/")
             },
-            sees=dict(self.eyes[member.name]()) if member.name in self.eyes else {},
+            sees=dict(read_states()) if read_states is not None else {},
         )

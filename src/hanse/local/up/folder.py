@@ -1,4 +1,4 @@
-"""The folder of a local federation: held by one process at a time, readable by its owner alone."""
+"""The folder of a local federation: locked by one process, readable only by its owner."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from tinykube.storage import Snapshot
 
 
 class Folder:
-    """Where a federation keeps its kubeconfig, its control socket and, if asked to, its objects."""
+    """Holds the kubeconfig, the control socket and, with `keep`, the objects of all clusters."""
 
     def __init__(self, path: Path, *, keep: bool) -> None:
         self.path = path.absolute()
@@ -30,12 +30,12 @@ class Folder:
 
     @property
     def servers(self) -> Path:
-        """What real clusters write: certificates, etcd's data, logs."""
+        """The files of real clusters: certificates, etcd data, logs."""
         return self.path / "kubernetes"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep others out meanwhile; raises `FolderLocked` with the process that is in."""
+    def locked(self) -> Iterator[None]:
+        """Hold the lock during the block; raises `FolderLocked` with the pid of another holder."""
         self._prepare()
         with (self.path / "lock").open("a+") as lock:
             try:
@@ -57,7 +57,7 @@ class Folder:
                 lock.truncate(0)
 
     def load(self, cluster: str) -> Snapshot | None:
-        """What a cluster held when it was last stopped here, if that was kept."""
+        """The saved objects of a cluster; None if there are none."""
         if not self.keep:
             return None
         file = self._snapshot(cluster)
@@ -72,7 +72,7 @@ class Folder:
             ) from None
 
     def save(self, cluster: str, snapshot: Snapshot) -> None:
-        """Keep all that a cluster holds, whole or not at all."""
+        """Save all objects of a cluster atomically."""
         if self.keep:
             file = self._snapshot(cluster)
             file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -86,7 +86,7 @@ class Folder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             ignore = self.path / ".gitignore"
             if not ignore.exists():
-                ignore.write_text("*\n")  # it holds credentials
+                ignore.write_text("*\n")  # the folder holds credentials
         except OSError as error:
             raise UpError(
                 f"the folder {self.path} cannot be used: {error.strerror}; give another with --dir"

@@ -1,4 +1,4 @@
-"""Real clusters on loopback as the local federation sees them."""
+"""Real clusters on loopback as members of a local federation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,42 +15,42 @@ from hanse.local.real.cluster import RealCluster
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER, CLUSTER
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import NODES, Member
+from hanse.local.up.topology import NODES_PER_CLUSTER, Member
 
 
 @asynccontextmanager
 async def real_clusters(
-    members: Sequence[Member], folder: Folder, say: Callable[[str], None]
+    members: Sequence[Member], folder: Folder, report: Callable[[str], None]
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
-    """All members running as processes, until the block ends, with addresses and volumes."""
+    """Run all members as processes until the block ends, with load balancers and volumes."""
     binaries = await find_programs(CLUSTER, cache_folder())
     if not folder.keep:
         rmtree(folder.servers, ignore_errors=True)
     names = [member.name for member in members if member.runs_workloads]
-    say(f"starting the servers of {', '.join(names)} and the broker")
-    say(f"their logs are in {folder.servers / 'logs'}")
+    report(f"starting the servers of {', '.join(names)} and the broker")
+    report(f"their logs are in {folder.servers / 'logs'}")
     async with (
-        RealFleet(folder.servers, binaries, names, nodes=NODES, say=say) as fleet,
+        RealFleet(folder.servers, binaries, names, nodes=NODES_PER_CLUSTER, report=report) as fleet,
         asyncio.TaskGroup() as group,
     ):
-        beside = [
-            group.create_task(fleet.run_provisioners(), name="addresses and volumes"),
-            group.create_task(_tell_deaths(fleet, say), name="deaths"),
+        background_tasks = [
+            group.create_task(fleet.run_provisioners(), name="provisioners"),
+            group.create_task(_report_dead_servers(fleet, report), name="dead servers"),
         ]
         try:
             yield {name: KubernetesCluster(cluster) for name, cluster in fleet.clusters.items()}
         finally:
-            for task in beside:
+            for task in background_tasks:
                 task.cancel()
 
 
-async def _tell_deaths(fleet: RealFleet, say: Callable[[str], None]) -> None:
+async def _report_dead_servers(fleet: RealFleet, report: Callable[[str], None]) -> None:
     while True:
-        say(str(await fleet.next_dead_server()))
+        report(str(await fleet.next_dead_server()))
 
 
 class KubernetesCluster:
-    """A real cluster; it is slow to agents only, since people talk to its own server."""
+    """A real cluster; a delay affects agents only, since kubectl connects directly."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
@@ -73,10 +73,10 @@ class KubernetesCluster:
         return self._delay
 
     def connect(self) -> Transport:
-        return _SlowWay(self, self._cluster.connect())
+        return _DelayedTransport(self, self._cluster.connect())
 
     def dial(self, credentials: Credentials) -> Transport:
-        return _SlowWay(self, HttpTransport(credentials))
+        return _DelayedTransport(self, HttpTransport(credentials))
 
     async def kill(self) -> None:
         await self._cluster.kill_server(API_SERVER.name)
@@ -89,8 +89,8 @@ class KubernetesCluster:
         self._delay = delay
 
 
-class _SlowWay:
-    """A way over HTTP that is as slow as the cluster was made."""
+class _DelayedTransport:
+    """An HTTP transport that waits for the configured delay before each request."""
 
     def __init__(self, cluster: KubernetesCluster, inner: Transport) -> None:
         self._cluster = cluster

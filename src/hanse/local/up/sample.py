@@ -1,4 +1,4 @@
-"""The sample application of a local federation; pure."""
+"""The objects of the sample application of a local federation; pure."""
 
 import base64
 import json
@@ -14,11 +14,26 @@ from hanse.model.objects import Wire
 SAMPLE_NAMESPACE = "shop"
 SAMPLE_TENANT = "acme"
 
+EXTERNAL_HOSTNAME = "{name}.{namespace}.hanse.example"
+"""The host names of federated Services for clients outside the clusters, such as VMs."""
+EXTERNAL_ZONE = "hanse.example"
 
-def sample(member: Member) -> tuple[BootstrapObject, ...]:
-    """A small shop, the same in every cluster: two replicas of `web` behind an exported Service.
+GLOBAL_ZONE = "global.test"
+HOST = f"web.{GLOBAL_ZONE}"
+"""The host name that the GSLB answers for the shops of all clusters."""
 
-    Beside it a tenant with a network of its own, and things outside that federated Services share.
+_ANTREA_API_VERSION = "antreaplus.vmware-tanzu.com/v1alpha1"
+_FEDERATED_SERVICE = "svc.global.federated.antreaplus.vmware.com"
+"""The annotation or tag that makes a Service a member of a federated Service."""
+_AMKO_VERSION = "1.5.1"
+_GSLB_LABELS = {"gslb": "shared"}
+
+
+def sample_objects(member: Member) -> tuple[BootstrapObject, ...]:
+    """A shop, the same in every cluster: two replicas of `web` behind an exported Service.
+
+    Also a tenant with its own network, and external resources that federated Services select. The
+    first object is the namespace.
     """
     if not member.runs_workloads:
         return ()
@@ -43,7 +58,7 @@ def sample(member: Member) -> tuple[BootstrapObject, ...]:
     service: Wire = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**metadata, "annotations": FEDERATED},
+        "metadata": {**metadata, "annotations": {_FEDERATED_SERVICE: "web"}},
         "spec": {
             "selector": labels,
             "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
@@ -69,13 +84,13 @@ def sample(member: Member) -> tuple[BootstrapObject, ...]:
         BootstrapObject("/apis/arktos.futurewei.com/v1/tenants", tenant),
         *(
             BootstrapObject(f"/apis/{one['apiVersion']}/{inside}/{one['kind'].lower()}s", one)
-            for one in things_outside(member, SAMPLE_NAMESPACE)
+            for one in _external_resources(member, SAMPLE_NAMESPACE)
         ),
     )
 
 
-def submitted() -> tuple[BootstrapObject, ...]:
-    """What the federation itself is asked for: one replica of `store` in each of three clusters."""
+def submitted_objects() -> tuple[BootstrapObject, ...]:
+    """Objects submitted to the broker: a federated StatefulSet with one replica per cluster."""
     labels = {"app": "etcd"}
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     service: Wire = {
@@ -115,28 +130,17 @@ def submitted() -> tuple[BootstrapObject, ...]:
     )
 
 
-GROUP = "antreaplus.vmware-tanzu.com/v1alpha1"
-GLOBAL = "svc.global.federated.antreaplus.vmware.com"
-
-FEDERATED = {GLOBAL: "web"}
-"""Makes each cluster's `web` a member of one federated Service."""
-
-EXTERNAL_HOSTNAME = "{name}.{namespace}.hanse.example"
-"""The names of federated Services for whoever is outside, such as machines."""
-EXTERNAL_ZONE = "hanse.example"
+def _external_resources(member: Member, namespace: str) -> tuple[Wire, ...]:
+    """In children a VM with a database; in supervisors a message queue run by their cloud."""
+    address = str(member.ranges.external[200])
+    if member.role == "child":
+        return (_virtual_machine(namespace, address),)
+    return (_network_interface(namespace, address), _native_service(namespace))
 
 
-def things_outside(member: Member, namespace: str) -> tuple[Wire, ...]:
-    """Children have a machine with a database; supervisors have a queue that their cloud runs."""
-    address = str(member.ranges.outside[200])
-    if member.standing == "child":
-        return (_machine(namespace, address),)
-    return (_interface(namespace, address), _native(namespace))
-
-
-def _machine(namespace: str, address: str) -> Wire:
+def _virtual_machine(namespace: str, address: str) -> Wire:
     return {
-        "apiVersion": GROUP,
+        "apiVersion": _ANTREA_API_VERSION,
         "kind": "VirtualMachine",
         "metadata": {"name": "db-1", "namespace": namespace},
         "spec": {
@@ -144,7 +148,7 @@ def _machine(namespace: str, address: str) -> Wire:
             "tags": {
                 "svc.antreaplus.vmware.com": "db",
                 "ports.antreaplus.vmware.com": "sql:5432/TCP",
-                GLOBAL: "db",
+                _FEDERATED_SERVICE: "db",
             },
             "networkInterfaces": [
                 {"name": "eth0", "ips": [{"addressType": "ExternalIP", "address": address}]}
@@ -153,20 +157,24 @@ def _machine(namespace: str, address: str) -> Wire:
     }
 
 
-def _interface(namespace: str, address: str) -> Wire:
+def _network_interface(namespace: str, address: str) -> Wire:
     return {
-        "apiVersion": GROUP,
+        "apiVersion": _ANTREA_API_VERSION,
         "kind": "NetworkInterface",
         "metadata": {"name": "queue", "namespace": namespace},
         "spec": {"internalIP": "10.255.0.1", "externalIP": address},
     }
 
 
-def _native(namespace: str) -> Wire:
+def _native_service(namespace: str) -> Wire:
     return {
-        "apiVersion": GROUP,
+        "apiVersion": _ANTREA_API_VERSION,
         "kind": "NativeService",
-        "metadata": {"name": "queue", "namespace": namespace, "annotations": {GLOBAL: "queue"}},
+        "metadata": {
+            "name": "queue",
+            "namespace": namespace,
+            "annotations": {_FEDERATED_SERVICE: "queue"},
+        },
         "spec": {
             "networkInterface": "queue",
             "ports": [{"name": "amqp", "port": 5672, "protocol": "TCP"}],
@@ -174,34 +182,27 @@ def _native(namespace: str) -> Wire:
     }
 
 
-GLOBAL_ZONE = "global.test"
-HOST = f"web.{GLOBAL_ZONE}"
-VERSION = "1.5.1"
-LABELS = {"gslb": "shared"}
-_AMKO = "/apis/amko.vmware.com/{version}/namespaces/" + NAMESPACE
-
-
-def global_sample(
+def gslb_sample_objects(
     member: Member, members: Sequence[Member], contexts: Sequence[Context]
 ) -> tuple[BootstrapObject, ...]:
-    """A load balancer for the shop in every cluster; the first leads, the last stands by."""
+    """A load balancer for the shop in every cluster; the first is the GSLB leader."""
     names = [m.name for m in members if m.runs_workloads]
     if not member.runs_workloads:
         return ()
-    leads = member.name == names[0]
+    is_leader = member.name == names[0]
     secret = contexts_secret(members, contexts)
-    common = (_front(), secret, _amko_cluster(member.name, names, leads))
-    return (*common, _config(names), _policy(names)) if leads else common
+    common = (_load_balancer_service(), secret, _amko_cluster(member.name, names, is_leader))
+    return (*common, _gslb_config(names), _global_deployment_policy(names)) if is_leader else common
 
 
-def _front() -> BootstrapObject:
+def _load_balancer_service() -> BootstrapObject:
     service: Wire = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
             "name": "front",
             "namespace": SAMPLE_NAMESPACE,
-            "labels": LABELS,
+            "labels": _GSLB_LABELS,
             "annotations": {HOSTNAMES: HOST},
         },
         "spec": {
@@ -214,10 +215,10 @@ def _front() -> BootstrapObject:
 
 
 def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> BootstrapObject:
-    """The Secret by which a leader finds its followers: a context for each cluster."""
+    """The Secret with a kubeconfig context for each cluster, for the GSLB leader."""
     names = {m.name for m in members if m.runs_workloads}
-    mine = [context for context in contexts if context.cluster in names]
-    text = json.dumps(kubeconfig(mine)).encode()
+    workload_contexts = [context for context in contexts if context.cluster in names]
+    text = json.dumps(kubeconfig(workload_contexts)).encode()
     secret: Wire = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -227,42 +228,42 @@ def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> B
     return BootstrapObject(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
 
 
-def _amko_cluster(name: str, names: Sequence[str], leads: bool) -> BootstrapObject:
+def _amko_cluster(name: str, names: Sequence[str], is_leader: bool) -> BootstrapObject:
     spec = {
-        "isLeader": leads,
+        "isLeader": is_leader,
         "clusterContext": name,
-        "version": VERSION,
+        "version": _AMKO_VERSION,
         "clusters": list(names),
     }
-    return _amko("v1alpha1", "AMKOCluster", "amkoclusters", "amkocluster-federation", spec)
+    return _amko_object("v1alpha1", "AMKOCluster", "amkoclusters", "amkocluster-federation", spec)
 
 
-def _config(names: Sequence[str]) -> BootstrapObject:
+def _gslb_config(names: Sequence[str]) -> BootstrapObject:
     spec = {"memberClusters": [{"clusterContext": name} for name in names]}
-    return _amko("v1alpha1", "GSLBConfig", "gslbconfigs", "gc-1", spec)
+    return _amko_object("v1alpha1", "GSLBConfig", "gslbconfigs", "gc-1", spec)
 
 
-def _policy(names: Sequence[str]) -> BootstrapObject:
-    """Three answers in four are the first cluster's; the last serves when no other does."""
+def _global_deployment_policy(names: Sequence[str]) -> BootstrapObject:
+    """Three of four DNS answers name the first cluster; the last is used when no other is up."""
     split: list[Wire] = [{"cluster": names[0], "weight": 3, "priority": 20}]
     split += [{"cluster": name, "weight": 1, "priority": 20} for name in names[1:-1]]
     split += [{"cluster": name, "weight": 1, "priority": 10} for name in names[1:][-1:]]
     spec: Wire = {
-        "matchRules": {"appSelector": {"label": LABELS}},
+        "matchRules": {"appSelector": {"label": _GSLB_LABELS}},
         "matchClusters": [{"cluster": name} for name in names],
         "trafficSplit": split,
         "controlPlaneHmOnly": True,
         "ttl": 5,
     }
     plural = "globaldeploymentpolicies"
-    return _amko("v1alpha2", "GlobalDeploymentPolicy", plural, "global-gdp", spec)
+    return _amko_object("v1alpha2", "GlobalDeploymentPolicy", plural, "global-gdp", spec)
 
 
-def _amko(version: str, kind: str, plural: str, name: str, spec: Wire) -> BootstrapObject:
-    made: Wire = {
+def _amko_object(version: str, kind: str, plural: str, name: str, spec: Wire) -> BootstrapObject:
+    obj: Wire = {
         "apiVersion": f"amko.vmware.com/{version}",
         "kind": kind,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": spec,
     }
-    return BootstrapObject(f"{_AMKO.format(version=version)}/{plural}", made)
+    return BootstrapObject(f"/apis/amko.vmware.com/{version}/namespaces/{NAMESPACE}/{plural}", obj)

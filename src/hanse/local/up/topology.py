@@ -10,13 +10,13 @@ from msgspec import Struct
 from hanse.kube.access import Credentials
 from hanse.kube.request import Transport
 from hanse.local.kubeconfig import Context
-from hanse.local.ranges import AddressRanges, address_ranges
+from hanse.local.ranges import MAX_CLUSTERS, AddressRanges, address_ranges
 from hanse.local.up.errors import InvalidClusterNames
 
 BROKER = "broker"
-NODES = 3
-MOST = 99
-"""Clusters beside the broker, for each has address ranges of its own."""
+NODES_PER_CLUSTER = 3
+MAX_MEMBERS = MAX_CLUSTERS - 1
+"""The broker needs address ranges too."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -24,39 +24,40 @@ MemberRole = Literal["supervisor", "child", "broker"]
 
 
 class Member(Struct, frozen=True):
-    """One cluster: its name, its place in the federation, and its address ranges."""
+    """One cluster: its name, its role in the federation, and its address ranges."""
 
     name: str
-    standing: MemberRole
+    role: MemberRole
     ranges: AddressRanges
 
     @property
     def runs_workloads(self) -> bool:
-        return self.standing != "broker"
+        return self.role != "broker"
 
     @property
     def nodes(self) -> int:
-        return NODES if self.runs_workloads else 0
+        return NODES_PER_CLUSTER if self.runs_workloads else 0
 
     def reaches(self, other: "Member") -> bool:
-        """Whether its agent finds a way to another cluster: children do not to supervisors."""
-        return not (self.standing == "child" and other.standing == "supervisor")
+        """Whether its agent can connect to another cluster; children cannot reach supervisors."""
+        return not (self.role == "child" and other.role == "supervisor")
 
 
 def plan_members(names: Sequence[str]) -> tuple[Member, ...]:
-    """The members in order, the broker last; the first two supervise the others."""
-    _check(names)
-    standings: list[MemberRole] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
-    named = [*zip(names, standings, strict=True), (BROKER, "broker")]
+    """The members in order, the broker last; the first two are supervisors of the others."""
+    _validate_names(names)
+    roles: list[MemberRole] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
+    named = [*zip(names, roles, strict=True), (BROKER, "broker")]
     return tuple(
-        Member(name, standing, address_ranges(index))
-        for index, (name, standing) in enumerate(named)
+        Member(name, role, address_ranges(index)) for index, (name, role) in enumerate(named)
     )
 
 
-def _check(names: Sequence[str]) -> None:
-    if not 1 <= len(names) <= MOST:
-        raise InvalidClusterNames(f"{len(names)} clusters were asked for; give 1 to {MOST} names")
+def _validate_names(names: Sequence[str]) -> None:
+    if not 1 <= len(names) <= MAX_MEMBERS:
+        raise InvalidClusterNames(
+            f"{len(names)} clusters were asked for; give 1 to {MAX_MEMBERS} names"
+        )
     for name in names:
         if not _NAME.fullmatch(name):
             raise InvalidClusterNames(
@@ -69,15 +70,15 @@ def _check(names: Sequence[str]) -> None:
             raise InvalidClusterNames(f"cluster name {name!r} is given twice; names must differ")
 
 
-class Cluster(Protocol):
-    """A cluster that runs beside us, and can be killed, started again and made slow."""
+class LocalCluster(Protocol):
+    """A cluster of either engine that can be killed, started and slowed down."""
 
     @property
     def url(self) -> str: ...
 
     @property
     def context(self) -> Context:
-        """The administrator's part of a kubeconfig."""
+        """The administrator's kubeconfig context."""
         ...
 
     @property
@@ -87,21 +88,21 @@ class Cluster(Protocol):
     def delay(self) -> timedelta: ...
 
     def connect(self) -> Transport:
-        """A transport for an agent, as slow as the cluster was made; the caller closes it."""
+        """A transport for an agent, with the configured delay; the caller closes it."""
         ...
 
     def dial(self, credentials: Credentials) -> Transport:
-        """The same for an agent that was given credentials, which are judged."""
+        """The same with given credentials, which the cluster authenticates."""
         ...
 
     async def kill(self) -> None:
-        """Stop its API server: connections are refused from now on."""
+        """Stop its API server; connections are refused afterwards."""
         ...
 
     async def start(self) -> None:
-        """Bring its API server back, with all that it held."""
+        """Start its API server again, with all its objects."""
         ...
 
     def slow(self, delay: timedelta) -> None:
-        """Let every answer wait that long."""
+        """Delay every response by that long."""
         ...
