@@ -234,11 +234,11 @@ class FaultyTransport:
             return answer
         if link.cut or outcome == "lost before":
             network.sent.append(Sent(link.source, link.target, request, None))
-            raise link.silence
+            raise link.error
         answer = await self._inner.send(request)
         if self._link.cut or outcome == "lost after":  # cut meanwhile, as seen from here
             network.sent.append(Sent(link.source, link.target, request, None))
-            raise link.silence
+            raise link.error
         network.sent.append(Sent(link.source, link.target, request, answer.status))
         return answer
 
@@ -251,11 +251,11 @@ class FaultyTransport:
             case "refused":
                 raise error_of(_refusal(self._network.random))
             case "lost before" | "lost after":
-                raise link.silence
+                raise link.error
             case "answered":
                 pass
         if link.cut:
-            raise link.silence
+            raise link.error
         async with (
             self._inner.stream(request) as lines,
             aclosing(link.read(lines)) as whole,
