@@ -95,9 +95,9 @@ async def test_supervisors_find_every_member_in_their_federation_and_get_in(loca
     for member in found.spec.members:
         secret = await home.read(Secret, member.secret, SYSTEM)
         endpoint = Endpoint(member.server, secret.data["ca.crt"])
-        access = Access(endpoint, Identity(token=secret.data["token"].decode()))
+        access = ClientConfig(endpoint, Identity(token=secret.data["token"].decode()))
         transports[member.cluster_id] = Client(
-            local.dials["lubeck"](member.cluster_id, Fixed(access))
+            local.dials["lubeck"](member.cluster_id, StaticCredentials(access))
         )
 
     claims = {
@@ -134,15 +134,17 @@ async def test_credentials_are_checked_as_over_https(
         "token": secret.data["token"].decode(),
         **changed,
     }
-    access = Access(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
-    transport = Client(local.dials["lubeck"]("bergen", Fixed(access)))
+    access = ClientConfig(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
+    transport = Client(local.dials["lubeck"]("bergen", StaticCredentials(access)))
 
     with pytest.raises(error):
         await transport.read(ClusterClaim, CLUSTER_ID)
 
 
 async def test_a_child_cannot_connect_to_its_supervisors(local: Local) -> None:
-    transport = local.dials["bergen"]("lubeck", Fixed(Access(Endpoint("https://lubeck"))))
+    transport = local.dials["bergen"](
+        "lubeck", StaticCredentials(ClientConfig(Endpoint("https://lubeck")))
+    )
 
     with pytest.raises(Unreachable, match="bergen cannot reach lubeck"):
         await transport.send(READY)
@@ -306,9 +308,9 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
     assert error.group_contains(UpError, match="bergen has no agent")
 
 
-async def _status(access: Access) -> int | str:
+async def _status(access: ClientConfig) -> int | str:
     """The response status for this access, or the connection error."""
-    transport = HttpTransport(Fixed(access))
+    transport = HttpTransport(StaticCredentials(access))
     try:
         return (await transport.send(NODES)).status
     except Unreachable as error:
@@ -323,9 +325,9 @@ async def test_kubectl_connects_over_verified_tls_with_a_token(tmp_path: Path) -
     async with embedded_clusters(plan_members(["rome"]), folder) as clusters:
         rome, broker = (clusters[name].context.access for name in ("rome", "broker"))
         status = await _status(rome)
-        other_token = await _status(Access(rome.endpoint, broker.identity))
+        other_token = await _status(ClientConfig(rome.endpoint, broker.identity))
         other_authority = await _status(
-            Access(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
+            ClientConfig(replace(rome.endpoint, ca=broker.endpoint.ca), rome.identity)
         )
 
     assert status == 200

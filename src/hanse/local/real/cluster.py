@@ -46,7 +46,7 @@ class RealCluster:
         report: Callable[[str], None],
     ) -> None:
         self.config = config
-        self.access: Access = write_config_files(config)
+        self.access: ClientConfig = write_config_files(config)
         """The administrator's access."""
         self.servers = {
             command.program: Server(command, process_group, on_death)

@@ -178,7 +178,7 @@ def _kwok(config: ClusterConfig) -> _ProgramArguments:
     )
 
 
-def write_config_files(config: ClusterConfig) -> Access:
+def write_config_files(config: ClusterConfig) -> ClientConfig:
     """Write a cluster's certificates and configuration files; returns the administrator's access.
 
     The CA and the ServiceAccount signing key of an earlier run are reused, so that credentials
@@ -196,7 +196,7 @@ def write_config_files(config: ClusterConfig) -> Access:
     return _access(config, authority, "admin", "system:masters")
 
 
-def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: Authority) -> None:
+def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: CertificateAuthority) -> None:
     users = {
         "controller-manager": ("system:kube-controller-manager",),
         "scheduler": ("system:kube-scheduler",),
@@ -221,16 +221,16 @@ def _access(
     )
 
 
-def _load_or_create_ca(keys: Path, name: str) -> Authority:
+def _load_or_create_ca(keys: Path, name: str) -> CertificateAuthority:
     certificate, key = keys / "ca.crt", keys / "ca.key"
     if certificate.is_file() and key.is_file():
-        return Authority.load(Issued(certificate.read_bytes(), key.read_bytes()))
-    authority = Authority.create(f"{name} of hanse")
+        return CertificateAuthority.load(KeyPair(certificate.read_bytes(), key.read_bytes()))
+    authority = CertificateAuthority.create(f"{name} of hanse")
     _write_certificate(keys, "ca", authority.kept)
     return authority
 
 
-def _write_certificate(keys: Path, name: str, issued: Issued) -> None:
+def _write_certificate(keys: Path, name: str, issued: KeyPair) -> None:
     write_private_file(keys / f"{name}.key", issued.key)
     (keys / f"{name}.crt").write_bytes(issued.certificate)
 
