@@ -118,10 +118,8 @@ class RealCluster:
                 return
             case Workloads():
                 balancers = [str(self.config.ranges.load_balancers)]
-                async with self._connected() as transport, asyncio.TaskGroup() as group:
-                    addresses = LoadBalancerAddresses(transport, balancers)
-                    group.create_task(addresses.run(), name="load-balancer allocator")
-                    group.create_task(Volumes(transport).run(), name="volumes")
+                async with self._connected() as transport:
+                    await provision(transport, balancers)
             case _:
                 assert_never(self.config.role)
 
